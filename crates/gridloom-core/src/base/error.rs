@@ -1,0 +1,140 @@
+//! Why a task did not give its result. Travels from server to client; the texts name value, limit and remedy.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::id::{DatumId, TaskId};
+
+/// Why a task failed.
+#[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// The worker process died under the function.
+    #[error("function '{function}' crashed its worker process on server '{server}' ({how}); the server lives on")]
+    Crashed {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// Signal or exit status, in words.
+        how: String,
+    },
+    /// The function raised an exception.
+    #[error("function '{function}' raised {kind} on server '{server}': {message}{traceback}")]
+    Raised {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// Class of the exception.
+        kind: String,
+        /// Its text.
+        message: String,
+        /// Where it was raised, empty or starting with a line break.
+        traceback: String,
+    },
+    /// A Python function returned something else than its signature says.
+    #[error("function '{function}' on server '{server}' returned a wrong result: {why}")]
+    WrongResult {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// What was expected and got.
+        why: String,
+    },
+    /// No server offers the function.
+    #[error("no server offers function '{function}'{near}")]
+    NoSuchFunction {
+        /// The function.
+        function: String,
+        /// Names like it, empty or starting with a semicolon.
+        near: String,
+    },
+    /// The function's worker could not be started.
+    #[error("server '{server}' cannot run function '{function}': {why}")]
+    CannotRun {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// What is missing.
+        why: String,
+    },
+    /// A task needs more room than the server's store has.
+    #[error(
+        "store of server '{server}' is full: task {task} needs {needed} bytes, {held} of {limit} bytes are held; \
+         release results that are no longer needed, or start the server with a larger --memory"
+    )]
+    StoreFull {
+        /// The server.
+        server: String,
+        /// The task.
+        task: TaskId,
+        /// Bytes its arguments and results take.
+        needed: u64,
+        /// Bytes that cannot be given up now.
+        held: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// The caller cancelled the call.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The call's time limit ran out.
+    #[error("the call exceeded its time limit of {limit_seconds} s")]
+    DeadlineExceeded {
+        /// The limit.
+        limit_seconds: f64,
+    },
+    /// The server was lost and no other could take over.
+    #[error("server '{server}' was lost ({why}) and no other server could run function '{function}'")]
+    ServerLost {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// A datum that the task needs is gone and cannot be computed again.
+    #[error("datum {datum} is lost: {why}")]
+    DatumLost {
+        /// The datum.
+        datum: DatumId,
+        /// How it was lost.
+        why: String,
+    },
+    /// A task that it depends on failed.
+    #[error("task {task} that it depends on failed: {why}")]
+    DependencyFailed {
+        /// The task that failed first.
+        task: TaskId,
+        /// Its error, in words.
+        why: String,
+    },
+    /// The group could not be mapped.
+    #[error("the group could not be mapped: {why}")]
+    NotMapped {
+        /// What stands against it.
+        why: String,
+    },
+    /// The agent cannot be reached.
+    #[error("the agent at {address} is gone ({why}); start one with 'gridloom agent', or connect to another")]
+    AgentLost {
+        /// Where it was.
+        address: String,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// The call does not fit the signature that the server has.
+    #[error("server '{server}' refused the call of '{function}': {why}")]
+    Refused {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+        /// What was expected and got.
+        why: String,
+    },
+}

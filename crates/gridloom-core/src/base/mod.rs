@@ -1,0 +1,14 @@
+//! What every layer speaks of: identifiers, time, values, limits, errors and the machine trait.
+
+pub mod error;
+pub mod id;
+pub mod limits;
+pub mod machine;
+pub mod time;
+pub mod value;
+
+pub use error::TaskError;
+pub use id::{DatumId, GroupId, NodeId, TaskId};
+pub use machine::Machine;
+pub use time::Time;
+pub use value::{ByteOrder, Dtype, Meta, Order};

@@ -1,0 +1,146 @@
+//! What a function takes and gives.
+//!
+//! **Invariants** (established by the parser and by [`Signature::check`], relied upon everywhere): parameter names are
+//! unique; extents and the complexity use only constants and scalar integer `IN` parameters (the complexity also real
+//! ones); an `OUT` scalar is passed by pointer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::Dtype;
+use crate::idl::expr::Expr;
+
+/// Direction of a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    /// From caller to function.
+    In,
+    /// From function to caller.
+    Out,
+    /// Both: the function updates it in place; the caller gets a new version.
+    InOut,
+    /// Scratch space that the server allocates and nobody sends.
+    Work,
+}
+
+/// Type of one element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BaseType {
+    /// A number.
+    Number(Dtype),
+    /// UTF-8 text; in native calls a `char *` that ends in a zero byte.
+    Text,
+    /// Uninterpreted bytes (Python functions only).
+    Bytes,
+}
+
+/// Memory order that a function wants of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ArrayOrder {
+    /// Row-major (functions called as "C").
+    C,
+    /// Column-major (functions called as "FORTRAN").
+    F,
+    /// Either (Python functions).
+    Any,
+}
+
+/// One parameter.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its direction.
+    pub mode: Mode,
+    /// Type of the element.
+    pub base: BaseType,
+    /// Extents, outermost first; empty for a scalar.
+    pub dims: Vec<Expr>,
+    /// Whether the declaration makes it an array even without extents (`gl.Array["float64"]`: 0 dimensions).
+    pub is_array: bool,
+    /// Memory order wanted.
+    pub order: ArrayOrder,
+    /// A size that no caller passes by position: it follows from the extents of an array argument (Python functions).
+    pub hidden: bool,
+}
+
+impl Param {
+    /// Whether the caller gives a value.
+    pub fn is_input(&self) -> bool {
+        matches!(self.mode, Mode::In | Mode::InOut)
+    }
+
+    /// Whether the caller gets a value.
+    pub fn is_output(&self) -> bool {
+        matches!(self.mode, Mode::Out | Mode::InOut)
+    }
+}
+
+/// What a function takes and gives: all that a caller must know.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Signature {
+    /// `module/function`.
+    pub name: String,
+    /// Parameters in declaration order.
+    pub params: Vec<Param>,
+    /// Work in floating-point operations (CalcOrder), if stated.
+    pub work: Option<Expr>,
+    /// One line of description, may be empty.
+    pub about: String,
+}
+
+/// Calling convention of a native function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Language {
+    /// Scalars by value, arrays by pointer, row-major.
+    C,
+    /// Everything by pointer, column-major, lengths of strings appended.
+    Fortran,
+}
+
+/// One actual argument of the native function behind a signature.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CallArgument {
+    /// A parameter, by its index.
+    Param(usize),
+    /// A constant or an expression over scalar parameters, passed with the type given.
+    Value {
+        /// Type as which it is passed.
+        dtype: Dtype,
+        /// The expression.
+        expr: Expr,
+    },
+    /// A text constant (such as the "N" of BLAS).
+    Text(String),
+}
+
+/// How a server runs the function. Never leaves the server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Body {
+    /// A symbol of a shared library.
+    Native {
+        /// Calling convention.
+        language: Language,
+        /// Symbol to look up.
+        symbol: String,
+        /// Actual arguments in order.
+        args: Vec<CallArgument>,
+        /// Type of the value returned, stored into that `OUT` parameter (index), if any is used.
+        result: Option<(Dtype, usize)>,
+    },
+    /// A function of a Python module, called with its input parameters by position.
+    Python {
+        /// Path of the module's file, or its import name.
+        module: String,
+        /// Name of the function in it.
+        function: String,
+    },
+}
+
+/// A signature and how it is run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    /// What callers see.
+    pub signature: Signature,
+    /// What the server does.
+    pub body: Body,
+}

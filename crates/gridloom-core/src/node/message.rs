@@ -1,0 +1,266 @@
+//! What nodes say to one another on control connections.
+//!
+//! Payload never stands in a message: a datum travels as a data frame (small ones on the control connection, large ones
+//! on a bulk connection) and reaches the machine as [`super::Input::DatumArrived`].
+//!
+//! ```text
+//! client                 agent                 server A               server B
+//!   | MapGroup ----------->|                      |                      |
+//!   |<---------- GroupMapped                      |                      |
+//!   | RunTasks ---------------------------------->|                      |
+//!   | RunTasks ----------------------------------------------------------->|
+//!   |<---------------------------------- Fetch(a) |<------------ Fetch(ab) |   asked as soon as there is room
+//!   | data a ====================================>|                      |
+//!   |                                             | ab is made           |
+//!   |<--------------------------------- TaskEnded | data ab ============>|
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
+use crate::graph::{Outline, Task};
+use crate::idl::Signature;
+use crate::map::Plan;
+use crate::perf::{GridView, LinkEstimate};
+
+/// What a server tells the agent when it comes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Registration {
+    /// Its name.
+    pub name: String,
+    /// Where it can be dialled.
+    pub address: String,
+    /// Tasks it runs at a time.
+    pub slots: u32,
+    /// It talks to clients only.
+    pub plain: bool,
+    /// Bound on its store.
+    pub memory_bytes: u64,
+    /// What it offers.
+    pub functions: Vec<Signature>,
+}
+
+/// Where a datum that a server's tasks need comes from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Supply {
+    /// The datum.
+    pub datum: DatumId,
+    /// Its description (a text or bytes result: size 0 until it is made).
+    pub meta: Meta,
+    /// Who sends it.
+    pub from: NodeId,
+    /// Where to dial them (empty for the client, which is connected already).
+    pub address: String,
+}
+
+/// A task's measured course.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Nanoseconds from the start of the function to its end.
+    pub run_ns: u64,
+    /// Nanoseconds from its end until this report left, so that the receiver can tell when it ended.
+    pub age_ns: u64,
+}
+
+/// How a task ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskReport {
+    /// The task.
+    pub task: TaskId,
+    /// Its results' descriptions, or why there are none.
+    pub outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+    /// Its measured course.
+    pub timing: Timing,
+}
+
+/// A measured transfer.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TransferReport {
+    /// The datum.
+    pub datum: DatumId,
+    /// Sender.
+    pub from: NodeId,
+    /// Receiver, who reports it.
+    pub to: NodeId,
+    /// Bytes moved.
+    pub size_bytes: u64,
+    /// Nanoseconds from the request to the arrival.
+    pub run_ns: u64,
+    /// Nanoseconds from the arrival until this report left.
+    pub age_ns: u64,
+}
+
+/// The messages.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    // ---- any to any
+    /// Liveness and latency.
+    Ping {
+        /// Returned unchanged.
+        token: u64,
+    },
+    /// Answer to `Ping`.
+    Pong {
+        /// From the ping.
+        token: u64,
+    },
+    /// The receiver of a bandwidth probe has it all.
+    ProbeArrived {
+        /// Its size.
+        size_bytes: u64,
+    },
+
+    // ---- server to agent
+    /// A server offers its functions.
+    Register(Registration),
+    /// A server's measured speed of one slot, floating-point operations per second.
+    Speed {
+        /// The speed.
+        flops: f64,
+    },
+    /// A server measured its link to another.
+    LinkMeasured {
+        /// The other.
+        to: NodeId,
+        /// The measure.
+        link: LinkEstimate,
+    },
+    /// A server cannot reach another.
+    LinkBroken {
+        /// The other.
+        to: NodeId,
+    },
+    /// A server ran calls of a function: number of calls, their work and their time, summed since the last report.
+    Ran {
+        /// The function.
+        function: String,
+        /// How many.
+        calls: u64,
+        /// Their work, floating-point operations; 0 if the signature states none.
+        work_flops: f64,
+        /// Their time.
+        run_ns: u64,
+    },
+
+    // ---- agent to server
+    /// The registration was taken; measure the links to these.
+    Registered {
+        /// Other servers: identifier and address.
+        peers: Vec<(NodeId, String)>,
+    },
+    /// The registration was refused.
+    RegistrationRefused {
+        /// Why.
+        why: String,
+    },
+
+    // ---- client and agent
+    /// A client asks for the grid and the functions, and to be told of changes.
+    Subscribe,
+    /// The grid as known.
+    Directory {
+        /// Rises with each change of the functions or servers.
+        version: u64,
+        /// Servers and links.
+        grid: GridView,
+        /// Signatures of all functions offered, in order of name. Empty if unchanged since the last one.
+        functions: Vec<Signature>,
+    },
+    /// A client asks for a group to be mapped.
+    MapGroup {
+        /// The group.
+        group: GroupId,
+        /// The graph.
+        outline: Outline,
+        /// The heuristic's spec.
+        heuristic: String,
+        /// What the client knows of its own links: server, link.
+        client_links: Vec<(NodeId, LinkEstimate)>,
+        /// Servers not to be used.
+        without: Vec<NodeId>,
+    },
+    /// The plan, with the grid that it was made for.
+    GroupMapped {
+        /// The group.
+        group: GroupId,
+        /// The plan.
+        plan: Plan,
+        /// Where its servers can be dialled.
+        addresses: Vec<(NodeId, String)>,
+        /// Time the heuristic took.
+        map_ns: u64,
+    },
+    /// The group cannot be mapped.
+    GroupNotMapped {
+        /// The group.
+        group: GroupId,
+        /// Why.
+        why: String,
+    },
+    /// The group has ended: what it was promised is free again.
+    GroupEnded {
+        /// The group.
+        group: GroupId,
+    },
+
+    // ---- client to server
+    /// Run these, in this order of priority, as their inputs come.
+    RunTasks {
+        /// The tasks.
+        tasks: Vec<Task>,
+        /// Where the inputs come from that no task of this server makes.
+        supplies: Vec<Supply>,
+    },
+    /// Take these data from there instead, and ask again.
+    Resupply {
+        /// The new sources.
+        supplies: Vec<Supply>,
+    },
+    /// Forget these tasks; kill those that run.
+    Cancel {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// These data are no longer needed.
+    Release {
+        /// The data.
+        data: Vec<DatumId>,
+    },
+
+    // ---- server to client
+    /// Tasks that ended since the last report.
+    TasksEnded {
+        /// Their reports.
+        reports: Vec<TaskReport>,
+        /// Transfers measured since the last report.
+        transfers: Vec<TransferReport>,
+    },
+    /// Copies that this server no longer has.
+    Dropped {
+        /// The data.
+        data: Vec<DatumId>,
+    },
+    /// A datum that the server's tasks wait for cannot be had from where it was to come.
+    SupplyFailed {
+        /// The datum.
+        datum: DatumId,
+        /// The source that failed.
+        from: NodeId,
+        /// How.
+        why: String,
+    },
+
+    // ---- any holder
+    /// Send the datum as soon as you have it.
+    Fetch {
+        /// The datum.
+        datum: DatumId,
+    },
+    /// The datum will not come from here.
+    FetchRefused {
+        /// The datum.
+        datum: DatumId,
+        /// Why.
+        why: String,
+    },
+}

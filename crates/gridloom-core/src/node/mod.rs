@@ -1,0 +1,70 @@
+//! The machines of a grid (agent, server, client), what they say to one another, and the world they live in.
+
+pub mod agent;
+pub mod client;
+pub mod message;
+pub mod protocol;
+pub mod server;
+pub mod world;
+
+pub use agent::{Agent, AgentConfig};
+pub use client::{Client, ClientConfig};
+pub use message::Message;
+pub use protocol::{Command, Effect, Event, Input, Role, TimerId};
+pub use server::{Server, ServerConfig};
+pub use world::World;
+
+use crate::base::{Machine, NodeId, Time};
+
+/// Any of the machines: what a world runs on a host.
+#[derive(Debug)]
+pub enum Node {
+    /// Knows who is alive and maps groups.
+    Agent(Box<Agent>),
+    /// Runs tasks.
+    Server(Box<Server>),
+    /// Records groups and follows them.
+    Client(Box<Client>),
+}
+
+impl Node {
+    /// Its identifier.
+    pub fn id(&self) -> NodeId {
+        match self {
+            Node::Agent(agent) => agent.id(),
+            Node::Server(server) => server.id(),
+            Node::Client(client) => client.id(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Node::Agent(agent) => agent.name(),
+            Node::Server(server) => server.name(),
+            Node::Client(client) => client.name(),
+        }
+    }
+
+    /// What it is.
+    pub fn role(&self) -> Role {
+        match self {
+            Node::Agent(_) => Role::Agent,
+            Node::Server(_) => Role::Server,
+            Node::Client(_) => Role::Client,
+        }
+    }
+}
+
+impl Machine for Node {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match self {
+            Node::Agent(agent) => agent.handle(now, input, effects),
+            Node::Server(server) => server.handle(now, input, effects),
+            Node::Client(client) => client.handle(now, input, effects),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Inputs and effects: the whole of what passes between a machine and its world, and between a client machine and the
+//! program that uses it.
+//!
+//! **The world's contract.** Both worlds keep these promises; the conformance suite checks them.
+//! 1. Inputs are handled one at a time; `now` never goes back.
+//! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost;
+//!    large data may be overtaken by messages.
+//! 3. `PeerUp` comes before the first message of a peer, `PeerLost` after the last; a `Dial` ends in exactly one of
+//!    `PeerUp` (or nothing, if that peer is up already) and `DialFailed`.
+//! 4. A `Send` or `SendDatum` to a peer that is not up vanishes: its `PeerLost` was or will be delivered.
+//! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
+//!    The machine never has more tasks started than the node has slots times its queue depth.
+//! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
+//! 7. A timer fires once, not before its time; a cancelled timer does not fire.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId, Time};
+use crate::graph::{Group, Task};
+use crate::idl::Signature;
+use crate::map::Plan;
+use crate::node::message::{Message, TaskReport, TransferReport};
+use crate::perf::GridView;
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Role {
+    Agent,
+    Server,
+    Client,
+}
+
+/// A timer, named by the machine that sets it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct TimerId(pub u64);
+
+/// What can happen to a machine.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// The node begins.
+    Start,
+    /// A control connection stands: the peer's identity was checked in the handshake.
+    PeerUp {
+        /// The peer.
+        peer: NodeId,
+        /// What it is.
+        role: Role,
+        /// Its name.
+        name: String,
+        /// The address that was dialled, or where it can be dialled (empty if it cannot).
+        address: String,
+    },
+    /// A control connection is lost.
+    PeerLost {
+        /// The peer.
+        peer: NodeId,
+        /// How it was noticed.
+        why: String,
+    },
+    /// A dial did not succeed.
+    DialFailed {
+        /// The address.
+        address: String,
+        /// Why.
+        why: String,
+    },
+    /// A message came.
+    Received {
+        /// From whom.
+        from: NodeId,
+        /// The message.
+        message: Message,
+    },
+    /// A datum is now whole in the store.
+    DatumArrived {
+        /// From whom.
+        from: NodeId,
+        /// The datum.
+        datum: DatumId,
+        /// Its description.
+        meta: Meta,
+    },
+    /// A datum broke off on its way here, or found no room.
+    DatumBroken {
+        /// From whom.
+        from: NodeId,
+        /// The datum.
+        datum: DatumId,
+        /// How.
+        why: String,
+    },
+    /// A bandwidth probe came.
+    ProbeArrived {
+        /// From whom.
+        from: NodeId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// A timer fired.
+    Timer(TimerId),
+    /// A started task ended.
+    TaskEnded {
+        /// The task.
+        task: TaskId,
+        /// Its results' true descriptions (they are in the store), or why there are none.
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        /// Nanoseconds that the function ran.
+        run_ns: u64,
+    },
+    /// Speed of one slot, floating-point operations per second.
+    SpeedMeasured {
+        /// The speed.
+        flops: f64,
+    },
+    /// The program asks the client for something.
+    Command(Command),
+}
+
+/// What a machine can ask of its world.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect {
+    /// Connect to that address.
+    Dial {
+        /// The address.
+        address: String,
+    },
+    /// Close the connection to a peer (`PeerLost` does not follow).
+    HangUp {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// Send a message.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// The message.
+        message: Message,
+    },
+    /// Send a datum of the store.
+    SendDatum {
+        /// To whom.
+        to: NodeId,
+        /// The datum.
+        datum: DatumId,
+    },
+    /// Send so many bytes the way data go, to measure it.
+    SendProbe {
+        /// To whom.
+        to: NodeId,
+        /// How many.
+        size_bytes: u64,
+    },
+    /// Remove a datum from the store.
+    DropDatum {
+        /// The datum.
+        datum: DatumId,
+    },
+    /// Run a task: its inputs are in the store.
+    StartTask {
+        /// The task.
+        task: Arc<Task>,
+    },
+    /// Kill a started task (`TaskEnded` follows).
+    StopTask {
+        /// The task.
+        task: TaskId,
+    },
+    /// Fire at that time.
+    SetTimer {
+        /// The timer; setting it again moves it.
+        timer: TimerId,
+        /// When.
+        at: Time,
+    },
+    /// Do not fire.
+    CancelTimer {
+        /// The timer.
+        timer: TimerId,
+    },
+    /// Measure the speed of one slot with a short calibrated kernel.
+    MeasureSpeed,
+    /// Tell the program, the log and the trace.
+    Emit(Event),
+    /// The node ends.
+    Exit {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a program can ask of its client machine. Values are put into the client's store before the command that names
+/// them.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// Call one function now, by itself: mapped alone, results back to the client (plain GridRPC).
+    Call {
+        /// The task; its data arguments are in `sources`.
+        task: Task,
+        /// Descriptions of its data arguments, all of them at the client.
+        sources: Vec<(DatumId, Meta)>,
+        /// Nanoseconds after which the call fails, or none.
+        limit_ns: Option<u64>,
+    },
+    /// Map a group and run it.
+    Run {
+        /// The group.
+        group: Group,
+        /// The heuristic's spec.
+        heuristic: String,
+    },
+    /// Run a group by a plan that the program made.
+    RunPlanned {
+        /// The group.
+        group: Group,
+        /// The plan.
+        plan: Plan,
+    },
+    /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
+    Get {
+        /// The datum.
+        datum: DatumId,
+    },
+    /// The program no longer needs these data.
+    Release {
+        /// The data.
+        data: Vec<DatumId>,
+    },
+    /// Cancel a call or all of a group's tasks that have not ended.
+    Cancel {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
+}
+
+/// What a machine tells the program, the log and the trace.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// The client has the agent's directory (again).
+    Directory {
+        /// The grid as known.
+        grid: Arc<GridView>,
+        /// Functions offered.
+        functions: Arc<Vec<Signature>>,
+    },
+    /// The agent is gone, or never answered.
+    AgentLost {
+        /// Where it was.
+        address: String,
+        /// How it was noticed.
+        why: String,
+    },
+    /// A group was mapped (comes before its first task starts), or what is left of it was mapped again.
+    GroupPlanned {
+        /// The group.
+        group: GroupId,
+        /// The plan.
+        plan: Arc<Plan>,
+        /// Tasks of the group that it covers, in the plan's order.
+        tasks: Vec<TaskId>,
+        /// Data of the plan's outline.
+        data: Vec<DatumId>,
+        /// Time the heuristic took.
+        map_ns: u64,
+    },
+    /// A task was sent to its server.
+    TaskSent {
+        /// The task.
+        task: TaskId,
+        /// The server.
+        server: NodeId,
+    },
+    /// A task ended (for good: with a result, or without hope of one).
+    TaskEnded {
+        /// The server.
+        server: NodeId,
+        /// Its report.
+        report: TaskReport,
+    },
+    /// A datum moved between servers, or came to or left the client.
+    Transferred(TransferReport),
+    /// All tasks of a group have ended.
+    GroupEnded {
+        /// The group.
+        group: GroupId,
+    },
+    /// A datum that the program asked for is in the client's store.
+    DatumHere {
+        /// The datum.
+        datum: DatumId,
+        /// Its description.
+        meta: Meta,
+    },
+    /// A datum that the program asked for, or still holds, cannot be had.
+    DatumLost {
+        /// The datum.
+        datum: DatumId,
+        /// Why.
+        error: TaskError,
+    },
+    /// A server that ran part of a group is gone; its unfinished tasks and lost results go elsewhere.
+    ServerLost {
+        /// The server.
+        server: NodeId,
+        /// Its name.
+        name: String,
+        /// How it was noticed.
+        why: String,
+        /// Tasks that have to run (again) elsewhere.
+        again: Vec<TaskId>,
+    },
+    /// A line for the log.
+    Log(String),
+}

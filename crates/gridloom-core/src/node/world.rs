@@ -1,0 +1,45 @@
+//! The world as a test or a session sees it: start nodes, command clients, wait for events, break things.
+
+use crate::base::{DatumId, Meta, NodeId, Time};
+use crate::idl::Definition;
+use crate::node::protocol::{Command, Event};
+
+/// A server to start.
+#[derive(Clone, Debug)]
+pub struct ServerSpec {
+    /// Its name.
+    pub name: String,
+    /// Tasks that it runs at a time.
+    pub slots: u32,
+    /// It talks to clients only.
+    pub plain: bool,
+    /// Bound on its store, bytes.
+    pub memory_bytes: u64,
+    /// What it offers.
+    pub functions: Vec<Definition>,
+}
+
+/// A world in which a grid can be started: the real one (processes or threads and sockets on this machine) or the
+/// simulated one. The conformance suite is written against this trait and runs on both.
+pub trait World {
+    /// Starts the grid's agent.
+    fn start_agent(&mut self) -> NodeId;
+    /// Starts a server of that agent.
+    fn start_server(&mut self, spec: ServerSpec) -> NodeId;
+    /// Starts a client of that agent.
+    fn start_client(&mut self, name: &str) -> NodeId;
+    /// Puts a value into a client's store. `None` stands for a value whose bytes do not matter (simulation only).
+    fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>);
+    /// A value of a client's store.
+    fn value(&mut self, client: NodeId, datum: DatumId) -> Option<(Meta, Option<Vec<u8>>)>;
+    /// Gives a client a command.
+    fn command(&mut self, client: NodeId, command: Command);
+    /// The client's next event: waits (or steps the simulation) for at most `patience_ns` of the world's time.
+    fn next_event(&mut self, client: NodeId, patience_ns: u64) -> Option<Event>;
+    /// The world's time.
+    fn now(&mut self) -> Time;
+    /// Ends a node without warning: its connections break.
+    fn kill(&mut self, node: NodeId);
+    /// Stops a node from reacting, its connections staying up.
+    fn hang(&mut self, node: NodeId);
+}

@@ -1,0 +1,93 @@
+//! What is known of servers and links, and the cost models built on it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::NodeId;
+use crate::base::limits::{SPEED_FLOPS_DEFAULT, WORK_FLOPS_DEFAULT};
+
+/// Latency and bandwidth of one ordered pair of hosts.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LinkEstimate {
+    /// One-way latency, seconds.
+    pub latency_s: f64,
+    /// Bandwidth, bytes per second.
+    pub bandwidth: f64,
+}
+
+impl LinkEstimate {
+    /// Assumed before anything is measured: a local network.
+    pub const UNMEASURED: LinkEstimate = LinkEstimate { latency_s: 100e-6, bandwidth: 1e9 };
+
+    /// Time to move `size_bytes`, seconds: latency + bytes / bandwidth.
+    pub fn seconds(&self, size_bytes: u64) -> f64 {
+        self.latency_s + size_bytes as f64 / self.bandwidth
+    }
+}
+
+/// What a server is known to make of one function.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FunctionRate {
+    /// Seconds that a call takes whatever its work.
+    pub overhead_s: f64,
+    /// Work done per second, floating-point operations per second; `None` while no call was measured.
+    pub flops: Option<f64>,
+    /// Mean seconds of a call of a function that states no work; `None` while no call was measured.
+    pub mean_s: Option<f64>,
+    /// Calls that went into it.
+    pub calls: u64,
+}
+
+/// A server as known.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ServerView {
+    /// Its identifier.
+    pub node: NodeId,
+    /// Its name, unique in the grid; ties between servers are broken by it.
+    pub name: String,
+    /// Where it can be dialled.
+    pub address: String,
+    /// Tasks it runs at a time.
+    pub slots: u32,
+    /// It talks to clients only: whatever moves between it and another server goes through the client.
+    pub plain: bool,
+    /// Bound on its store, bytes.
+    pub memory_bytes: u64,
+    /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
+    pub speed_flops: Option<f64>,
+    /// Functions offered (`module/function`), with what is known of their speed here.
+    pub functions: BTreeMap<String, FunctionRate>,
+    /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
+    pub busy_s: Vec<f64>,
+}
+
+/// The grid as known, seen from one client. Servers are in order of name.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GridView {
+    /// The servers.
+    pub servers: Vec<ServerView>,
+    /// Links between the client and each server, both ways alike.
+    pub client_links: Vec<LinkEstimate>,
+    /// `links[i][j]`: from server i to server j; `None` if they cannot talk and data go through the client.
+    pub links: Vec<Vec<Option<LinkEstimate>>>,
+}
+
+impl GridView {
+    /// Index of that server.
+    pub fn server(&self, node: NodeId) -> Option<usize> {
+        self.servers.iter().position(|server| server.node == node)
+    }
+}
+
+impl ServerView {
+    /// Predicted seconds of one call of `function` with that work, `None` if the server does not offer it.
+    pub fn task_seconds(&self, function: &str, work_flops: Option<f64>) -> Option<f64> {
+        let rate = self.functions.get(function)?;
+        let speed = self.speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT);
+        Some(match work_flops {
+            Some(work) => rate.overhead_s + work / rate.flops.unwrap_or(speed),
+            None => rate.mean_s.unwrap_or(rate.overhead_s + WORK_FLOPS_DEFAULT / speed),
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! Frames and codec of control connections.
+
+pub mod frame;
