@@ -33,10 +33,25 @@ pub const AGENT_REPLY_NS_MAX: u64 = 10 * SECOND_NS;
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 4;
-/// Bytes of one bandwidth probe between two servers: long enough to leave the start-up behind on a fast link.
-pub const PROBE_BYTES: u64 = 4 << 20;
-/// Pause between a server's registration and its probes, so that start-up is not slowed by them.
-pub const PROBE_DELAY_NS: u64 = 300 * MILLISECOND_NS;
+/// Bytes of a first bandwidth probe: little enough for the slowest link.
+pub const PROBE_BYTES_SMALL: u64 = 64 << 10;
+/// Bytes of a second one: enough to leave the start-up behind on a fast link.
+pub const PROBE_BYTES_LARGE: u64 = 4 << 20;
+/// The second probe is sent only if the first one says that it will take no longer.
+pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
+/// Peers that one node probes: with more, the rest are assumed to be like those measured.
+pub const PROBE_PEERS_MAX: usize = 16;
+/// How long the mapping of a group waits for links and speeds that are still being measured.
+pub const MEASURE_WAIT_NS_MAX: u64 = 2 * SECOND_NS;
+/// How long a request for a datum waits at a node that does not yet know of it.
+pub const FETCH_UNKNOWN_NS_MAX: u64 = 30 * SECOND_NS;
+/// Calls of a function whose mean time is below this may queue inside a worker, so that null calls are not bound by
+/// the way there and back.
+pub const SHORT_CALL_NS_MAX: u64 = 100_000;
+/// Least pause between two reports of measured speeds to the agent.
+pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
+/// Data that a server remembers having dropped, so that a late request is refused and not kept waiting.
+pub const DROPPED_REMEMBERED: usize = 65_536;
 /// Default bound on the store of one server.
 pub const STORE_BYTES_DEFAULT: u64 = 4 << 30;
 /// Work assumed for a function that states no complexity, in floating-point operations.

@@ -1,1 +1,337 @@
-//! data
+//! Which data a server holds, for whom, and how much room is left: the accounting of its store.
+//!
+//! **Invariants**
+//! - `used_bytes` is the sum of the sizes of all replicas, reserved ones included, and exceeds the limit only by
+//!   results that turned out larger than announced (texts).
+//! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
+//!
+//! What it does not do: move or keep bytes (the world does), or decide where a datum comes from (the plan does).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::base::limits::DROPPED_REMEMBERED;
+use crate::base::{DatumId, NodeId, Time};
+
+/// How a replica came, or comes, to be here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A task of this server makes it: the only copy, unless others fetched it.
+    Made,
+    /// Copied from elsewhere, where it still is.
+    Copied,
+}
+
+#[derive(Clone, Debug)]
+struct Replica {
+    size_bytes: u64,
+    origin: Origin,
+    here: bool,
+    readers: u32,
+    released: bool,
+    fetchers: Vec<NodeId>,
+    /// For eviction: when it was last read.
+    last_used: Time,
+}
+
+/// What to do about a peer's request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fetch {
+    /// Send it.
+    Now,
+    /// It will be sent when it is here.
+    Later,
+    /// It was here and is no longer.
+    Gone,
+}
+
+/// The replicas of one server.
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    limit_bytes: u64,
+    used_bytes: u64,
+    replicas: BTreeMap<DatumId, Replica>,
+    /// Requests for data that nothing is known of yet: the task that makes them may still be on its way here.
+    unknown: BTreeMap<DatumId, Vec<(NodeId, Time)>>,
+    dropped: BTreeSet<DatumId>,
+    dropped_order: VecDeque<DatumId>,
+}
+
+impl Replicas {
+    /// An empty store of that size.
+    pub fn new(limit_bytes: u64) -> Replicas {
+        Replicas {
+            limit_bytes,
+            used_bytes: 0,
+            replicas: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            dropped_order: VecDeque::new(),
+        }
+    }
+
+    /// The bound.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Held and reserved.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Number of replicas, reserved ones included.
+    pub fn len(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.replicas.is_empty()
+    }
+
+    /// Whether the datum is whole in the store.
+    pub fn is_here(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.here)
+    }
+
+    /// Whether it is here or reserved.
+    pub fn is_known(&self, datum: DatumId) -> bool {
+        self.replicas.contains_key(&datum)
+    }
+
+    /// Whether `more_bytes` fit now.
+    pub fn fits(&self, more_bytes: u64) -> bool {
+        self.used_bytes.saturating_add(more_bytes) <= self.limit_bytes
+    }
+
+    /// Makes a place for a datum that will come. Requests that came before are remembered.
+    pub fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
+        if self.replicas.contains_key(&datum) {
+            return;
+        }
+        self.forget_drop(datum);
+        let fetchers =
+            self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>();
+        self.used_bytes += size_bytes;
+        self.replicas.insert(
+            datum,
+            Replica { size_bytes, origin, here: false, readers: 0, released: false, fetchers, last_used: now },
+        );
+    }
+
+    /// The datum is whole in the store: who waits for it. A datum that nobody announced gets its place now.
+    pub fn arrived(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) -> Vec<NodeId> {
+        self.reserve(datum, size_bytes, origin, now);
+        let replica = self.replicas.get_mut(&datum).expect("reserved above");
+        self.used_bytes = self.used_bytes - replica.size_bytes + size_bytes;
+        replica.size_bytes = size_bytes;
+        replica.here = true;
+        replica.last_used = now;
+        std::mem::take(&mut replica.fetchers)
+    }
+
+    /// A task that waits, or runs, reads it.
+    pub fn add_reader(&mut self, datum: DatumId) {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            replica.readers += 1;
+        }
+    }
+
+    /// That task is done with it. True if the datum is to be dropped now.
+    #[must_use]
+    pub fn remove_reader(&mut self, datum: DatumId, now: Time) -> bool {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            replica.readers = replica.readers.saturating_sub(1);
+            replica.last_used = now;
+        }
+        self.drop_if_done(datum)
+    }
+
+    /// Its owner no longer needs it. True if the datum is to be dropped now.
+    #[must_use]
+    pub fn release(&mut self, datum: DatumId) -> bool {
+        match self.replicas.get_mut(&datum) {
+            Some(replica) => {
+                replica.released = true;
+                self.drop_if_done(datum)
+            }
+            None => {
+                self.unknown.remove(&datum);
+                self.remember_drop(datum);
+                false
+            }
+        }
+    }
+
+    /// A reserved datum will not come, at least not from where it was to. True if it was only reserved.
+    pub fn unreserve(&mut self, datum: DatumId) -> bool {
+        match self.replicas.get(&datum) {
+            Some(replica) if !replica.here => {
+                let replica = self.replicas.remove(&datum).expect("found above");
+                self.used_bytes -= replica.size_bytes;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a datum out of the accounting whatever its readers (its owner is gone). True if it was here.
+    pub fn discard(&mut self, datum: DatumId) -> bool {
+        let Some(replica) = self.replicas.remove(&datum) else { return false };
+        self.used_bytes -= replica.size_bytes;
+        self.remember_drop(datum);
+        replica.here
+    }
+
+    /// A peer asks for it.
+    pub fn fetch(&mut self, datum: DatumId, peer: NodeId, now: Time) -> Fetch {
+        match self.replicas.get_mut(&datum) {
+            Some(replica) if replica.here => {
+                replica.last_used = now;
+                Fetch::Now
+            }
+            Some(replica) => {
+                replica.fetchers.push(peer);
+                Fetch::Later
+            }
+            None if self.dropped.contains(&datum) => Fetch::Gone,
+            None => {
+                self.unknown.entry(datum).or_default().push((peer, now));
+                Fetch::Later
+            }
+        }
+    }
+
+    /// Requests for unknown data older than `age_ns`: they are forgotten here and must be refused.
+    pub fn expire(&mut self, now: Time, age_ns: u64) -> Vec<(DatumId, NodeId)> {
+        let mut refused = Vec::new();
+        self.unknown.retain(|datum, waiting| {
+            waiting.retain(|(peer, since)| {
+                let keep = now.since(*since) < age_ns;
+                if !keep {
+                    refused.push((*datum, *peer));
+                }
+                keep
+            });
+            !waiting.is_empty()
+        });
+        refused
+    }
+
+    /// Peers that wait for a datum that will not be made; they are forgotten here and must be refused.
+    pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
+        self.replicas.get_mut(&datum).map(|replica| std::mem::take(&mut replica.fetchers)).unwrap_or_default()
+    }
+
+    /// A peer is gone and waits no longer. Data to drop.
+    pub fn forget_peer(&mut self, peer: NodeId) -> Vec<DatumId> {
+        self.unknown.retain(|_, waiting| {
+            waiting.retain(|(node, _)| *node != peer);
+            !waiting.is_empty()
+        });
+        let touched: Vec<DatumId> = self
+            .replicas
+            .iter_mut()
+            .filter_map(|(datum, replica)| {
+                let before = replica.fetchers.len();
+                replica.fetchers.retain(|node| *node != peer);
+                (replica.fetchers.len() != before).then_some(*datum)
+            })
+            .collect();
+        touched.into_iter().filter(|datum| self.drop_if_done(*datum)).collect()
+    }
+
+    /// All data whose names belong to a client.
+    pub fn of_client(&self, client: NodeId) -> Vec<DatumId> {
+        let first = DatumId { client, serial: 0 };
+        let last = DatumId { client, serial: u64::MAX };
+        self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
+    }
+
+    /// Gives up copies that exist elsewhere and that nobody here needs, least recently used first, until
+    /// `more_bytes` fit. The data given up.
+    pub fn evict(&mut self, more_bytes: u64) -> Vec<DatumId> {
+        let mut candidates: Vec<(Time, DatumId)> = self
+            .replicas
+            .iter()
+            .filter(|(_, r)| r.here && r.origin == Origin::Copied && r.readers == 0 && r.fetchers.is_empty())
+            .map(|(datum, r)| (r.last_used, *datum))
+            .collect();
+        candidates.sort_unstable();
+        let mut evicted = Vec::new();
+        for (_, datum) in candidates {
+            if self.fits(more_bytes) {
+                break;
+            }
+            self.discard(datum);
+            evicted.push(datum);
+        }
+        evicted
+    }
+
+    fn drop_if_done(&mut self, datum: DatumId) -> bool {
+        let done =
+            self.replicas.get(&datum).is_some_and(|r| r.released && r.readers == 0 && r.fetchers.is_empty() && r.here);
+        done && self.discard(datum)
+    }
+
+    fn remember_drop(&mut self, datum: DatumId) {
+        if self.dropped.insert(datum) {
+            self.dropped_order.push_back(datum);
+            if self.dropped_order.len() > DROPPED_REMEMBERED {
+                let oldest = self.dropped_order.pop_front().expect("just pushed");
+                self.dropped.remove(&oldest);
+            }
+        }
+    }
+
+    fn forget_drop(&mut self, datum: DatumId) {
+        if self.dropped.remove(&datum) {
+            self.dropped_order.retain(|known| *known != datum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datum(serial: u64) -> DatumId {
+        DatumId { client: NodeId(9), serial }
+    }
+
+    #[test]
+    fn a_released_datum_stays_for_its_readers_and_fetchers() {
+        let mut replicas = Replicas::new(100);
+        replicas.reserve(datum(1), 10, Origin::Made, Time(0));
+        replicas.add_reader(datum(1));
+        assert_eq!(replicas.fetch(datum(1), NodeId(2), Time(0)), Fetch::Later);
+        assert!(!replicas.release(datum(1)));
+        assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(1)), [NodeId(2)]);
+        assert!(replicas.remove_reader(datum(1), Time(2)));
+        assert_eq!(replicas.used_bytes(), 0);
+        assert_eq!(replicas.fetch(datum(1), NodeId(3), Time(3)), Fetch::Gone);
+    }
+
+    #[test]
+    fn a_request_may_come_before_the_datum_is_known() {
+        let mut replicas = Replicas::new(100);
+        assert_eq!(replicas.fetch(datum(1), NodeId(2), Time(0)), Fetch::Later);
+        replicas.reserve(datum(1), 10, Origin::Made, Time(1));
+        assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(2)), [NodeId(2)]);
+        assert!(replicas.expire(Time(100), 1).is_empty());
+    }
+
+    #[test]
+    fn only_unneeded_copies_are_evicted_oldest_first() {
+        let mut replicas = Replicas::new(100);
+        replicas.arrived(datum(1), 30, Origin::Copied, Time(2));
+        replicas.arrived(datum(2), 30, Origin::Copied, Time(1));
+        replicas.arrived(datum(3), 30, Origin::Made, Time(0));
+        assert!(!replicas.fits(20));
+        assert_eq!(replicas.evict(20), [datum(2)]);
+        assert!(replicas.fits(20));
+        replicas.add_reader(datum(1));
+        assert!(replicas.evict(90).is_empty());
+    }
+}

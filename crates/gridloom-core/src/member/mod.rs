@@ -1,1 +1,152 @@
-//! member
+//! Who is connected, and whether they are still there.
+//!
+//! Every node pings each of its peers once per heartbeat and takes a peer that said nothing for
+//! [`SILENCE_NS_MAX`] for dead. Anything received counts as a sign of life.
+
+use std::collections::BTreeMap;
+
+use crate::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use crate::base::{NodeId, Time};
+
+/// A connected peer. `R` is what its owner wants to remember of it.
+#[derive(Clone, Debug)]
+pub struct Peer<R> {
+    /// What the owner remembers.
+    pub about: R,
+    /// When it last said something.
+    pub last_heard: Time,
+    /// Least round trip seen.
+    pub rtt_ns: Option<u64>,
+    ping: Option<(u64, Time)>,
+}
+
+/// The connected peers.
+#[derive(Clone, Debug)]
+pub struct Members<R> {
+    peers: BTreeMap<NodeId, Peer<R>>,
+    next_token: u64,
+}
+
+/// What a heartbeat asks for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Beat {
+    /// Send these pings (peer, token).
+    pub pings: Vec<(NodeId, u64)>,
+    /// These said nothing for too long (peer, nanoseconds of silence).
+    pub silent: Vec<(NodeId, u64)>,
+}
+
+impl<R> Default for Members<R> {
+    fn default() -> Self {
+        Members { peers: BTreeMap::new(), next_token: 0 }
+    }
+}
+
+impl<R> Members<R> {
+    /// A connection stands.
+    pub fn up(&mut self, now: Time, node: NodeId, about: R) {
+        self.peers.insert(node, Peer { about, last_heard: now, rtt_ns: None, ping: None });
+    }
+
+    /// A connection is gone; what was remembered of it.
+    pub fn lost(&mut self, node: NodeId) -> Option<Peer<R>> {
+        self.peers.remove(&node)
+    }
+
+    /// Whether it is connected.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.peers.contains_key(&node)
+    }
+
+    /// The peer, if connected.
+    pub fn get(&self, node: NodeId) -> Option<&Peer<R>> {
+        self.peers.get(&node)
+    }
+
+    /// The peer, if connected.
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Peer<R>> {
+        self.peers.get_mut(&node)
+    }
+
+    /// All of them, by identifier.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Peer<R>)> {
+        self.peers.iter().map(|(node, peer)| (*node, peer))
+    }
+
+    /// It said something.
+    pub fn heard(&mut self, now: Time, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.last_heard = now;
+        }
+    }
+
+    /// A ping to send now, outside the heartbeat.
+    pub fn ping(&mut self, now: Time, node: NodeId) -> Option<u64> {
+        let peer = self.peers.get_mut(&node)?;
+        let token = self.next_token;
+        self.next_token += 1;
+        peer.ping = Some((token, now));
+        Some(token)
+    }
+
+    /// An answer came: the round trip, if it answers the last ping.
+    pub fn pong(&mut self, now: Time, node: NodeId, token: u64) -> Option<u64> {
+        let peer = self.peers.get_mut(&node)?;
+        let (sent, at) = peer.ping?;
+        if sent != token {
+            return None;
+        }
+        peer.ping = None;
+        let rtt = now.since(at);
+        peer.rtt_ns = Some(peer.rtt_ns.map_or(rtt, |known| known.min(rtt)));
+        Some(rtt)
+    }
+
+    /// One heartbeat. A peer that was heard within the last interval is not pinged: it is alive.
+    pub fn beat(&mut self, now: Time) -> Beat {
+        let mut beat = Beat::default();
+        let quiet: Vec<NodeId> =
+            self.peers.iter().filter(|(_, p)| now.since(p.last_heard) >= HEARTBEAT_NS / 2).map(|(n, _)| *n).collect();
+        for node in quiet {
+            let silence = now.since(self.peers[&node].last_heard);
+            if silence > SILENCE_NS_MAX {
+                beat.silent.push((node, silence));
+            } else if let Some(token) = self.ping(now, node) {
+                beat.pings.push((node, token));
+            }
+        }
+        beat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::SECOND_NS;
+
+    #[test]
+    fn a_silent_peer_is_noticed_and_a_slow_one_is_not() {
+        let mut members = Members::default();
+        members.up(Time(0), NodeId(1), ());
+        members.up(Time(0), NodeId(2), ());
+        let mut silent = Vec::new();
+        for second in 1..=11 {
+            let now = Time(second * SECOND_NS);
+            if second % 5 == 0 {
+                members.heard(now, NodeId(2));
+            }
+            silent.extend(members.beat(now).silent);
+        }
+        assert_eq!(silent.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [NodeId(1)]);
+    }
+
+    #[test]
+    fn the_round_trip_is_that_of_the_last_ping() {
+        let mut members = Members::default();
+        members.up(Time(0), NodeId(1), ());
+        let token = members.ping(Time(10), NodeId(1)).unwrap();
+        assert_eq!(members.pong(Time(14), NodeId(1), token + 1), None);
+        assert_eq!(members.pong(Time(15), NodeId(1), token), Some(5));
+        assert_eq!(members.pong(Time(16), NodeId(1), token), None);
+    }
+}

@@ -3,7 +3,6 @@
 use crate::base::{Machine, NodeId, Time};
 use crate::node::protocol::{Effect, Input};
 
-
 /// How it is set up.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
@@ -11,7 +10,6 @@ pub struct AgentConfig {
     pub id: NodeId,
     /// Its name.
     pub name: String,
-
 }
 
 /// The machine.

@@ -3,7 +3,6 @@
 use crate::base::{Machine, NodeId, Time};
 use crate::node::protocol::{Effect, Input};
 
-
 /// How it is set up.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {

@@ -142,6 +142,9 @@ pub enum Message {
         run_ns: u64,
     },
 
+    /// A server has measured its links: it can be mapped onto with knowledge.
+    LinksDone,
+
     // ---- agent to server
     /// The registration was taken; measure the links to these.
     Registered {
@@ -204,6 +207,14 @@ pub enum Message {
     },
 
     // ---- client to server
+    /// Run this by itself (plain GridRPC): send the results here when they are made, then forget all of it. Data
+    /// arguments come from the client: small ones unasked right behind this message, large ones when they are asked for.
+    Call {
+        /// The task.
+        task: Task,
+        /// Its data arguments.
+        supplies: Vec<(DatumId, Meta)>,
+    },
     /// Run these, in this order of priority, as their inputs come.
     RunTasks {
         /// The tasks.

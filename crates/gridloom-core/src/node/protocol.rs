@@ -82,6 +82,8 @@ pub enum Input {
         datum: DatumId,
         /// Its description.
         meta: Meta,
+        /// Nanoseconds from its first byte to its last, 0 if it came in one piece.
+        took_ns: u64,
     },
     /// A datum broke off on its way here, or found no room.
     DatumBroken {

@@ -1,8 +1,8 @@
 //! The server: runs tasks as their inputs come, keeps their results, sends them on.
 
 use crate::base::{Machine, NodeId, Time};
-use crate::node::protocol::{Effect, Input};
 use crate::idl::Signature;
+use crate::node::protocol::{Effect, Input};
 
 /// How it is set up.
 #[derive(Clone, Debug)]
