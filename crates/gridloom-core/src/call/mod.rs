@@ -1,1 +1,250 @@
-//! call
+//! Plain calls under way: the choice of a server for each, what is still missing of it, and its time limit.
+//!
+//! A plain call is mapped when it is made, alone, by minimum completion time (GridRPC's way): the server where what was
+//! already sent to it, the way there, the call and the way back take the least.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use crate::graph::Task;
+use crate::perf::{GridView, LinkEstimate};
+
+/// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
+pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
+
+/// A call under way.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The task.
+    pub task: Arc<Task>,
+    /// Its data arguments, all at the client.
+    pub sources: Vec<(DatumId, Meta)>,
+    /// Where it was sent.
+    pub server: NodeId,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// Its limit, nanoseconds.
+    pub limit_ns: Option<u64>,
+    /// When the limit runs out.
+    pub deadline: Option<Time>,
+    /// How the server says that it ended.
+    pub ended: Option<Ended>,
+    missing: BTreeSet<DatumId>,
+    promised_s: f64,
+}
+
+impl Call {
+    /// Whether the report and all results are here, or it failed.
+    pub fn is_complete(&self) -> bool {
+        match &self.ended {
+            Some((Ok(_), _)) => self.missing.is_empty(),
+            Some((Err(_), _)) => true,
+            None => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    calls: u32,
+    promised_s: f64,
+}
+
+/// The calls under way of one client.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    calls: BTreeMap<TaskId, Call>,
+    of_datum: BTreeMap<DatumId, TaskId>,
+    loads: BTreeMap<NodeId, Load>,
+    deadlines: BTreeSet<(Time, TaskId)>,
+}
+
+impl Calls {
+    /// The server where a call is predicted to be back first; `None` if none offers the function. Ties go to the first
+    /// name.
+    pub fn choose(
+        &self,
+        grid: &GridView,
+        links: &BTreeMap<NodeId, LinkEstimate>,
+        task: &Task,
+        sent_bytes: u64,
+    ) -> Option<(NodeId, f64)> {
+        let back_bytes: u64 = task.outputs.iter().map(|output| output.meta.size_bytes()).sum();
+        let mut best: Option<(f64, NodeId, f64)> = None;
+        for server in &grid.servers {
+            let Some(run_s) = server.task_seconds(&task.function, task.work_flops) else { continue };
+            let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
+            let load = self.loads.get(&server.node).copied().unwrap_or_default();
+            // Calls already there share its slots; what they were predicted to take is worked off evenly.
+            let wait_s = match load.calls < server.slots {
+                true => 0.0,
+                false => load.promised_s / f64::from(server.slots),
+            };
+            // Equal servers are told apart by what was sent to them, so that a burst spreads.
+            let tie_s = f64::from(load.calls) * 1e-9;
+            let end_s = wait_s + link.seconds(sent_bytes) + run_s + link.seconds(back_bytes) + tie_s;
+            if best.is_none_or(|(least, _, _)| end_s < least) {
+                best = Some((end_s, server.node, run_s));
+            }
+        }
+        best.map(|(_, node, run_s)| (node, run_s))
+    }
+
+    /// A call was sent.
+    #[allow(clippy::too_many_arguments)]
+    pub fn sent(
+        &mut self,
+        task: Arc<Task>,
+        sources: Vec<(DatumId, Meta)>,
+        server: NodeId,
+        promised_s: f64,
+        attempts: u32,
+        limit_ns: Option<u64>,
+        deadline: Option<Time>,
+    ) {
+        let load = self.loads.entry(server).or_default();
+        load.calls += 1;
+        load.promised_s += promised_s;
+        let missing: BTreeSet<DatumId> = task.outputs.iter().map(|output| output.datum).collect();
+        for datum in missing.iter().chain(sources.iter().map(|(datum, _)| datum)) {
+            self.of_datum.insert(*datum, task.id);
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, task.id));
+        }
+        let id = task.id;
+        let call = Call { task, sources, server, attempts, limit_ns, deadline, ended: None, missing, promised_s };
+        self.calls.insert(id, call);
+    }
+
+    /// The call, if under way.
+    pub fn get(&self, task: TaskId) -> Option<&Call> {
+        self.calls.get(&task)
+    }
+
+    /// The call that a datum belongs to, as argument or result.
+    pub fn of_datum(&self, datum: DatumId) -> Option<&Call> {
+        self.of_datum.get(&datum).and_then(|task| self.calls.get(task))
+    }
+
+    /// Its server says that it ended; the call, if that makes it complete.
+    pub fn ended(&mut self, task: TaskId, from: NodeId, ended: Ended) -> Option<Call> {
+        let call = self.calls.get_mut(&task).filter(|call| call.server == from)?;
+        call.ended = Some(ended);
+        call.is_complete().then(|| self.remove(task)).flatten()
+    }
+
+    /// A result is here; the call, if that makes it complete.
+    pub fn arrived(&mut self, datum: DatumId) -> Option<Call> {
+        let task = *self.of_datum.get(&datum)?;
+        let call = self.calls.get_mut(&task)?;
+        call.missing.remove(&datum);
+        call.is_complete().then(|| self.remove(task)).flatten()
+    }
+
+    /// Takes a call out.
+    pub fn remove(&mut self, task: TaskId) -> Option<Call> {
+        let call = self.calls.remove(&task)?;
+        if let Some(load) = self.loads.get_mut(&call.server) {
+            load.calls -= 1;
+            load.promised_s = if load.calls == 0 { 0.0 } else { load.promised_s - call.promised_s };
+        }
+        for output in &call.task.outputs {
+            self.of_datum.remove(&output.datum);
+        }
+        for (datum, _) in &call.sources {
+            self.of_datum.remove(datum);
+        }
+        if let Some(deadline) = call.deadline {
+            self.deadlines.remove(&(deadline, task));
+        }
+        Some(call)
+    }
+
+    /// Takes out all calls sent to a server.
+    pub fn take_of_server(&mut self, server: NodeId) -> Vec<Call> {
+        let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.server == server).map(|(t, _)| *t).collect();
+        let calls = tasks.into_iter().filter_map(|task| self.remove(task)).collect();
+        self.loads.remove(&server);
+        calls
+    }
+
+    /// Calls whose limit has run out, taken out.
+    pub fn take_expired(&mut self, now: Time) -> Vec<Call> {
+        let tasks: Vec<TaskId> =
+            self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, task)| *task).collect();
+        tasks.into_iter().filter_map(|task| self.remove(task)).collect()
+    }
+
+    /// The next limit to run out.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Calls under way.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{FunctionRate, ServerView};
+
+    fn server(name: &str, node: u64, flops: f64) -> ServerView {
+        ServerView {
+            node: NodeId(node),
+            name: name.into(),
+            address: String::new(),
+            slots: 1,
+            plain: false,
+            memory_bytes: 1 << 30,
+            speed_flops: Some(flops),
+            functions: BTreeMap::from([("m/f".to_string(), FunctionRate::default())]),
+            busy_s: vec![0.0],
+        }
+    }
+
+    fn task(serial: u64) -> Arc<Task> {
+        Arc::new(Task {
+            id: TaskId { client: NodeId(1), serial },
+            function: "m/f".into(),
+            signature_hash: 0,
+            args: vec![],
+            outputs: vec![],
+            work_flops: Some(1e9),
+        })
+    }
+
+    #[test]
+    fn calls_go_where_they_end_first() {
+        let grid = GridView { servers: vec![server("a", 2, 1e9), server("b", 3, 4e9)], ..GridView::default() };
+        let links = BTreeMap::new();
+        let mut calls = Calls::default();
+        let mut order = Vec::new();
+        for serial in 0..5 {
+            let task = task(serial);
+            let (node, run_s) = calls.choose(&grid, &links, &task, 0).unwrap();
+            order.push(node.0);
+            calls.sent(task, vec![], node, run_s, 1, None, None);
+        }
+        assert_eq!(order, [3, 3, 3, 2, 3]);
+    }
+
+    #[test]
+    fn limits_run_out_in_order() {
+        let mut calls = Calls::default();
+        calls.sent(task(1), vec![], NodeId(2), 0.0, 1, None, Some(Time(20)));
+        calls.sent(task(2), vec![], NodeId(2), 0.0, 1, None, Some(Time(10)));
+        assert_eq!(calls.next_deadline(), Some(Time(10)));
+        assert_eq!(calls.take_expired(Time(15)).len(), 1);
+        assert_eq!(calls.next_deadline(), Some(Time(20)));
+    }
+}

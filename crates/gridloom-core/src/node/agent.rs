@@ -1,7 +1,26 @@
 //! The agent: who is alive, which function is where, how fast, and the mapping of groups.
+//!
+//! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
+//! nor of a running plan.
 
-use crate::base::{Machine, NodeId, Time};
-use crate::node::protocol::{Effect, Input};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX};
+use crate::base::time::ns_to_seconds;
+use crate::base::{GroupId, Machine, NodeId, Time};
+use crate::graph::Outline;
+use crate::idl::Signature;
+use crate::map;
+use crate::member::Members;
+use crate::node::message::{Message, Registration};
+use crate::node::protocol::{Effect, Event, Input, TimerId};
+use crate::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+
+const HEARTBEAT: TimerId = TimerId(0);
+const MEASURED: TimerId = TimerId(1);
+const DIRECTORY: TimerId = TimerId(2);
+/// Changes within this time are told to clients together.
+const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -12,16 +31,55 @@ pub struct AgentConfig {
     pub name: String,
 }
 
+#[derive(Debug)]
+struct Registered {
+    registration: Registration,
+    since: Time,
+    speed_flops: Option<f64>,
+    links_done: bool,
+    links: BTreeMap<NodeId, Option<LinkEstimate>>,
+    rates: BTreeMap<String, FunctionRate>,
+    /// Work promised to groups: for each, when it is predicted to be done here.
+    promised: BTreeMap<GroupId, Time>,
+}
+
+#[derive(Debug)]
+struct MapRequest {
+    client: NodeId,
+    group: GroupId,
+    round: u64,
+    outline: Outline,
+    heuristic: String,
+    client_links: Vec<(NodeId, LinkEstimate)>,
+    without: Vec<NodeId>,
+}
+
 /// The machine.
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
+    members: Members<()>,
+    servers: BTreeMap<NodeId, Registered>,
+    /// The registered functions: signature and number of servers that offer it.
+    functions: BTreeMap<String, (Signature, u32)>,
+    subscribers: BTreeSet<NodeId>,
+    version: u64,
+    /// Requests that wait for links and speeds that are still being measured.
+    waiting: Vec<MapRequest>,
 }
 
 impl Agent {
     /// A machine that has not started.
     pub fn new(config: AgentConfig) -> Agent {
-        Agent { config }
+        Agent {
+            config,
+            members: Members::default(),
+            servers: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            subscribers: BTreeSet::new(),
+            version: 0,
+            waiting: Vec::new(),
+        }
     }
 
     /// Its identifier.
@@ -33,11 +91,326 @@ impl Agent {
     pub fn name(&self) -> &str {
         &self.config.name
     }
+
+    fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
+        match message {
+            Message::Ping { token } => send(out, from, Message::Pong { token }),
+            Message::Pong { token } => {
+                self.members.pong(now, from, token);
+            }
+            Message::Register(registration) => self.on_register(now, from, registration, out),
+            Message::Speed { flops } => {
+                if let Some(server) = self.servers.get_mut(&from) {
+                    server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
+                    self.map_waiting(now, out);
+                }
+            }
+            Message::LinkMeasured { to, link } => {
+                let sane = link.latency_s >= 0.0 && link.bandwidth > 0.0 && link.bandwidth.is_finite();
+                if let (Some(server), true) = (self.servers.get_mut(&from), sane) {
+                    server.links.insert(to, Some(link));
+                }
+            }
+            Message::LinkBroken { to } => {
+                if let Some(server) = self.servers.get_mut(&from) {
+                    server.links.insert(to, None);
+                }
+            }
+            Message::LinksDone => {
+                if let Some(server) = self.servers.get_mut(&from) {
+                    server.links_done = true;
+                    self.map_waiting(now, out);
+                }
+            }
+            Message::Ran { function, calls, work_flops, run_ns } => {
+                if let Some(server) = self.servers.get_mut(&from)
+                    && server.registration.functions.iter().any(|known| known.name == function)
+                {
+                    server.rates.entry(function).or_default().learn(calls, work_flops, ns_to_seconds(run_ns));
+                }
+            }
+            Message::Subscribe => {
+                self.subscribers.insert(from);
+                self.send_directory(now, from, out);
+            }
+            Message::MapGroup { group, round, outline, heuristic, client_links, without } => {
+                self.waiting.push(MapRequest { client: from, group, round, outline, heuristic, client_links, without });
+                self.map_waiting(now, out);
+            }
+            Message::GroupEnded { group } => {
+                if group.client == from {
+                    self.servers.values_mut().for_each(|server| {
+                        server.promised.remove(&group);
+                    });
+                }
+            }
+            Message::ProbeArrived { .. }
+            | Message::Registered { .. }
+            | Message::RegistrationRefused { .. }
+            | Message::Directory { .. }
+            | Message::GroupMapped { .. }
+            | Message::GroupNotMapped { .. }
+            | Message::Call { .. }
+            | Message::RunTasks { .. }
+            | Message::Resupply { .. }
+            | Message::Cancel { .. }
+            | Message::Release { .. }
+            | Message::TasksEnded { .. }
+            | Message::Dropped { .. }
+            | Message::SupplyFailed { .. }
+            | Message::Fetch { .. }
+            | Message::FetchRefused { .. } => log(out, format!("{from} sent an agent what no agent takes")),
+        }
+    }
+
+    fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
+        if let Err(why) = self.check_registration(from, &registration) {
+            log(out, format!("refused server '{}': {why}", registration.name));
+            send(out, from, Message::RegistrationRefused { why });
+            return;
+        }
+        self.forget_server(from);
+        for signature in &registration.functions {
+            self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
+        }
+        let peers = match registration.plain {
+            true => Vec::new(),
+            false => self.servers.iter().filter(|(_, s)| !s.registration.plain).map(|(n, s)| (*n, s.registration.address.clone())).collect(),
+        };
+        log(out, format!("server '{}' at {} offers {} functions", registration.name, registration.address, registration.functions.len()));
+        self.servers.insert(
+            from,
+            Registered {
+                links_done: registration.plain,
+                registration,
+                since: now,
+                speed_flops: None,
+                links: BTreeMap::new(),
+                rates: BTreeMap::new(),
+                promised: BTreeMap::new(),
+            },
+        );
+        send(out, from, Message::Registered { peers });
+        self.changed(now, out);
+    }
+
+    fn check_registration(&self, from: NodeId, registration: &Registration) -> Result<(), String> {
+        let name = &registration.name;
+        if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
+            return Err(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX));
+        }
+        if registration.slots == 0 {
+            return Err("it has no slots; start it with --slots of at least 1".into());
+        }
+        if let Some((_, other)) =
+            self.servers.iter().find(|(node, s)| **node != from && s.registration.name == *name)
+        {
+            let address = &other.registration.address;
+            return Err(format!("another server at {address} has the name '{name}'; choose one with --name"));
+        }
+        for signature in &registration.functions {
+            signature.check().map_err(|why| format!("function '{}': {why}", signature.name))?;
+            let others = self.servers.iter().filter(|(node, _)| **node != from);
+            for (_, other) in others {
+                let same = other.registration.functions.iter().find(|known| known.name == signature.name);
+                if let Some(known) = same.filter(|known| known.hash() != signature.hash()) {
+                    return Err(format!(
+                        "function '{}' is offered by server '{}' with another signature: '{known}' there, \
+                         '{signature}' here; rename the function or its module",
+                        signature.name, other.registration.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
+        let server = self.servers.remove(&node)?;
+        for signature in &server.registration.functions {
+            if let Some((_, count)) = self.functions.get_mut(&signature.name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.functions.remove(&signature.name);
+                }
+            }
+        }
+        Some(server)
+    }
+
+    fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.version += 1;
+        out.push(Effect::SetTimer { timer: DIRECTORY, at: now + DIRECTORY_PAUSE_NS });
+    }
+
+    fn send_directory(&self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
+        // Who maps needs the links between servers; who only calls does not, and they are many.
+        let mut grid = self.grid_view(now, &[], &[], None);
+        grid.links = Vec::new();
+        let functions = self.functions.values().map(|(signature, _)| signature.clone()).collect();
+        send(out, to, Message::Directory { version: self.version, grid, functions });
+    }
+
+    /// The grid as known, for a client with those links, leaving out what `group` itself was promised.
+    fn grid_view(
+        &self,
+        now: Time,
+        client_links: &[(NodeId, LinkEstimate)],
+        without: &[NodeId],
+        group: Option<GroupId>,
+    ) -> GridView {
+        let mut servers: Vec<(&NodeId, &Registered)> =
+            self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
+        servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
+        let client_links: BTreeMap<NodeId, LinkEstimate> = client_links.iter().copied().collect();
+        let views = servers.iter().map(|(node, server)| {
+            let r = &server.registration;
+            let busy = server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, end)| end.since(now));
+            let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
+            ServerView {
+                node: **node,
+                name: r.name.clone(),
+                address: r.address.clone(),
+                slots: r.slots,
+                plain: r.plain,
+                memory_bytes: r.memory_bytes,
+                speed_flops: server.speed_flops,
+                functions: r
+                    .functions
+                    .iter()
+                    .map(|s| (s.name.clone(), server.rates.get(&s.name).copied().unwrap_or_default()))
+                    .collect(),
+                busy_s: vec![busy_s; r.slots as usize],
+            }
+        });
+        let link = |from: usize, to: usize| {
+            let (a, b) = (servers[from], servers[to]);
+            if from == to || a.1.registration.plain || b.1.registration.plain {
+                return None;
+            }
+            // A pair that was measured one way only is taken to be alike both ways.
+            match (a.1.links.get(b.0), b.1.links.get(a.0)) {
+                (Some(None), _) | (None, Some(None)) => None,
+                (Some(Some(link)), _) | (None, Some(Some(link))) => Some(*link),
+                (None, None) => Some(LinkEstimate::UNMEASURED),
+            }
+        };
+        GridView {
+            client_links: servers
+                .iter()
+                .map(|(node, _)| client_links.get(node).copied().unwrap_or(LinkEstimate::UNMEASURED))
+                .collect(),
+            links: (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect(),
+            servers: views.collect(),
+        }
+    }
+
+    /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
+    fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let unmeasured = self
+            .servers
+            .values()
+            .filter(|s| !s.links_done || s.speed_flops.is_none())
+            .map(|s| s.since + MEASURE_WAIT_NS_MAX)
+            .filter(|until| *until > now)
+            .max();
+        if let Some(until) = unmeasured {
+            out.push(Effect::SetTimer { timer: MEASURED, at: until });
+            return;
+        }
+        for request in std::mem::take(&mut self.waiting) {
+            self.map_group(now, request, out);
+        }
+    }
+
+    fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
+        let MapRequest { client, group, round, outline, heuristic, client_links, without } = request;
+        let grid = self.grid_view(now, &client_links, &without, Some(group));
+        match map::map_group(&heuristic, &outline, &grid, client) {
+            Ok(plan) => {
+                let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
+                for task in &plan.tasks {
+                    let end = ends.entry(task.server).or_default();
+                    *end = end.max(task.end_s);
+                }
+                for (node, end_s) in &ends {
+                    let end = now + crate::base::time::seconds_to_ns(*end_s);
+                    self.servers.get_mut(node).expect("mapped onto a known server").promised.insert(group, end);
+                }
+                let addresses =
+                    grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
+                let addresses = addresses.collect();
+                send(out, client, Message::GroupMapped { group, round, plan, addresses });
+            }
+            Err(why) => send(out, client, Message::GroupNotMapped { group, round, why: why.to_string() }),
+        }
+    }
+
+    fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
+        self.members.lost(node);
+        self.subscribers.remove(&node);
+        self.waiting.retain(|request| request.client != node);
+        for server in self.servers.values_mut() {
+            server.promised.retain(|group, _| group.client != node);
+            server.links.remove(&node);
+        }
+        if let Some(server) = self.forget_server(node) {
+            log(out, format!("lost server '{}': {why}", server.registration.name));
+            self.changed(now, out);
+            self.map_waiting(now, out);
+        }
+    }
 }
 
 impl Machine for Agent {
     type Input = Input;
     type Effect = Effect;
 
-    fn handle(&mut self, _now: Time, _input: Input, _effects: &mut Vec<Effect>) {}
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Start => out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS }),
+            Input::PeerUp { peer, .. } => self.members.up(now, peer, ()),
+            Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
+            Input::Received { from, message } => {
+                self.members.heard(now, from);
+                self.on_message(now, from, message, out);
+            }
+            Input::Timer(HEARTBEAT) => {
+                out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+                let beat = self.members.beat(now);
+                for (peer, token) in beat.pings {
+                    send(out, peer, Message::Ping { token });
+                }
+                for (peer, silence_ns) in beat.silent {
+                    out.push(Effect::HangUp { peer });
+                    self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
+                }
+            }
+            Input::Timer(MEASURED) => self.map_waiting(now, out),
+            Input::Timer(DIRECTORY) => {
+                for client in self.subscribers.clone() {
+                    self.send_directory(now, client, out);
+                }
+            }
+            Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
+            Input::DatumArrived { datum, .. } => out.push(Effect::DropDatum { datum }),
+            Input::Timer(_)
+            | Input::DialFailed { .. }
+            | Input::DatumBroken { .. }
+            | Input::TaskEnded { .. }
+            | Input::SpeedMeasured { .. }
+            | Input::Command(_) => {}
+        }
+    }
+}
+
+fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
+    out.push(Effect::Send { to, message });
+}
+
+fn log(out: &mut Vec<Effect>, line: String) {
+    out.push(Effect::Emit(Event::Log(line)));
 }

@@ -164,7 +164,7 @@ pub enum Message {
     Directory {
         /// Rises with each change of the functions or servers.
         version: u64,
-        /// Servers and links.
+        /// The servers; `links` is empty.
         grid: GridView,
         /// Signatures of all functions offered, in order of name. Empty if unchanged since the last one.
         functions: Vec<Signature>,
@@ -173,6 +173,8 @@ pub enum Message {
     MapGroup {
         /// The group.
         group: GroupId,
+        /// Number of this request among the client's: returned in the answer, so that a late one is told from the last.
+        round: u64,
         /// The graph.
         outline: Outline,
         /// The heuristic's spec.
@@ -186,17 +188,19 @@ pub enum Message {
     GroupMapped {
         /// The group.
         group: GroupId,
+        /// From the request.
+        round: u64,
         /// The plan.
         plan: Plan,
         /// Where its servers can be dialled.
         addresses: Vec<(NodeId, String)>,
-        /// Time the heuristic took.
-        map_ns: u64,
     },
     /// The group cannot be mapped.
     GroupNotMapped {
         /// The group.
         group: GroupId,
+        /// From the request.
+        round: u64,
         /// Why.
         why: String,
     },

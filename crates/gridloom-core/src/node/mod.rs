@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod client;
 pub mod message;
+mod probing;
 pub mod protocol;
 pub mod server;
 pub mod world;

@@ -213,12 +213,12 @@ pub enum Command {
         /// The heuristic's spec.
         heuristic: String,
     },
-    /// Run a group by a plan that the program made.
-    RunPlanned {
+    /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`.
+    Plan {
         /// The group.
         group: Group,
-        /// The plan.
-        plan: Plan,
+        /// The heuristic's spec.
+        heuristic: String,
     },
     /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
     Get {
@@ -256,6 +256,8 @@ pub enum Event {
     },
     /// A group was mapped (comes before its first task starts), or what is left of it was mapped again.
     GroupPlanned {
+        /// When.
+        at: Time,
         /// The group.
         group: GroupId,
         /// The plan.
@@ -264,27 +266,37 @@ pub enum Event {
         tasks: Vec<TaskId>,
         /// Data of the plan's outline.
         data: Vec<DatumId>,
-        /// Time the heuristic took.
+        /// Nanoseconds from the request for the plan to its arrival.
         map_ns: u64,
     },
-    /// A task was sent to its server.
-    TaskSent {
-        /// The task.
-        task: TaskId,
-        /// The server.
-        server: NodeId,
+    /// A group that was only to be planned cannot be mapped.
+    GroupNotMapped {
+        /// The group.
+        group: GroupId,
+        /// Why.
+        error: TaskError,
     },
-    /// A task ended (for good: with a result, or without hope of one).
+    /// A task ended (for good: with a result, or without hope of one). A plain call's results are in the client's store
+    /// by then.
     TaskEnded {
-        /// The server.
-        server: NodeId,
+        /// When it ended, as far as the client can tell.
+        at: Time,
+        /// The server; `None` if it never got to one.
+        server: Option<NodeId>,
         /// Its report.
         report: TaskReport,
     },
     /// A datum moved between servers, or came to or left the client.
-    Transferred(TransferReport),
+    Transferred {
+        /// When it arrived, as far as the client can tell.
+        at: Time,
+        /// What was measured.
+        report: TransferReport,
+    },
     /// All tasks of a group have ended.
     GroupEnded {
+        /// When.
+        at: Time,
         /// The group.
         group: GroupId,
     },

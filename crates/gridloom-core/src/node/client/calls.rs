@@ -1,0 +1,102 @@
+//! Plain calls: each mapped by itself when it is made, its results back to the client.
+
+use super::*;
+use crate::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
+use crate::call::Call;
+
+impl Client {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn send_call(
+        &mut self,
+        now: Time,
+        task: Arc<Task>,
+        sources: Vec<(DatumId, Meta)>,
+        attempts: u32,
+        limit_ns: Option<u64>,
+        deadline: Option<Time>,
+        out: &mut Vec<Effect>,
+    ) {
+        let sent_bytes = sources.iter().map(|(_, meta)| meta.size_bytes()).sum();
+        let Some((server, run_s)) = self.calls.choose(&self.grid, &self.links, &task, sent_bytes) else {
+            let error = match self.agent_was_lost && self.grid.servers.is_empty() {
+                true => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
+                false => TaskError::NoSuchFunction { function: task.function.clone(), near: String::new() },
+            };
+            self.call_failed(now, &task, &sources, None, error, out);
+            return;
+        };
+        let message = Message::Call { task: (*task).clone(), supplies: sources.clone() };
+        self.post(server, Parcel::Message(message), out);
+        for (datum, meta) in &sources {
+            if meta.size_bytes() <= EAGER_BYTES_MAX {
+                self.post(server, Parcel::Datum(*datum), out);
+            }
+        }
+        self.calls.sent(task, sources, server, run_s, attempts, limit_ns, deadline);
+    }
+
+    pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
+        if let Some(call) = self.calls.ended(report.task, from, (report.outcome, report.timing.run_ns)) {
+            self.call_complete(now, call, out);
+        }
+    }
+
+    pub(super) fn call_complete(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
+        for (datum, _) in &call.sources {
+            out.push(Effect::DropDatum { datum: *datum });
+        }
+        let (outcome, run_ns) = call.ended.expect("a complete call has ended");
+        let report = TaskReport { task: call.task.id, outcome, timing: Timing { run_ns, age_ns: 0 } };
+        out.push(Effect::Emit(Event::TaskEnded { at: now, server: Some(call.server), report }));
+        if call.deadline.is_some() {
+            self.set_deadline(out);
+        }
+    }
+
+    pub(super) fn call_failed(
+        &mut self,
+        now: Time,
+        task: &Task,
+        sources: &[(DatumId, Meta)],
+        server: Option<NodeId>,
+        error: TaskError,
+        out: &mut Vec<Effect>,
+    ) {
+        for datum in sources.iter().map(|(datum, _)| *datum).chain(task.outputs.iter().map(|output| output.datum)) {
+            out.push(Effect::DropDatum { datum });
+        }
+        self.emit_task_ended(now, server, task.id, error, out);
+    }
+
+    /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.
+    pub(super) fn calls_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
+        let name = self.server_name(server);
+        for call in self.calls.take_of_server(server) {
+            let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(&call.task.function));
+            if call.attempts >= TASK_ATTEMPTS_MAX || !offered {
+                let function = call.task.function.clone();
+                let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
+                self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
+            } else {
+                self.send_call(now, call.task, call.sources, call.attempts + 1, call.limit_ns, call.deadline, out);
+            }
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
+        if let Some(at) = self.calls.next_deadline() {
+            out.push(Effect::SetTimer { timer: DEADLINE, at });
+        }
+    }
+
+    pub(super) fn on_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for call in self.calls.take_expired(now) {
+            let cancel = Message::Cancel { tasks: vec![call.task.id] };
+            self.post(call.server, Parcel::Message(cancel), out);
+            let limit_seconds = ns_to_seconds(call.limit_ns.unwrap_or(0));
+            let error = TaskError::DeadlineExceeded { limit_seconds };
+            self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
+        }
+        self.set_deadline(out);
+    }
+}

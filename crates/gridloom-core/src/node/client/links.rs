@@ -1,0 +1,87 @@
+//! The client's own links: probed once when a server is first seen, refined by what moves over them.
+
+use super::*;
+use crate::base::limits::{MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
+use crate::node::probing::Step;
+
+/// Smaller transfers say more of latency than of bandwidth.
+const LEARN_BYTES_MIN: u64 = 1 << 20;
+
+impl Client {
+    pub(super) fn probe_new_servers(&mut self, out: &mut Vec<Effect>) {
+        let new: Vec<(NodeId, String)> = self
+            .grid
+            .servers
+            .iter()
+            .filter(|server| !self.probed.contains(&server.node))
+            .map(|server| (server.node, server.address.clone()))
+            .collect();
+        for (node, address) in new {
+            if self.probed.len() >= PROBE_PEERS_MAX {
+                break;
+            }
+            self.probed.insert(node);
+            self.to_probe.push(node);
+            if !self.members.is_up(node) {
+                out.push(Effect::Dial { address });
+            }
+        }
+    }
+
+    /// Whether groups can be mapped with knowledge of the links.
+    pub(super) fn links_known(&self) -> bool {
+        self.to_probe.is_empty()
+    }
+
+    pub(super) fn wait_for_links(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: LINKS, at: now + MEASURE_WAIT_NS_MAX });
+    }
+
+    pub(super) fn on_links_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.to_probe.clear();
+        self.map_waiting(now, out);
+    }
+
+    pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
+        if let Some(rtt_ns) = self.members.pong(now, from, token)
+            && self.to_probe.contains(&from)
+        {
+            let step = self.probing.begin(now, from, rtt_ns);
+            self.on_step(now, from, step, out);
+        }
+    }
+
+    pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) {
+        if let Some(step) = self.probing.arrived(now, from, size_bytes) {
+            self.on_step(now, from, step, out);
+        }
+    }
+
+    fn on_step(&mut self, now: Time, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
+        match step {
+            Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
+            Step::Done(link) => {
+                self.links.insert(peer, link);
+                self.probe_over(now, peer, out);
+            }
+        }
+    }
+
+    pub(super) fn probe_over(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
+        self.probing.lost(peer);
+        self.to_probe.retain(|node| *node != peer);
+        if self.to_probe.is_empty() {
+            self.map_waiting(now, out);
+        }
+    }
+
+    pub(super) fn learn_link(&mut self, peer: NodeId, size_bytes: u64, took_ns: u64) {
+        if size_bytes < LEARN_BYTES_MIN || took_ns == 0 {
+            return;
+        }
+        if let Some(link) = self.links.get_mut(&peer) {
+            let measured = size_bytes as f64 / ns_to_seconds(took_ns);
+            link.bandwidth += 0.5 * (measured - link.bandwidth);
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! The client: sends calls, has groups mapped, hands each server its part, follows them, and owns the names of data.
+//!
+//! What it knows of a datum (who made it, who holds it, who still needs it) is the lineage from which lost results are
+//! computed again. A task is forgotten when nothing depends on its being run again: its results are here, or nobody
+//! wants them any more.
+
+mod calls;
+mod groups;
+mod links;
+mod recovery;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::base::limits::HEARTBEAT_NS;
+use crate::base::time::ns_to_seconds;
+use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use crate::call::Calls;
+use crate::graph::{Group, Task};
+use crate::member::Members;
+use crate::node::message::{Message, TaskReport, Timing, TransferReport};
+use crate::node::probing::Probing;
+use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
+use crate::perf::{GridView, LinkEstimate};
+
+const HEARTBEAT: TimerId = TimerId(0);
+const DEADLINE: TimerId = TimerId(1);
+const LINKS: TimerId = TimerId(2);
+
+/// How it is set up.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Its identifier.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Where its agent is.
+    pub agent: String,
+}
+
+/// Where a task of a group stands.
+#[derive(Clone, PartialEq, Debug)]
+enum Status {
+    /// Not mapped, or to be mapped again.
+    Unmapped,
+    /// Sent to that server.
+    Sent(NodeId),
+    /// Its results were made.
+    Done,
+    /// It will give no result.
+    Failed(TaskError),
+}
+
+#[derive(Debug)]
+struct TaskRun {
+    task: Arc<Task>,
+    group: GroupId,
+    status: Status,
+    attempts: u32,
+    /// The server that was lost with it last: for the error if no other can run it.
+    lost_with: Option<(String, String)>,
+}
+
+#[derive(Debug)]
+struct DatumRun {
+    meta: Meta,
+    producer: Option<TaskId>,
+    /// Tasks that read it and are not forgotten.
+    consumers: BTreeSet<TaskId>,
+    /// Consumers that have not ended.
+    pending: usize,
+    /// Servers that hold it.
+    holders: BTreeSet<NodeId>,
+    /// It is in the client's store.
+    here: bool,
+    /// The program has a handle on it.
+    held: bool,
+    /// Presumably the program will want to have it at the client.
+    presumed: bool,
+    /// The program asked for it.
+    wanted: bool,
+    /// The client asked that server for it.
+    fetching: Option<NodeId>,
+    /// Servers that asked the client for it.
+    fetchers: BTreeSet<NodeId>,
+    /// How often it broke off on its way to the client.
+    broken: u32,
+    error: Option<TaskError>,
+}
+
+/// A request for a plan that is out, or waits to go out.
+#[derive(Debug)]
+struct Mapping {
+    round: u64,
+    asked: Option<Time>,
+    tasks: Vec<TaskId>,
+    data: Vec<DatumId>,
+}
+
+#[derive(Debug)]
+struct GroupRun {
+    heuristic: String,
+    /// Tasks that have not ended.
+    left: usize,
+    /// Tasks that are not forgotten.
+    remembered: usize,
+    mapping: Option<Mapping>,
+    plan_only: bool,
+}
+
+/// What waits for a connection.
+#[derive(Debug)]
+enum Parcel {
+    Message(Message),
+    Datum(DatumId),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    agent: Option<NodeId>,
+    agent_was_lost: bool,
+    members: Members<Role>,
+    grid: Arc<GridView>,
+    has_directory: bool,
+    names: BTreeMap<NodeId, String>,
+    addresses: BTreeMap<NodeId, String>,
+    outbox: BTreeMap<NodeId, Vec<Parcel>>,
+    /// Servers that were lost and have not come back.
+    lost: BTreeSet<NodeId>,
+    calls: Calls,
+    /// Calls made before the first directory came.
+    early_calls: Vec<Command>,
+    tasks: BTreeMap<TaskId, TaskRun>,
+    data: BTreeMap<DatumId, DatumRun>,
+    groups: BTreeMap<GroupId, GroupRun>,
+    /// Number of the last request for a plan.
+    round: u64,
+    /// Data that a server waits for and that nobody could give it yet.
+    unsupplied: BTreeSet<(DatumId, NodeId)>,
+    probing: Probing,
+    to_probe: Vec<NodeId>,
+    probed: BTreeSet<NodeId>,
+    links: BTreeMap<NodeId, LinkEstimate>,
+}
+
+impl Client {
+    /// A machine that has not started.
+    pub fn new(config: ClientConfig) -> Client {
+        Client {
+            config,
+            agent: None,
+            agent_was_lost: false,
+            members: Members::default(),
+            grid: Arc::default(),
+            has_directory: false,
+            names: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            outbox: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            calls: Calls::default(),
+            early_calls: Vec::new(),
+            tasks: BTreeMap::new(),
+            data: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            round: 0,
+            unsupplied: BTreeSet::new(),
+            probing: Probing::default(),
+            to_probe: Vec::new(),
+            probed: BTreeSet::new(),
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Tasks, data and groups that it remembers: for invariants and status.
+    pub fn remembered(&self) -> (usize, usize, usize) {
+        (self.tasks.len() + self.calls.len(), self.data.len(), self.groups.len())
+    }
+
+    // ---- peers
+
+    fn on_peer_up(&mut self, now: Time, peer: NodeId, role: Role, name: String, out: &mut Vec<Effect>) {
+        self.members.up(now, peer, role);
+        if role == Role::Agent {
+            self.agent = Some(peer);
+            self.agent_was_lost = false;
+            send(out, peer, Message::Subscribe);
+            return;
+        }
+        self.lost.remove(&peer);
+        self.names.insert(peer, name);
+        if self.to_probe.contains(&peer)
+            && let Some(token) = self.members.ping(now, peer)
+        {
+            send(out, peer, Message::Ping { token });
+        }
+        for parcel in self.outbox.remove(&peer).unwrap_or_default() {
+            out.push(match parcel {
+                Parcel::Message(message) => Effect::Send { to: peer, message },
+                Parcel::Datum(datum) => Effect::SendDatum { to: peer, datum },
+            });
+        }
+    }
+
+    fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+        if address == self.config.agent {
+            self.on_agent_lost(now, why, out);
+        }
+        let nodes: Vec<NodeId> =
+            self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node).collect();
+        for node in nodes {
+            if !self.members.is_up(node) {
+                self.on_server_lost(now, node, why, out);
+            }
+        }
+    }
+
+    fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
+        if self.members.lost(peer).is_none() {
+            return;
+        }
+        if self.agent == Some(peer) {
+            self.agent = None;
+            self.on_agent_lost(now, why, out);
+        } else {
+            self.on_server_lost(now, peer, why, out);
+        }
+    }
+
+    fn on_agent_lost(&mut self, now: Time, why: &str, out: &mut Vec<Effect>) {
+        if !self.agent_was_lost {
+            self.agent_was_lost = true;
+            let address = self.config.agent.clone();
+            out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
+        }
+        // What still needs a plan cannot have one.
+        let waiting: Vec<GroupId> =
+            self.groups.iter().filter(|(_, group)| group.mapping.is_some()).map(|(id, _)| *id).collect();
+        for group in waiting {
+            let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
+            self.mapping_failed(now, group, error, out);
+        }
+        for command in std::mem::take(&mut self.early_calls) {
+            if let Command::Call { task, sources, .. } = command {
+                let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
+                self.call_failed(now, &task, &sources, None, error, out);
+            }
+        }
+    }
+
+    fn on_directory(&mut self, now: Time, grid: GridView, functions: Vec<crate::idl::Signature>, out: &mut Vec<Effect>) {
+        for server in &grid.servers {
+            self.addresses.insert(server.node, server.address.clone());
+            self.names.insert(server.node, server.name.clone());
+            self.lost.remove(&server.node);
+        }
+        self.grid = Arc::new(grid);
+        self.has_directory = true;
+        self.probe_new_servers(out);
+        out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: Arc::new(functions) }));
+        for command in std::mem::take(&mut self.early_calls) {
+            self.on_command(now, command, out);
+        }
+        self.map_waiting(now, out);
+    }
+
+    /// Sends to a server, over a connection that stands or is made.
+    fn post(&mut self, to: NodeId, parcel: Parcel, out: &mut Vec<Effect>) {
+        if self.members.is_up(to) {
+            out.push(match parcel {
+                Parcel::Message(message) => Effect::Send { to, message },
+                Parcel::Datum(datum) => Effect::SendDatum { to, datum },
+            });
+            return;
+        }
+        let waiting = self.outbox.entry(to).or_default();
+        if waiting.is_empty() {
+            let address = self.addresses.get(&to).cloned().unwrap_or_default();
+            out.push(Effect::Dial { address });
+        }
+        waiting.push(parcel);
+    }
+
+    fn server_name(&self, node: NodeId) -> String {
+        self.names.get(&node).cloned().unwrap_or_else(|| node.to_string())
+    }
+
+    // ---- messages
+
+    fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
+        match message {
+            Message::TasksEnded { reports, transfers } => {
+                for report in transfers {
+                    self.on_transfer_report(now, report, out);
+                }
+                for report in reports {
+                    if self.calls.get(report.task).is_some() {
+                        self.on_call_report(now, from, report, out);
+                    } else {
+                        self.on_task_report(now, from, report, out);
+                    }
+                }
+            }
+            Message::Fetch { datum } => self.on_fetch(from, datum, out),
+            Message::FetchRefused { datum, why } => {
+                if let Some(run) = self.data.get_mut(&datum)
+                    && run.fetching == Some(from)
+                {
+                    run.fetching = None;
+                    run.holders.remove(&from);
+                    self.missing(now, datum, &why, out);
+                }
+            }
+            Message::Dropped { data } => {
+                for datum in data {
+                    if let Some(run) = self.data.get_mut(&datum) {
+                        run.holders.remove(&from);
+                    }
+                }
+            }
+            Message::SupplyFailed { datum, from: source, why } => {
+                self.on_supply_failed(now, from, datum, source, &why, out);
+            }
+            Message::GroupMapped { group, round, plan, addresses } if self.is_current(group, round) => {
+                self.addresses.extend(addresses);
+                self.on_mapped(now, group, plan, out);
+            }
+            Message::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
+                self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
+            }
+            // The group was cancelled, or mapped again since.
+            Message::GroupMapped { .. } | Message::GroupNotMapped { .. } => {}
+            Message::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
+            Message::Ping { token } => send(out, from, Message::Pong { token }),
+            Message::Pong { token } => self.on_pong(now, from, token, out),
+            Message::ProbeArrived { size_bytes } => self.on_probe_arrived(now, from, size_bytes, out),
+            Message::Register(_)
+            | Message::Speed { .. }
+            | Message::LinkMeasured { .. }
+            | Message::LinkBroken { .. }
+            | Message::LinksDone
+            | Message::Ran { .. }
+            | Message::Registered { .. }
+            | Message::RegistrationRefused { .. }
+            | Message::Subscribe
+            | Message::MapGroup { .. }
+            | Message::GroupEnded { .. }
+            | Message::Call { .. }
+            | Message::RunTasks { .. }
+            | Message::Resupply { .. }
+            | Message::Cancel { .. }
+            | Message::Release { .. } => {
+                out.push(Effect::Emit(Event::Log(format!("{from} sent a client what no client takes"))));
+            }
+        }
+    }
+
+    fn on_transfer_report(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
+        if let Some(run) = self.data.get_mut(&report.datum) {
+            run.holders.insert(report.to);
+        }
+        if report.from == self.config.id {
+            self.learn_link(report.to, report.size_bytes, report.run_ns);
+        }
+        let at = now - report.age_ns;
+        out.push(Effect::Emit(Event::Transferred { at, report }));
+    }
+
+    fn on_arrived(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        datum: DatumId,
+        meta: Meta,
+        took_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let size_bytes = meta.size_bytes();
+        let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
+        out.push(Effect::Emit(Event::Transferred { at: now, report }));
+        self.learn_link(from, size_bytes, took_ns);
+        if self.calls.of_datum(datum).is_some() {
+            if let Some(call) = self.calls.arrived(datum) {
+                self.call_complete(now, call, out);
+            }
+            return;
+        }
+        let Some(run) = self.data.get_mut(&datum) else {
+            out.push(Effect::DropDatum { datum });
+            return;
+        };
+        run.meta = meta.clone();
+        run.here = true;
+        run.fetching = None;
+        for server in std::mem::take(&mut run.fetchers) {
+            self.post(server, Parcel::Datum(datum), out);
+        }
+        if std::mem::take(&mut self.data.get_mut(&datum).expect("found above").wanted) {
+            out.push(Effect::Emit(Event::DatumHere { datum, meta }));
+        }
+        self.tidy(datum, out);
+    }
+
+    fn on_fetch(&mut self, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        if self.calls.of_datum(datum).is_some() {
+            out.push(Effect::SendDatum { to: from, datum });
+            return;
+        }
+        match self.data.get_mut(&datum) {
+            Some(run) if run.here => out.push(Effect::SendDatum { to: from, datum }),
+            Some(run) => {
+                run.fetchers.insert(from);
+                self.fetch_here(datum, out);
+            }
+            None => send(out, from, Message::FetchRefused { datum, why: "the client has released it".into() }),
+        }
+    }
+
+    // ---- commands
+
+    fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
+        match command {
+            Command::Call { .. } if !self.has_directory && !self.agent_was_lost => self.early_calls.push(command),
+            Command::Call { task, sources, limit_ns } => {
+                let deadline = limit_ns.map(|limit| now + limit);
+                self.send_call(now, Arc::new(task), sources, 1, limit_ns, deadline, out);
+                self.set_deadline(out);
+            }
+            Command::Run { group, heuristic } => self.on_run(now, group, heuristic, false, out),
+            Command::Plan { group, heuristic } => self.on_run(now, group, heuristic, true, out),
+            Command::Get { datum } => self.on_get(now, datum, out),
+            Command::Release { data } => {
+                for datum in data {
+                    if let Some(run) = self.data.get_mut(&datum) {
+                        run.held = false;
+                        run.presumed = false;
+                    }
+                    self.tidy(datum, out);
+                }
+            }
+            Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
+        }
+    }
+
+    fn on_get(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        let event = match self.data.get_mut(&datum) {
+            None => Event::DatumLost {
+                datum,
+                error: TaskError::DatumLost { datum, why: "it was released, or never made".into() },
+            },
+            Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
+            Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },
+            Some(run) => {
+                run.wanted = true;
+                if !self.fetch_here(datum, out) && self.is_made(datum) {
+                    self.missing(now, datum, "no server holds it any more", out);
+                }
+                return;
+            }
+        };
+        out.push(Effect::Emit(event));
+    }
+
+    fn on_cancel(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        for id in tasks {
+            if let Some(call) = self.calls.get(id) {
+                let server = call.server;
+                self.post(server, Parcel::Message(Message::Cancel { tasks: vec![id] }), out);
+                let call = self.calls.remove(id).expect("found above");
+                self.call_failed(now, &call.task, &call.sources, Some(server), TaskError::Cancelled, out);
+            } else {
+                self.fail_task(now, id, TaskError::Cancelled, out);
+            }
+        }
+    }
+
+    fn emit_task_ended(&self, at: Time, server: Option<NodeId>, task: TaskId, error: TaskError, out: &mut Vec<Effect>) {
+        let report = TaskReport { task, outcome: Err(error), timing: Timing { run_ns: 0, age_ns: 0 } };
+        out.push(Effect::Emit(Event::TaskEnded { at, server, report }));
+    }
+
+    fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+        if self.agent.is_none() {
+            out.push(Effect::Dial { address: self.config.agent.clone() });
+        }
+        let beat = self.members.beat(now);
+        for (peer, token) in beat.pings {
+            send(out, peer, Message::Ping { token });
+        }
+        for (peer, silence_ns) in beat.silent {
+            out.push(Effect::HangUp { peer });
+            self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
+        }
+    }
+}
+
+impl Machine for Client {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Start => {
+                out.push(Effect::Dial { address: self.config.agent.clone() });
+                out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+            }
+            Input::PeerUp { peer, role, name, .. } => self.on_peer_up(now, peer, role, name, out),
+            Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
+            Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
+            Input::Received { from, message } => {
+                self.members.heard(now, from);
+                self.on_message(now, from, message, out);
+            }
+            Input::DatumArrived { from, datum, meta, took_ns } => {
+                self.members.heard(now, from);
+                self.on_arrived(now, from, datum, meta, took_ns, out);
+            }
+            Input::DatumBroken { from, datum, why } => self.on_broken(now, from, datum, &why, out),
+            Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
+            Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
+            Input::Timer(DEADLINE) => self.on_deadline(now, out),
+            Input::Timer(LINKS) => self.on_links_timer(now, out),
+            Input::Timer(_) | Input::TaskEnded { .. } | Input::SpeedMeasured { .. } => {}
+            Input::Command(command) => self.on_command(now, command, out),
+        }
+    }
+}
+
+/// The data of a group that a client's program recorded: kept here so that `groups` and `recovery` share one shape.
+fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
+    DatumRun {
+        meta,
+        producer,
+        consumers: BTreeSet::new(),
+        pending: 0,
+        holders: BTreeSet::new(),
+        here,
+        held: true,
+        presumed: false,
+        wanted: false,
+        fetching: None,
+        fetchers: BTreeSet::new(),
+        broken: 0,
+        error: None,
+    }
+}
+
+fn is_valid(group: &Group) -> Result<(), String> {
+    if group.tasks.len() > crate::base::limits::GROUP_TASKS_MAX {
+        let limit = crate::base::limits::GROUP_TASKS_MAX;
+        return Err(format!("a group of {} calls exceeds the limit of {limit}; cut it in parts", group.tasks.len()));
+    }
+    Ok(())
+}
+
+fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
+    out.push(Effect::Send { to, message });
+}

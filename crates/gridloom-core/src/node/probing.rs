@@ -1,0 +1,128 @@
+//! Measuring links: latency by a ping, bandwidth by a small probe and, if that was quick, a large one.
+//!
+//! ```text
+//! prober                          peer
+//!   | Ping -------------------------->|
+//!   |<-------------------------- Pong |   latency = least round trip / 2
+//!   | probe of 64 KiB ===============>|
+//!   |<------------------ ProbeArrived |   bandwidth = bytes / (elapsed - round trip)
+//!   | probe of 4 MiB ================>|   twice (the first warms buffers), only if it will take less than 100 ms
+//!   |<------------------ ProbeArrived |
+//! ```
+//! Kept cheap: a node probes at most 16 peers, once each when they meet; real transfers refine the figures later.
+
+use std::collections::BTreeMap;
+
+use crate::base::limits::{PROBE_BYTES_LARGE, PROBE_BYTES_SMALL, PROBE_NS_MAX};
+use crate::base::time::ns_to_seconds;
+use crate::base::{NodeId, Time};
+use crate::perf::LinkEstimate;
+
+/// Probes of one size that are sent of the large kind.
+const LARGE_ROUNDS: u32 = 2;
+
+#[derive(Clone, Debug)]
+struct Probe {
+    rtt_ns: u64,
+    sent: Time,
+    size_bytes: u64,
+    large_left: u32,
+    best_bandwidth: f64,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Step {
+    /// Send a probe of that many bytes.
+    Send(u64),
+    /// The link is measured.
+    Done(LinkEstimate),
+}
+
+/// The probes under way.
+#[derive(Clone, Debug, Default)]
+pub struct Probing {
+    probes: BTreeMap<NodeId, Probe>,
+}
+
+impl Probing {
+    /// Latency is known: begins with the small probe.
+    pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64) -> Step {
+        let probe =
+            Probe { rtt_ns, sent: now, size_bytes: PROBE_BYTES_SMALL, large_left: LARGE_ROUNDS, best_bandwidth: 0.0 };
+        self.probes.insert(peer, probe);
+        Step::Send(PROBE_BYTES_SMALL)
+    }
+
+    /// The peer has a probe.
+    pub fn arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64) -> Option<Step> {
+        let probe = self.probes.get_mut(&peer)?;
+        if probe.size_bytes != size_bytes {
+            return None;
+        }
+        // Half of what elapsed is the least credited to the bytes themselves, so that a round trip that happened to
+        // be quicker than the ping's gives a finite bandwidth.
+        let elapsed_ns = now.since(probe.sent).max(1);
+        let moving_ns = elapsed_ns.saturating_sub(probe.rtt_ns).max(elapsed_ns / 2).max(1);
+        let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
+        probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
+        let large_ns = moving_ns.saturating_mul(PROBE_BYTES_LARGE / PROBE_BYTES_SMALL);
+        let worth = size_bytes == PROBE_BYTES_LARGE || large_ns < PROBE_NS_MAX;
+        if worth && probe.large_left > 0 {
+            probe.large_left -= 1;
+            if probe.size_bytes != PROBE_BYTES_LARGE {
+                probe.best_bandwidth = 0.0;
+            }
+            probe.size_bytes = PROBE_BYTES_LARGE;
+            probe.sent = now;
+            return Some(Step::Send(PROBE_BYTES_LARGE));
+        }
+        let probe = self.probes.remove(&peer).expect("found above");
+        Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
+    }
+
+    /// The peer is gone.
+    pub fn lost(&mut self, peer: NodeId) -> bool {
+        self.probes.remove(&peer).is_some()
+    }
+
+    /// Whether none is under way.
+    pub fn is_idle(&self) -> bool {
+        self.probes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measure(latency_ns: u64, bytes_per_ns: f64) -> (LinkEstimate, u64) {
+        let mut probing = Probing::default();
+        let (mut now, mut sent) = (Time(1000), 0);
+        let mut step = probing.begin(now, NodeId(1), 2 * latency_ns);
+        loop {
+            match step {
+                Step::Send(bytes) => {
+                    sent += bytes;
+                    now = now + 2 * latency_ns + (bytes as f64 / bytes_per_ns) as u64;
+                    step = probing.arrived(now, NodeId(1), bytes).unwrap();
+                }
+                Step::Done(link) => return (link, sent),
+            }
+        }
+    }
+
+    #[test]
+    fn a_fast_link_is_measured_with_large_probes() {
+        let (link, sent) = measure(50_000, 1.0);
+        assert!((link.bandwidth / 1e9 - 1.0).abs() < 0.01 && (link.latency_s - 50e-6).abs() < 1e-9);
+        assert_eq!(sent, PROBE_BYTES_SMALL + 2 * PROBE_BYTES_LARGE);
+    }
+
+    #[test]
+    fn a_slow_link_is_spared() {
+        let (link, sent) = measure(20_000_000, 0.001);
+        assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01);
+        assert_eq!(sent, PROBE_BYTES_SMALL);
+    }
+}
