@@ -1,1 +1,48 @@
-//! gridloom
+//! Gridloom: remote procedure calls for scientific computing, in groups that are mapped together.
+//!
+//! A [`Grid`] is a client's session with a grid: real ([`Grid::connect`], [`Grid::local`]) or simulated
+//! ([`Grid::simulate`]). A [`Function`] called outside a group is a plain call, mapped by itself, its results back at
+//! the client. Calls recorded in a [`Group`] are mapped together; their results stay where they were made until
+//! [`Handle::get`] asks for them.
+//!
+//! ```no_run
+//! use gridloom::{Grid, LocalConfig, Value};
+//!
+//! # fn main() -> Result<(), gridloom::Error> {
+//! let grid = Grid::local(LocalConfig::default())?;
+//! let dgemm = grid.function("linalg/dgemm")?;
+//! let eye = Value::from_f64(&[2, 2], &[1.0, 0.0, 0.0, 1.0]);
+//! let group = grid.group("heft");
+//! let ab = group.call(&dgemm, &[(&eye).into(), (&eye).into()])?.remove(0);
+//! let abc = group.call(&dgemm, &[(&ab).into(), (&eye).into()])?.remove(0);
+//! group.launch()?;
+//! println!("{:?}", abc.get()?.to_f64()?);
+//! println!("{}", group.report()?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod backend;
+mod error;
+mod function;
+mod grid;
+mod group;
+mod local;
+mod offer;
+mod report;
+mod simulate;
+mod timeline;
+mod value;
+
+pub use error::Error;
+pub use function::{Arg, Function};
+pub use grid::{Grid, Traffic};
+pub use group::{Group, Handle};
+pub use local::{LocalConfig, program_path};
+pub use offer::{Offer, load_offer};
+pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
+pub use simulate::{SimulateConfig, SimulationReport};
+pub use timeline::timeline_html;
+pub use value::Value;
+
+pub use gridloom_core as core;

@@ -1,0 +1,42 @@
+//! What can go wrong in a session.
+
+use gridloom_core::base::TaskError;
+use gridloom_core::idl::BindError;
+use thiserror::Error;
+
+/// An error of a session. Python and C mirror the variants one to one.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call does not fit its function's signature; nothing was sent.
+    #[error(transparent)]
+    Argument(#[from] BindError),
+    /// A task gave no result.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The grid cannot be reached or started.
+    #[error("{0}")]
+    Connect(String),
+    /// No such function is offered.
+    #[error("no server offers function '{name}'{near}")]
+    UnknownFunction {
+        /// The name asked for.
+        name: String,
+        /// Known names like it, empty or starting with a semicolon.
+        near: String,
+    },
+    /// A value is not of the type asked for, or the session is used wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// An interface description, platform or module that cannot be used.
+    #[error("{0}")]
+    Input(String),
+    /// The simulation cannot go on: nothing is left that could happen.
+    #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
+    Stalled {
+        /// Virtual time.
+        seconds: f64,
+        /// What was waited for.
+        waiting: String,
+    },
+}

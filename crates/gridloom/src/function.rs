@@ -1,0 +1,222 @@
+//! Functions of the grid, their arguments, and plain calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridloom_core::base::limits::INLINE_BYTES_MAX;
+use gridloom_core::base::{DatumId, Meta, TaskId};
+use gridloom_core::graph::{Argument, Output, Task};
+use gridloom_core::idl::{Actual, BindError, Bound, Signature};
+
+use crate::{Error, Grid, Handle, Value};
+
+/// An argument of a call.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A value that the client has.
+    Value(Value),
+    /// A result that is, or will be, on some server.
+    Handle(Handle),
+}
+
+impl From<&Value> for Arg {
+    fn from(value: &Value) -> Arg {
+        Arg::Value(value.clone())
+    }
+}
+
+impl From<Value> for Arg {
+    fn from(value: Value) -> Arg {
+        Arg::Value(value)
+    }
+}
+
+impl From<&Handle> for Arg {
+    fn from(handle: &Handle) -> Arg {
+        Arg::Handle(handle.clone())
+    }
+}
+
+impl Arg {
+    fn actual(&self) -> Actual {
+        match self {
+            Arg::Value(value) => {
+                let inline = match value.meta {
+                    Meta::Array { .. } => None,
+                    Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => value.inline_bytes(),
+                };
+                Actual { meta: value.meta.clone(), inline }
+            }
+            Arg::Handle(handle) => Actual { meta: handle.meta().clone(), inline: None },
+        }
+    }
+
+    /// A remote scalar that is needed now, as a value.
+    pub(crate) fn resolved(&self) -> Result<Arg, Error> {
+        match self {
+            Arg::Value(_) => Ok(self.clone()),
+            Arg::Handle(handle) => Ok(Arg::Value(handle.get()?)),
+        }
+    }
+}
+
+/// A checked call: the task, and the values that have to be in the client's store before it is sent.
+pub(crate) struct Prepared {
+    pub task: Task,
+    pub values: Vec<(DatumId, Value)>,
+    /// Result descriptions by name of parameter.
+    pub outputs: Vec<(DatumId, Meta)>,
+}
+
+/// A function that servers of the grid offer.
+#[derive(Clone)]
+pub struct Function {
+    pub(crate) grid: Grid,
+    pub(crate) signature: Arc<Signature>,
+    pub(crate) hash: u64,
+}
+
+impl Function {
+    /// `module/function`.
+    pub fn name(&self) -> &str {
+        &self.signature.name
+    }
+
+    /// What it takes and gives.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Calls it now, by itself (plain GridRPC): the call is mapped alone and its results come back here.
+    ///
+    /// # Errors
+    /// If the arguments do not fit (nothing is sent then), or the call fails.
+    pub fn call(&self, args: &[Arg]) -> Result<Vec<Value>, Error> {
+        self.submit(args, &[], None)?.wait()
+    }
+
+    /// Like [`Function::call`], without waiting; with arguments by name and a time limit.
+    ///
+    /// # Errors
+    /// If the arguments do not fit.
+    pub fn submit(&self, args: &[Arg], named: &[(String, Arg)], limit: Option<Duration>) -> Result<Pending, Error> {
+        // A plain call reads its arguments from the client: remote ones come here first.
+        let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
+        let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
+        let prepared = self.prepare(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
+        self.grid.send_call(prepared, limit)
+    }
+
+    /// Checks the arguments and makes the task. `name` gives each data value its name (the same for the same value).
+    pub(crate) fn prepare(
+        &self,
+        args: &[Arg],
+        named: &[(String, Arg)],
+        mut name: impl FnMut(&Value) -> (DatumId, Value),
+    ) -> Result<Prepared, Error> {
+        let bound = self.bind(args, named)?;
+        let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
+        let mut values = Vec::new();
+        let mut arguments = Vec::with_capacity(self.signature.params.len());
+        for (index, _) in self.signature.params.iter().enumerate().filter(|(_, param)| param.is_input()) {
+            if let Some((meta, bytes)) = &bound.scalars[index]
+                && bytes.len() <= INLINE_BYTES_MAX
+            {
+                arguments.push(Argument::Inline { meta: meta.clone(), bytes: bytes.clone() });
+                continue;
+            }
+            let actual = bound.actual_of[index].expect("an input is inferred or given");
+            arguments.push(match all[actual] {
+                Arg::Handle(handle) => Argument::Datum(handle.datum()),
+                Arg::Value(value) => {
+                    let (datum, value) = name(value);
+                    values.push((datum, value));
+                    Argument::Datum(datum)
+                }
+            });
+        }
+        let outputs: Vec<(DatumId, Meta)> =
+            bound.outputs.iter().map(|(_, meta)| (self.grid.new_datum(), meta.clone())).collect();
+        let task = Task {
+            id: TaskId { client: self.grid.client(), serial: self.grid.next_serial() },
+            function: self.signature.name.clone(),
+            signature_hash: self.hash,
+            args: arguments,
+            outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
+            work_flops: bound.work_flops,
+        };
+        Ok(Prepared { task, values, outputs })
+    }
+
+    fn bind(&self, args: &[Arg], named: &[(String, Arg)]) -> Result<Bound, Error> {
+        let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
+        let by_name: Vec<(String, Actual)> = named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
+        match self.signature.bind(&positional, &by_name) {
+            Ok(bound) => Ok(bound),
+            Err(BindError::NeedsValue { .. }) => {
+                // A size that is itself a remote result: what was recorded so far runs, and its value is used.
+                let args = args.iter().map(resolve_scalar).collect::<Result<Vec<_>, _>>()?;
+                let named = named
+                    .iter()
+                    .map(|(name, arg)| Ok((name.clone(), resolve_scalar(arg)?)))
+                    .collect::<Result<Vec<_>, Error>>()?;
+                let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
+                let by_name: Vec<(String, Actual)> =
+                    named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
+                Ok(self.signature.bind(&positional, &by_name)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn resolve_scalar(arg: &Arg) -> Result<Arg, Error> {
+    match arg {
+        Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. }) => arg.resolved(),
+        Arg::Handle(_) | Arg::Value(_) => Ok(arg.clone()),
+    }
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Function({})", self.signature)
+    }
+}
+
+/// A plain call under way.
+#[derive(Debug)]
+pub struct Pending {
+    pub(crate) grid: Grid,
+    pub(crate) task: TaskId,
+    pub(crate) outputs: Vec<(DatumId, Meta)>,
+    pub(crate) collected: bool,
+}
+
+impl Pending {
+    /// Whether it has ended.
+    pub fn is_done(&self) -> bool {
+        self.grid.call_ended(self.task)
+    }
+
+    /// Waits for its results.
+    ///
+    /// # Errors
+    /// If the call failed.
+    pub fn wait(mut self) -> Result<Vec<Value>, Error> {
+        self.collected = true;
+        self.grid.wait_call(self.task, &self.outputs)
+    }
+
+    /// Asks for it to be cancelled; [`Pending::wait`] then gives [`gridloom_core::base::TaskError::Cancelled`].
+    pub fn cancel(&self) {
+        self.grid.cancel(vec![self.task]);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.collected {
+            self.grid.abandon_call(self.task, &self.outputs);
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! The session: one client of a grid, real or simulated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph;
+use gridloom_core::idl::{Signature, near_names};
+use gridloom_core::node::message::TaskReport;
+use gridloom_core::node::{Command, Event};
+use gridloom_core::perf::GridView;
+use serde::Serialize;
+
+use crate::backend::Backend;
+use crate::function::{Pending, Prepared};
+use crate::local::LocalProcesses;
+use crate::report::{GroupRecord, PlanRecord, Report};
+use crate::{Error, Function, Group, LocalConfig, SimulateConfig, SimulationReport, Value};
+
+/// How long a session waits for its agent's first answer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
+
+/// A session with a grid. Clones share it; the last one closes it.
+#[derive(Clone)]
+pub struct Grid(Arc<Inner>);
+
+struct Inner {
+    client: NodeId,
+    serial: AtomicU64,
+    state: Mutex<State>,
+    /// Released by handles that were dropped; sent with the next command, so that dropping never blocks.
+    releases: Mutex<Vec<DatumId>>,
+    backend: Backend,
+    /// The embedded local grid's processes, ended with the session.
+    processes: Mutex<Option<LocalProcesses>>,
+}
+
+/// Bytes moved since the session began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Over links of the client, both ways.
+    pub client_bytes: u64,
+    /// Between servers.
+    pub server_bytes: u64,
+    /// By pair of names, sender first.
+    pub by_link: BTreeMap<String, u64>,
+}
+
+#[derive(Default)]
+struct State {
+    grid: Arc<GridView>,
+    functions: Arc<Vec<Signature>>,
+    has_directory: bool,
+    agent_lost: Option<TaskError>,
+    /// Plain calls under way; `Some` when ended.
+    calls: BTreeMap<TaskId, Option<TaskReport>>,
+    /// Calls whose results nobody will collect.
+    abandoned: BTreeMap<TaskId, Vec<DatumId>>,
+    gets: BTreeMap<DatumId, Result<Meta, TaskError>>,
+    groups: BTreeMap<GroupId, GroupRecord>,
+    group_of_task: BTreeMap<TaskId, GroupId>,
+    group_of_datum: BTreeMap<DatumId, GroupId>,
+    plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
+    names: BTreeMap<NodeId, String>,
+    traffic: Traffic,
+    log: Vec<String>,
+}
+
+impl Grid {
+    /// Connects to the agent at `address` (`host:port`).
+    ///
+    /// # Errors
+    /// If it cannot be reached, refuses, or does not answer.
+    pub fn connect(address: &str) -> Result<Grid, Error> {
+        if let Some(simulated) = Grid::from_environment(None)? {
+            return Ok(simulated);
+        }
+        Grid::open(Backend::connect(address)?, None)
+    }
+
+    /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
+    /// to it. It ends with the session, whatever happens.
+    ///
+    /// # Errors
+    /// If a process cannot be started, or a function cannot be offered.
+    pub fn local(config: LocalConfig) -> Result<Grid, Error> {
+        if let Some(simulated) = Grid::from_environment(Some(&config))? {
+            return Ok(simulated);
+        }
+        let processes = LocalProcesses::start(&config)?;
+        let backend = Backend::connect_with(&processes.address, &processes.secret)?;
+        let grid = Grid::open(backend, Some(processes))?;
+        grid.await_servers(config.servers)?;
+        Ok(grid)
+    }
+
+    /// A simulated grid on a described platform, in virtual time.
+    ///
+    /// # Errors
+    /// If the platform or the functions cannot be used.
+    pub fn simulate(config: SimulateConfig) -> Result<Grid, Error> {
+        let servers = config.server_count()?;
+        let grid = Grid::open(Backend::simulate(config)?, None)?;
+        grid.await_servers(servers)?;
+        Ok(grid)
+    }
+
+    /// Under `gridloom simulate`, whatever a program starts or connects to is the simulated grid.
+    fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Grid>, Error> {
+        match SimulateConfig::from_environment(local)? {
+            Some(config) => Grid::simulate(config).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn open(backend: Backend, processes: Option<LocalProcesses>) -> Result<Grid, Error> {
+        let inner = Inner {
+            client: backend.client(),
+            serial: AtomicU64::new(1),
+            state: Mutex::default(),
+            releases: Mutex::default(),
+            processes: Mutex::new(processes),
+            backend,
+        };
+        let grid = Grid(Arc::new(inner));
+        let connected = grid.wait(Some(CONNECT_PATIENCE), |state| match &state.agent_lost {
+            Some(error) => Some(Err(Error::Connect(error.to_string()))),
+            None => state.has_directory.then_some(Ok(())),
+        });
+        match connected {
+            Ok(result) => result?,
+            Err(_) => {
+                let seconds = CONNECT_PATIENCE.as_secs();
+                return Err(Error::Connect(format!("the agent did not answer within {seconds} s")));
+            }
+        }
+        Ok(grid)
+    }
+
+    fn await_servers(&self, count: usize) -> Result<(), Error> {
+        self.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= count).then_some(()))
+            .map_err(|_| Error::Connect(format!("not all of the {count} servers registered; see their messages above")))
+    }
+
+    /// The function of that name (`module/function`, or `function` alone if only one module has it).
+    ///
+    /// # Errors
+    /// If no server offers it; the message lists names like it.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        self.absorb();
+        let state = self.state();
+        let exact = state.functions.iter().find(|signature| signature.name == name);
+        let mut short = state.functions.iter().filter(|s| s.name.rsplit('/').next() == Some(name));
+        let found = exact.or_else(|| short.next().filter(|_| short.next().is_none()));
+        let Some(signature) = found else {
+            let near = near_names(name, state.functions.iter().map(|signature| signature.name.as_str()));
+            let near = match (near.is_empty(), state.functions.is_empty()) {
+                (false, _) => format!("; did you mean {}?", near.join(" or ")),
+                (true, false) => "; 'gridloom functions' lists what is offered".to_string(),
+                (true, true) => "; no function is offered at all: start a server with 'gridloom serve'".to_string(),
+            };
+            return Err(Error::UnknownFunction { name: name.to_string(), near });
+        };
+        let signature = Arc::new(signature.clone());
+        Ok(Function { grid: self.clone(), hash: signature.hash(), signature })
+    }
+
+    /// Signatures of all functions offered, in order of name.
+    pub fn functions(&self) -> Arc<Vec<Signature>> {
+        self.absorb();
+        self.state().functions.clone()
+    }
+
+    /// The servers as known.
+    pub fn servers(&self) -> Arc<GridView> {
+        self.absorb();
+        self.state().grid.clone()
+    }
+
+    /// A group whose calls are recorded, then mapped together by that heuristic.
+    pub fn group(&self, heuristic: &str) -> Group {
+        Group::new(self.clone(), heuristic.to_string())
+    }
+
+    /// Bytes moved since the session began.
+    pub fn traffic(&self) -> Traffic {
+        self.absorb();
+        self.state().traffic.clone()
+    }
+
+    /// The session's clock, seconds: since 1970 for real, virtual in simulation.
+    pub fn now(&self) -> f64 {
+        self.0.backend.now().seconds()
+    }
+
+    /// Process identifiers of the embedded local grid's servers, in order of their names; empty for other grids.
+    pub fn server_processes(&self) -> Vec<u32> {
+        self.0.processes.lock().expect("no panic while held").as_ref().map_or(Vec::new(), |p| p.server_processes())
+    }
+
+    /// What a simulation has to report; `None` for a real grid.
+    pub fn simulation(&self) -> Option<SimulationReport> {
+        self.absorb();
+        self.0.backend.simulation_report()
+    }
+
+    /// Virtual time passes at the client: it computes for so long. Nothing happens on a real grid.
+    pub fn advance(&self, seconds: f64) {
+        self.0.backend.advance(gridloom_core::base::time::seconds_to_ns(seconds));
+    }
+
+    /// Whether this grid is simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.0.backend.is_simulated()
+    }
+
+    /// A value in memory that servers on this machine can map: fill it, then pass it as an argument without a copy.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn allocate(&self, size_bytes: u64) -> Result<gridloom_net::segment::SegmentMut, Error> {
+        self.0.backend.allocate(size_bytes).map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
+    }
+
+    /// Lines that the client's machine logged since the last call.
+    pub fn take_log(&self) -> Vec<String> {
+        self.absorb();
+        std::mem::take(&mut self.state().log)
+    }
+
+    // ---- used by functions, groups and handles
+
+    pub(crate) fn client(&self) -> NodeId {
+        self.0.client
+    }
+
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.0.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn new_datum(&self) -> DatumId {
+        DatumId { client: self.0.client, serial: self.next_serial() }
+    }
+
+    pub(crate) fn put(&self, datum: DatumId, value: &Value) {
+        self.0.backend.put(datum, value);
+    }
+
+    pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
+        for datum in data {
+            self.0.backend.forget(datum);
+        }
+    }
+
+    pub(crate) fn send_call(&self, prepared: Prepared, limit: Option<Duration>) -> Result<Pending, Error> {
+        let Prepared { task, values, outputs } = prepared;
+        let mut sources = Vec::with_capacity(values.len());
+        for (datum, value) in &values {
+            self.put(*datum, value);
+            sources.push((*datum, value.meta.clone()));
+        }
+        let id = task.id;
+        self.state().calls.insert(id, None);
+        let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.command(Command::Call { task, sources, limit_ns });
+        Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
+    }
+
+    pub(crate) fn call_ended(&self, task: TaskId) -> bool {
+        self.absorb();
+        self.state().calls.get(&task).is_none_or(Option::is_some)
+    }
+
+    pub(crate) fn wait_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) -> Result<Vec<Value>, Error> {
+        let report = self.wait(None, |state| match state.calls.get(&task) {
+            Some(Some(_)) => state.calls.remove(&task).flatten().map(Some),
+            Some(None) => None,
+            None => Some(None),
+        })?;
+        let report = report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
+        let results = report.outcome?;
+        let mut values = Vec::with_capacity(outputs.len());
+        for (datum, _) in outputs {
+            let described = results.iter().find(|(made, _)| made == datum).map(|(_, meta)| meta.clone());
+            let value = self.0.backend.take(*datum).or_else(|| described.map(Value::placeholder));
+            values.push(value.ok_or_else(|| Error::Usage(format!("result {datum} is not in the client's store")))?);
+        }
+        Ok(values)
+    }
+
+    pub(crate) fn abandon_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) {
+        let mut state = self.state();
+        match state.calls.remove(&task) {
+            Some(Some(_)) => {
+                drop(state);
+                outputs.iter().for_each(|(datum, _)| self.0.backend.forget(*datum));
+            }
+            Some(None) => {
+                state.abandoned.insert(task, outputs.iter().map(|(datum, _)| *datum).collect());
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn cancel(&self, tasks: Vec<TaskId>) {
+        self.command(Command::Cancel { tasks });
+    }
+
+    pub(crate) fn cancel_group(&self, group: GroupId) {
+        let tasks = self.state().groups.get(&group).map(|record| record.unfinished()).unwrap_or_default();
+        self.cancel(tasks);
+    }
+
+    pub(crate) fn plan(&self, group: graph::Group, heuristic: String) -> Result<PlanRecord, Error> {
+        let id = group.id;
+        let functions = group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
+        self.state().groups.insert(id, GroupRecord::new(functions));
+        self.command(Command::Plan { group, heuristic });
+        let plan = self.wait(None, |state| state.plans.remove(&id))?;
+        self.state().groups.remove(&id);
+        Ok(plan?)
+    }
+
+    pub(crate) fn run(&self, group: graph::Group, heuristic: String, release: Vec<DatumId>) {
+        let functions: BTreeMap<TaskId, String> =
+            group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
+        let mut state = self.state();
+        for task in &group.tasks {
+            state.group_of_task.insert(task.id, group.id);
+            for output in &task.outputs {
+                state.group_of_datum.insert(output.datum, group.id);
+            }
+        }
+        for datum in group.sources.keys() {
+            state.group_of_datum.entry(*datum).or_insert(group.id);
+        }
+        state.groups.insert(group.id, GroupRecord::new(functions));
+        drop(state);
+        let mut commands = self.take_releases();
+        commands.push(Command::Run { group, heuristic });
+        commands.push(Command::Release { data: release });
+        self.0.backend.commands(commands);
+    }
+
+    pub(crate) fn get(&self, datum: DatumId) -> Result<Value, Error> {
+        self.state().gets.remove(&datum);
+        self.command(Command::Get { datum });
+        let meta = self.wait(None, |state| state.gets.remove(&datum))??;
+        // The store keeps it while the handle lives, so that it need not come twice.
+        Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
+    }
+
+    pub(crate) fn release_later(&self, datum: DatumId) {
+        self.0.releases.lock().expect("no panic while held").push(datum);
+    }
+
+    /// Waits until the group's tasks have ended, however they did.
+    pub(crate) fn await_group(&self, group: GroupId) -> Result<(), Error> {
+        self.wait(None, |state| state.groups.get(&group).is_none_or(GroupRecord::has_ended).then_some(()))
+    }
+
+    pub(crate) fn wait_group(&self, group: GroupId) -> Result<(), Error> {
+        self.await_group(group)?;
+        match self.state().groups.get(&group).and_then(GroupRecord::first_error) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn report(&self, heuristic: &str, parts: &[GroupId]) -> Report {
+        self.absorb();
+        let state = self.state();
+        let records = parts.iter().filter_map(|part| state.groups.get(part));
+        Report::new(heuristic, records, self.0.client, &state.names)
+    }
+
+    fn take_releases(&self) -> Vec<Command> {
+        let data = std::mem::take(&mut *self.0.releases.lock().expect("no panic while held"));
+        if data.is_empty() { Vec::new() } else { vec![Command::Release { data }] }
+    }
+
+    fn command(&self, command: Command) {
+        let mut commands = self.take_releases();
+        commands.push(command);
+        self.0.backend.commands(commands);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no panic while held")
+    }
+
+    /// Takes in what has happened so far, without waiting.
+    fn absorb(&self) {
+        let _ = self.wait(Some(Duration::ZERO), |_| None::<()>);
+    }
+
+    /// Waits until `done` finds what it looks for in the state.
+    fn wait<R>(&self, patience: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
+        self.0.backend.wait(patience, |events| {
+            let mut state = self.state();
+            for event in events {
+                state.absorb(event, self.0.client, &self.0.backend);
+            }
+            done(&mut state)
+        })
+    }
+}
+
+impl State {
+    fn absorb(&mut self, event: Event, client: NodeId, backend: &Backend) {
+        match event {
+            Event::Directory { grid, functions } => {
+                for server in &grid.servers {
+                    self.names.insert(server.node, server.name.clone());
+                }
+                self.names.entry(client).or_insert_with(|| "client".to_string());
+                self.grid = grid;
+                self.functions = functions;
+                self.has_directory = true;
+                self.agent_lost = None;
+            }
+            Event::AgentLost { address, why } => self.agent_lost = Some(TaskError::AgentLost { address, why }),
+            Event::GroupPlanned { at, group, plan, tasks, data, map_ns } => {
+                let names = &self.names;
+                let record = self.groups.get_mut(&group);
+                if let Some(record) = record {
+                    let plan = record.planned(at, &plan, &tasks, &data, map_ns, names);
+                    // Only a group that was asked to be planned is waited for here; the entry of another is dropped
+                    // with its record.
+                    if !self.group_of_task.contains_key(tasks.first().unwrap_or(&TaskId { client, serial: 0 })) {
+                        self.plans.insert(group, Ok(plan));
+                    }
+                }
+            }
+            Event::GroupNotMapped { group, error } => {
+                self.plans.insert(group, Err(error));
+            }
+            Event::TaskEnded { at, server, report } => {
+                if let Some(ended) = self.calls.get_mut(&report.task) {
+                    *ended = Some(report);
+                } else if let Some(outputs) = self.abandoned.remove(&report.task) {
+                    outputs.iter().for_each(|datum| backend.forget(*datum));
+                } else if let Some(record) =
+                    self.group_of_task.get(&report.task).and_then(|group| self.groups.get_mut(group))
+                {
+                    record.task_ended(at, server, report);
+                }
+            }
+            Event::Transferred { at, report } => {
+                let is_client = report.from == client || report.to == client;
+                let total =
+                    if is_client { &mut self.traffic.client_bytes } else { &mut self.traffic.server_bytes };
+                *total += report.size_bytes;
+                let name = |node: &NodeId| self.names.get(node).cloned().unwrap_or_else(|| node.to_string());
+                let link = format!("{} -> {}", name(&report.from), name(&report.to));
+                *self.traffic.by_link.entry(link).or_default() += report.size_bytes;
+                if let Some(record) =
+                    self.group_of_datum.get(&report.datum).and_then(|group| self.groups.get_mut(group))
+                {
+                    record.transferred(at, report);
+                }
+            }
+            Event::GroupEnded { at, group } => {
+                if let Some(record) = self.groups.get_mut(&group) {
+                    record.ended(at);
+                }
+            }
+            Event::DatumHere { datum, meta } => {
+                self.gets.insert(datum, Ok(meta));
+            }
+            Event::DatumLost { datum, error } => {
+                self.gets.insert(datum, Err(error));
+            }
+            Event::ServerLost { name, why, again, .. } => {
+                let groups: BTreeSet<GroupId> =
+                    again.iter().filter_map(|task| self.group_of_task.get(task)).copied().collect();
+                for group in groups {
+                    if let Some(record) = self.groups.get_mut(&group) {
+                        let count = again.iter().filter(|task| self.group_of_task.get(task) == Some(&group)).count();
+                        record.server_lost(&name, &why, count);
+                    }
+                }
+            }
+            Event::Log(line) => {
+                if self.log.len() < LOG_LINES_MAX {
+                    self.log.push(line);
+                }
+            }
+        }
+    }
+}
+
+/// Lines kept for [`Grid::take_log`].
+const LOG_LINES_MAX: usize = 10_000;
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.backend.close();
+        if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
+            processes.stop();
+        }
+    }
+}
+
+impl std::fmt::Debug for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Grid(client {})", self.0.client)
+    }
+}
+

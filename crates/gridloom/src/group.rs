@@ -1,0 +1,268 @@
+//! Groups: calls recorded, then mapped and run together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, Weak};
+
+use gridloom_core::base::limits::GROUP_TASKS_MAX;
+use gridloom_core::base::{DatumId, GroupId, Meta};
+use gridloom_core::graph::{self, Source, Task};
+
+use crate::function::Prepared;
+use crate::{Arg, Error, Function, Grid, PlanRecord, Report, Value};
+
+/// A result that is, or will be, on some server. Dropping the last clone releases it there.
+#[derive(Clone)]
+pub struct Handle(Arc<HandleInner>);
+
+struct HandleInner {
+    grid: Grid,
+    datum: DatumId,
+    meta: Meta,
+    group: Weak<Recorder>,
+}
+
+impl Handle {
+    /// Its name.
+    pub fn datum(&self) -> DatumId {
+        self.0.datum
+    }
+
+    /// Its description, known before it is made (a text's length is not).
+    pub fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    /// Waits for it and brings it here. If its group is still being recorded, the part recorded so far is mapped and
+    /// run; recording goes on with the next call.
+    ///
+    /// # Errors
+    /// If its task, or one that it depends on, failed.
+    pub fn get(&self) -> Result<Value, Error> {
+        if let Some(recorder) = self.0.group.upgrade() {
+            recorder.launch(&self.0.grid)?;
+        }
+        self.0.grid.get(self.0.datum)
+    }
+}
+
+impl Drop for HandleInner {
+    fn drop(&mut self) {
+        self.grid.release_later(self.datum);
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle({}, {})", self.0.datum, self.0.meta)
+    }
+}
+
+#[derive(Default)]
+struct Recording {
+    tasks: Vec<Task>,
+    sources: BTreeMap<DatumId, Source>,
+    made: BTreeMap<DatumId, Weak<HandleInner>>,
+    read: BTreeSet<DatumId>,
+    /// Values put into the store for this part, by identity of their bytes, and kept alive so that it stays theirs.
+    values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
+    /// Handles read by this part: not released before it is launched.
+    handles: Vec<Handle>,
+}
+
+struct Recorder {
+    heuristic: String,
+    recording: Mutex<Recording>,
+    parts: Mutex<Vec<GroupId>>,
+}
+
+/// Calls that are mapped together.
+#[derive(Clone)]
+pub struct Group {
+    grid: Grid,
+    recorder: Arc<Recorder>,
+}
+
+impl Group {
+    pub(crate) fn new(grid: Grid, heuristic: String) -> Group {
+        let recorder = Recorder { heuristic, recording: Mutex::default(), parts: Mutex::default() };
+        Group { grid, recorder: Arc::new(recorder) }
+    }
+
+    /// Records a call. Its results can be passed to further calls at once.
+    ///
+    /// # Errors
+    /// If the arguments do not fit; nothing is recorded then.
+    pub fn call(&self, function: &Function, args: &[Arg]) -> Result<Vec<Handle>, Error> {
+        self.call_named(function, args, &[])
+    }
+
+    /// Records a call with arguments by name.
+    ///
+    /// # Errors
+    /// If the arguments do not fit; nothing is recorded then.
+    pub fn call_named(
+        &self,
+        function: &Function,
+        args: &[Arg],
+        named: &[(String, Arg)],
+    ) -> Result<Vec<Handle>, Error> {
+        let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
+        let prepared = function.prepare(args, named, |value| {
+            let Some((address, size)) = value.identity() else { return (self.grid.new_datum(), value.clone()) };
+            let key = (address, size, value.meta.to_string());
+            let recorded = self.recording().values.get(&key).map(|(datum, _)| *datum);
+            let fresh = known.iter().find(|(other, _)| *other == key).map(|(_, datum)| *datum);
+            let datum = recorded.or(fresh).unwrap_or_else(|| self.grid.new_datum());
+            known.push((key, datum));
+            (datum, value.clone())
+        })?;
+        let Prepared { task, values, outputs } = prepared;
+        let mut recording = self.recording();
+        if recording.tasks.len() >= GROUP_TASKS_MAX {
+            let why = format!("a group holds at most {GROUP_TASKS_MAX} calls; launch it and open another");
+            return Err(Error::Usage(why));
+        }
+        for (datum, value) in values {
+            if recording.sources.contains_key(&datum) {
+                continue;
+            }
+            self.grid.put(datum, &value);
+            recording.sources.insert(datum, Source { meta: value.meta.clone(), at: vec![self.grid.client()] });
+            if let Some((address, size)) = value.identity() {
+                recording.values.insert((address, size, value.meta.to_string()), (datum, value));
+            }
+        }
+        for handle in args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of) {
+            let datum = handle.datum();
+            recording.handles.push(handle.clone());
+            if !recording.made.contains_key(&datum) {
+                // The client machine knows where it is.
+                recording.sources.entry(datum).or_insert_with(|| Source { meta: handle.meta().clone(), at: Vec::new() });
+            }
+        }
+        recording.read.extend(task.inputs());
+        recording.tasks.push(task);
+        let handles: Vec<Handle> = outputs
+            .into_iter()
+            .map(|(datum, meta)| {
+                let group = Arc::downgrade(&self.recorder);
+                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group }))
+            })
+            .collect();
+        for handle in &handles {
+            recording.made.insert(handle.datum(), Arc::downgrade(&handle.0));
+        }
+        Ok(handles)
+    }
+
+    /// Number of calls recorded and not yet launched.
+    pub fn recorded(&self) -> usize {
+        self.recording().tasks.len()
+    }
+
+    /// Maps what was recorded and runs it. Does not wait for the end.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn launch(&self) -> Result<(), Error> {
+        self.recorder.launch(&self.grid)
+    }
+
+    /// Forgets what was recorded and not launched.
+    pub fn discard(&self) {
+        let recording = std::mem::take(&mut *self.recording());
+        let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
+        self.grid.forget_values(sources);
+    }
+
+    /// What the agent would do with the calls recorded so far, by any heuristic; nothing is run.
+    ///
+    /// # Errors
+    /// If they cannot be mapped.
+    pub fn plan(&self, heuristic: &str) -> Result<PlanRecord, Error> {
+        let group = self.recording().group(GroupId { client: self.grid.client(), serial: self.grid.next_serial() });
+        self.grid.plan(group, heuristic.to_string())
+    }
+
+    /// Waits until all calls that were launched have ended.
+    ///
+    /// # Errors
+    /// The error of the first call that failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.launch()?;
+        for part in self.parts() {
+            self.grid.wait_group(part)?;
+        }
+        Ok(())
+    }
+
+    /// Cancels all calls that have not ended.
+    pub fn cancel(&self) {
+        for part in self.parts() {
+            self.grid.cancel_group(part);
+        }
+    }
+
+    /// What was predicted and what was measured. Waits for the end of the calls that were launched.
+    ///
+    /// # Errors
+    /// If the session is closed. Failed calls are in the report.
+    pub fn report(&self) -> Result<Report, Error> {
+        self.launch()?;
+        let parts = self.parts();
+        for part in &parts {
+            self.grid.await_group(*part)?;
+        }
+        Ok(self.grid.report(&self.recorder.heuristic, &parts))
+    }
+
+    fn parts(&self) -> Vec<GroupId> {
+        self.recorder.parts.lock().expect("no panic while held").clone()
+    }
+
+    fn recording(&self) -> std::sync::MutexGuard<'_, Recording> {
+        self.recorder.recording.lock().expect("no panic while held")
+    }
+}
+
+fn handle_of(arg: &Arg) -> Option<&Handle> {
+    match arg {
+        Arg::Handle(handle) => Some(handle),
+        Arg::Value(_) => None,
+    }
+}
+
+impl Recording {
+    fn group(&self, id: GroupId) -> graph::Group {
+        // What nothing in the group reads, and the program can still reach, it presumably wants to see.
+        let wanted = self.made.iter().filter(|(datum, handle)| !self.read.contains(datum) && handle.strong_count() > 0);
+        graph::Group {
+            id,
+            wanted: wanted.map(|(datum, _)| *datum).collect(),
+            tasks: self.tasks.clone(),
+            sources: self.sources.clone(),
+        }
+    }
+}
+
+impl Recorder {
+    fn launch(&self, grid: &Grid) -> Result<(), Error> {
+        let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
+        if recording.tasks.is_empty() {
+            return Ok(());
+        }
+        let id = GroupId { client: grid.client(), serial: grid.next_serial() };
+        self.parts.lock().expect("no panic while held").push(id);
+        let group = recording.group(id);
+        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
+        // handles are gone already.
+        let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
+        release.extend(recording.sources.keys().filter(|datum| group.sources[datum].at.len() == 1));
+        release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
+        release.sort_unstable();
+        release.dedup();
+        grid.run(group, self.heuristic.clone(), release);
+        drop(recording.handles);
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! What was predicted and what was measured of a group.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use gridloom_core::base::{DatumId, NodeId, TaskError, TaskId, Time};
+use gridloom_core::map::Plan;
+use gridloom_core::node::message::{TaskReport, TransferReport};
+use serde::Serialize;
+
+/// A plan in names: what was predicted before the first task started.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanRecord {
+    /// The heuristic, as a spec.
+    pub heuristic: String,
+    /// Predicted makespan, seconds, return of the results to the client included.
+    pub makespan_seconds: f64,
+    /// No plan can take less by the same models, seconds.
+    pub lower_bound_seconds: f64,
+    /// Seconds from the request for the plan to its arrival.
+    pub map_seconds: f64,
+    /// Bytes that it moves over the client's links.
+    pub client_bytes: u64,
+    /// Bytes that it moves between servers.
+    pub server_bytes: u64,
+    /// Tasks with predicted times, seconds from the start of the plan.
+    pub tasks: Vec<TaskRecord>,
+    /// Transfers with predicted times.
+    pub transfers: Vec<TransferRecord>,
+}
+
+/// A task in a plan or in a measured run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskRecord {
+    /// Its name.
+    pub task: String,
+    /// Its function.
+    pub function: String,
+    /// Its server, empty if it never got to one.
+    pub server: String,
+    /// Seconds from the start of the plan.
+    pub start_seconds: f64,
+    /// Seconds from the start of the plan.
+    pub end_seconds: f64,
+    /// Why it gave no result.
+    pub error: Option<String>,
+}
+
+/// A transfer in a plan or in a measured run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TransferRecord {
+    /// The datum.
+    pub datum: String,
+    /// Sender.
+    pub from: String,
+    /// Receiver.
+    pub to: String,
+    /// Bytes moved.
+    pub size_bytes: u64,
+    /// Seconds from the start of the plan.
+    pub start_seconds: f64,
+    /// Seconds from the start of the plan.
+    pub end_seconds: f64,
+}
+
+/// A group's course: predicted and measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The heuristic that the group asked for.
+    pub heuristic: String,
+    /// The plans, one for each part and each time that something was mapped again.
+    pub plans: Vec<PlanRecord>,
+    /// Predicted makespan of the parts' first plans, seconds.
+    pub predicted_seconds: f64,
+    /// From the first plan to the last end of a task or transfer, seconds.
+    pub measured_seconds: f64,
+    /// Bytes over the client's links.
+    pub client_bytes: u64,
+    /// Bytes between servers.
+    pub server_bytes: u64,
+    /// Bytes by pair, sender first.
+    pub by_link: BTreeMap<String, u64>,
+    /// Tasks as they ran.
+    pub tasks: Vec<TaskRecord>,
+    /// Transfers as they went.
+    pub transfers: Vec<TransferRecord>,
+    /// Servers lost on the way, and how many tasks had to run (again) elsewhere.
+    pub lost_servers: Vec<String>,
+    /// Tasks that ran again or moved because of that.
+    pub tasks_again: usize,
+    /// Tasks that gave no result.
+    pub tasks_failed: usize,
+}
+
+/// What a session remembers of a group.
+#[derive(Debug)]
+pub(crate) struct GroupRecord {
+    functions: BTreeMap<TaskId, String>,
+    plans: Vec<(Time, PlanRecord)>,
+    tasks: Vec<(Time, Option<NodeId>, TaskReport)>,
+    transfers: Vec<(Time, TransferReport)>,
+    ended_at: Option<Time>,
+    lost_servers: Vec<String>,
+    tasks_again: usize,
+}
+
+impl GroupRecord {
+    pub(crate) fn new(functions: BTreeMap<TaskId, String>) -> GroupRecord {
+        GroupRecord {
+            functions,
+            plans: Vec::new(),
+            tasks: Vec::new(),
+            transfers: Vec::new(),
+            ended_at: None,
+            lost_servers: Vec::new(),
+            tasks_again: 0,
+        }
+    }
+
+    pub(crate) fn planned(
+        &mut self,
+        at: Time,
+        plan: &Plan,
+        tasks: &[TaskId],
+        data: &[DatumId],
+        map_ns: u64,
+        names: &BTreeMap<NodeId, String>,
+    ) -> PlanRecord {
+        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let is_client = |node: &NodeId| tasks.first().is_some_and(|task| task.client == *node);
+        let (client, server): (Vec<_>, Vec<_>) =
+            plan.transfers.iter().partition(|t| is_client(&t.from) || is_client(&t.to));
+        let record = PlanRecord {
+            heuristic: plan.heuristic.clone(),
+            makespan_seconds: plan.makespan_s,
+            lower_bound_seconds: plan.lower_bound_s,
+            map_seconds: gridloom_core::base::time::ns_to_seconds(map_ns),
+            client_bytes: client.iter().map(|t| t.size_bytes).sum(),
+            server_bytes: server.iter().map(|t| t.size_bytes).sum(),
+            tasks: (plan.tasks.iter().zip(tasks))
+                .map(|(assignment, task)| TaskRecord {
+                    task: task.serial.to_string(),
+                    function: self.functions.get(task).cloned().unwrap_or_default(),
+                    server: name(&assignment.server),
+                    start_seconds: assignment.start_s,
+                    end_seconds: assignment.end_s,
+                    error: None,
+                })
+                .collect(),
+            transfers: plan
+                .transfers
+                .iter()
+                .map(|transfer| TransferRecord {
+                    datum: data[transfer.datum as usize].serial.to_string(),
+                    from: name(&transfer.from),
+                    to: name(&transfer.to),
+                    size_bytes: transfer.size_bytes,
+                    start_seconds: transfer.start_s,
+                    end_seconds: transfer.end_s,
+                })
+                .collect(),
+        };
+        self.plans.push((at, record.clone()));
+        self.ended_at = None;
+        record
+    }
+
+    pub(crate) fn task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
+        self.tasks.push((at, server, report));
+    }
+
+    pub(crate) fn transferred(&mut self, at: Time, report: TransferReport) {
+        self.transfers.push((at, report));
+    }
+
+    pub(crate) fn ended(&mut self, at: Time) {
+        self.ended_at = Some(at);
+    }
+
+    pub(crate) fn server_lost(&mut self, name: &str, why: &str, again: usize) {
+        self.lost_servers.push(format!("{name} ({why})"));
+        self.tasks_again += again;
+        // Tasks run again: the end that was noted does not count.
+        self.ended_at = None;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended_at.is_some()
+    }
+
+    pub(crate) fn first_error(&self) -> Option<TaskError> {
+        // Tasks cut off by the failure of another come after it only by chance: the cause is the better answer.
+        let errors = || self.tasks.iter().filter_map(|(_, _, report)| report.outcome.as_ref().err());
+        errors().find(|error| !matches!(error, TaskError::DependencyFailed { .. })).or_else(|| errors().next()).cloned()
+    }
+
+    pub(crate) fn unfinished(&self) -> Vec<TaskId> {
+        let ended: std::collections::BTreeSet<TaskId> = self.tasks.iter().map(|(_, _, report)| report.task).collect();
+        self.functions.keys().filter(|task| !ended.contains(task)).copied().collect()
+    }
+}
+
+impl Report {
+    pub(crate) fn new<'a>(
+        heuristic: &str,
+        records: impl Iterator<Item = &'a GroupRecord>,
+        client: NodeId,
+        names: &BTreeMap<NodeId, String>,
+    ) -> Report {
+        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let records: Vec<&GroupRecord> = records.collect();
+        let start = records.iter().filter_map(|r| r.plans.first()).map(|(at, _)| *at).min().unwrap_or_default();
+        let after = |at: Time| at.seconds() - start.seconds();
+        let mut report = Report {
+            heuristic: heuristic.to_string(),
+            plans: Vec::new(),
+            predicted_seconds: 0.0,
+            measured_seconds: 0.0,
+            client_bytes: 0,
+            server_bytes: 0,
+            by_link: BTreeMap::new(),
+            tasks: Vec::new(),
+            transfers: Vec::new(),
+            lost_servers: Vec::new(),
+            tasks_again: 0,
+            tasks_failed: 0,
+        };
+        for record in records {
+            report.predicted_seconds += record.plans.first().map_or(0.0, |(_, plan)| plan.makespan_seconds);
+            report.plans.extend(record.plans.iter().map(|(_, plan)| plan.clone()));
+            report.lost_servers.extend(record.lost_servers.iter().cloned());
+            report.tasks_again += record.tasks_again;
+            for (at, server, ended) in &record.tasks {
+                let run_s = gridloom_core::base::time::ns_to_seconds(ended.timing.run_ns);
+                report.tasks_failed += usize::from(ended.outcome.is_err());
+                report.tasks.push(TaskRecord {
+                    task: ended.task.serial.to_string(),
+                    function: record.functions.get(&ended.task).cloned().unwrap_or_default(),
+                    server: server.as_ref().map(name).unwrap_or_default(),
+                    start_seconds: after(*at) - run_s,
+                    end_seconds: after(*at),
+                    error: ended.outcome.as_ref().err().map(ToString::to_string),
+                });
+            }
+            for (at, moved) in &record.transfers {
+                let is_client = moved.from == client || moved.to == client;
+                *(if is_client { &mut report.client_bytes } else { &mut report.server_bytes }) += moved.size_bytes;
+                let link = format!("{} -> {}", name(&moved.from), name(&moved.to));
+                *report.by_link.entry(link).or_default() += moved.size_bytes;
+                report.transfers.push(TransferRecord {
+                    datum: moved.datum.serial.to_string(),
+                    from: name(&moved.from),
+                    to: name(&moved.to),
+                    size_bytes: moved.size_bytes,
+                    start_seconds: after(*at) - gridloom_core::base::time::ns_to_seconds(moved.run_ns),
+                    end_seconds: after(*at),
+                });
+            }
+        }
+        let ends = report.tasks.iter().map(|t| t.end_seconds).chain(report.transfers.iter().map(|t| t.end_seconds));
+        report.measured_seconds = ends.fold(0.0, f64::max);
+        report
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+        let servers: std::collections::BTreeSet<&str> =
+            self.tasks.iter().map(|t| t.server.as_str()).filter(|name| !name.is_empty()).collect();
+        let calls = count(self.tasks.len(), "call");
+        writeln!(f, "{calls} on {}, mapped by {}", count(servers.len(), "server"), self.heuristic)?;
+        let (predicted, measured) = (self.predicted_seconds, self.measured_seconds);
+        writeln!(f, "makespan: predicted {predicted:.4} s, measured {measured:.4} s")?;
+        let (client, server) = (bytes(self.client_bytes), bytes(self.server_bytes));
+        writeln!(f, "moved: {client} over client links, {server} between servers")?;
+        for (link, moved) in &self.by_link {
+            writeln!(f, "  {link}: {}", bytes(*moved))?;
+        }
+        for lost in &self.lost_servers {
+            writeln!(f, "lost server {lost}")?;
+        }
+        if self.tasks_again > 0 {
+            writeln!(f, "{} ran again elsewhere", count(self.tasks_again, "call"))?;
+        }
+        if self.tasks_failed > 0 {
+            writeln!(f, "{} failed:", count(self.tasks_failed, "call"))?;
+            for task in self.tasks.iter().filter(|task| task.error.is_some()).take(10) {
+                writeln!(f, "  {} {}: {}", task.task, task.function, task.error.as_deref().unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes in a unit that reads well.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}

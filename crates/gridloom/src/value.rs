@@ -1,0 +1,118 @@
+//! Values: a description and its bytes.
+
+use std::sync::Arc;
+
+use gridloom_core::base::{ByteOrder, Dtype, Meta};
+use gridloom_net::payload::Payload;
+
+use crate::Error;
+
+/// A value. Cloning shares the bytes; they never change.
+#[derive(Clone)]
+pub struct Value {
+    pub(crate) meta: Meta,
+    /// `None` for a placeholder: a simulated result whose body was not run.
+    pub(crate) payload: Option<Payload>,
+}
+
+impl Value {
+    /// A value of that description.
+    ///
+    /// # Errors
+    /// If the number of bytes is not that of the description.
+    pub fn new(meta: Meta, payload: Payload) -> Result<Value, Error> {
+        if meta.checked_size_bytes() != Some(payload.size_bytes()) {
+            return Err(Error::Usage(format!("a {meta} does not have {} bytes", payload.size_bytes())));
+        }
+        Ok(Value { meta, payload: Some(payload) })
+    }
+
+    /// A value whose bytes do not matter: for simulations.
+    pub fn placeholder(meta: Meta) -> Value {
+        Value { meta, payload: None }
+    }
+
+    /// A row-major array of doubles.
+    ///
+    /// # Panics
+    /// If the number of elements is not the product of the shape.
+    pub fn from_f64(shape: &[u64], elements: &[f64]) -> Value {
+        assert_eq!(shape.iter().product::<u64>(), elements.len() as u64, "one element for each index");
+        let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        Value { meta: Meta::array(Dtype::Float64, shape), payload: Some(Payload::Inline(bytes.into())) }
+    }
+
+    /// A scalar given by its bytes in this machine's order.
+    pub fn scalar(dtype: Dtype, bytes: &[u8]) -> Value {
+        Value { meta: Meta::scalar(dtype), payload: Some(Payload::copied(bytes)) }
+    }
+
+    /// A text.
+    pub fn text(text: &str) -> Value {
+        let meta = Meta::Text { size_bytes: text.len() as u64 };
+        Value { meta, payload: Some(Payload::copied(text.as_bytes())) }
+    }
+
+    /// Its description.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Its bytes; `None` for a placeholder.
+    pub fn payload(&self) -> Option<&Payload> {
+        self.payload.as_ref()
+    }
+
+    /// Its elements, if it is an array or scalar of doubles in this machine's byte order; zeros for a placeholder.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn to_f64(&self) -> Result<Vec<f64>, Error> {
+        match &self.meta {
+            Meta::Scalar { dtype: Dtype::Float64, byte_order: ByteOrder::NATIVE }
+            | Meta::Array { dtype: Dtype::Float64, byte_order: ByteOrder::NATIVE, .. } => {}
+            other => return Err(Error::Usage(format!("expected float64, the value is {other}"))),
+        }
+        Ok(match &self.payload {
+            None => vec![0.0; self.meta.size_bytes() as usize / 8],
+            Some(payload) => {
+                let (elements, _) = payload.bytes().as_chunks::<8>();
+                elements.iter().map(|bytes| f64::from_ne_bytes(*bytes)).collect()
+            }
+        })
+    }
+
+    /// Identity of the bytes, to send what is passed twice only once.
+    pub(crate) fn identity(&self) -> Option<(usize, u64)> {
+        let payload = self.payload.as_ref()?;
+        Some((payload.bytes().as_ptr() as usize, payload.size_bytes()))
+    }
+
+    pub(crate) fn inline_bytes(&self) -> Option<Vec<u8>> {
+        self.payload.as_ref().map(|payload| payload.bytes().to_vec())
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Value({}{})", self.meta, if self.payload.is_some() { "" } else { ", placeholder" })
+    }
+}
+
+impl From<f64> for Value {
+    fn from(x: f64) -> Value {
+        Value::scalar(Dtype::Float64, &x.to_ne_bytes())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(x: i64) -> Value {
+        Value::scalar(Dtype::Int64, &x.to_ne_bytes())
+    }
+}
+
+impl From<Arc<[u8]>> for Value {
+    fn from(bytes: Arc<[u8]>) -> Value {
+        Value { meta: Meta::Bytes { size_bytes: bytes.len() as u64 }, payload: Some(Payload::Inline(bytes)) }
+    }
+}
