@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use super::error::unknown;
 use super::net::{Edge, Net, Point, PointId, PointKind, Zone, ZoneId};
 use super::routing::{Dijkstra, Floyd, Routing, Spoke};
-use super::{Host, HostId, LOOPBACK, Link, LinkId, Platform, PlatformError, Sharing};
+use super::{Host, HostId, LOOPBACK, Link, LinkId, Platform, PlatformError, Profile, Sharing};
 
 /// Name of the link from a host to itself.
 const LOOPBACK_NAME: &str = "__loopback__";
@@ -46,6 +46,7 @@ pub struct PlatformBuilder {
     opposites: BTreeMap<LinkId, LinkId>,
     net: Net,
     config: BTreeMap<String, String>,
+    profiles: Vec<Profile>,
 }
 
 /// The zone that holds all others.
@@ -98,6 +99,7 @@ impl PlatformBuilder {
             opposites: BTreeMap::new(),
             net: Net { points: vec![root], zones: vec![zone] },
             config: BTreeMap::new(),
+            profiles: Vec::new(),
         }
     }
 
@@ -207,6 +209,11 @@ impl PlatformBuilder {
         self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
     }
 
+    /// Adds how an element changes over time.
+    pub fn add_profile(&mut self, profile: Profile) {
+        self.profiles.push(profile);
+    }
+
     /// Notes a setting for whoever uses the platform. `network/loopback-bw` and `network/loopback-lat` change the
     /// loopback link.
     ///
@@ -258,6 +265,7 @@ impl PlatformBuilder {
             host_points: self.host_points,
             net: self.net,
             config: self.config,
+            profiles: self.profiles,
         })
     }
 }
@@ -381,6 +389,48 @@ impl PlatformBuilder {
             unknown("link", name, self.link_names.keys().map(String::as_str).filter(|name| *name != LOOPBACK_NAME))
         };
         Err(PlatformError::new(message))
+    }
+
+    /// Both directions of a split-duplex link, or the link itself.
+    pub(super) fn find_links(&self, name: &str) -> Result<Vec<LinkId>, PlatformError> {
+        let both = ["UP", "DOWN"].map(|direction| self.find_link(name, Some(direction)));
+        match both {
+            [Ok(up), Ok(down)] => Ok(vec![up, down]),
+            _ => Ok(vec![self.find_link(name, None)?]),
+        }
+    }
+
+    pub(super) fn find_host(&self, name: &str) -> Result<HostId, PlatformError> {
+        let known = self.host_names.keys().map(String::as_str);
+        self.host_names.get(name).copied().ok_or_else(|| PlatformError::new(unknown("host", name, known)))
+    }
+
+    /// Gives the zones inside Vivaldi zones their gateway, the router `router_NAME`, and its place. Refuses those that
+    /// have none, and other members without a place.
+    pub(super) fn join_vivaldi_zones(&mut self) -> Result<(), PlatformError> {
+        for number in 0..self.net.zones.len() {
+            let zone = &self.net.zones[number];
+            if !matches!(zone.routing, Routing::Vivaldi(_)) {
+                continue;
+            }
+            for member in zone.members.clone() {
+                let point = self.net.point(member);
+                let (name, mut place, mut gateway) = (point.name.clone(), point.coordinates, None);
+                if let PointKind::Zone(_) = point.kind {
+                    let router = self.point_names.get(&format!("router_{name}")).copied();
+                    gateway = Some(self.checked_gateway(member, router)?);
+                    place = place.or(router.and_then(|router| self.net.point(router).coordinates));
+                }
+                if place.is_none() {
+                    return Err(PlatformError::new(format!("'{name}' lies in a Vivaldi zone without coordinates")));
+                }
+                self.net.points[member.0 as usize].coordinates = place;
+                if let (Some(_), Routing::Vivaldi(spokes)) = (gateway, &mut self.net.zones[number].routing) {
+                    spokes.entry(member).or_default().gateway = gateway;
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn add_route_in(&mut self, zone: ZoneId, spec: RouteSpec) -> Result<(), PlatformError> {

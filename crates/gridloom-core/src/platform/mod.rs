@@ -7,7 +7,7 @@
 //! Routes are computed when asked for, from the zones of the file; nothing quadratic is kept for clusters, so callers
 //! that ask often keep the answers.
 //!
-//! It does not model sharing or time (that is `flow`), nor does it interpret profiles: those are kept as text.
+//! It does not model sharing or time (that is `flow`); profiles are read and kept for who does.
 //!
 //! Source of the XML format and of route resolution: SimGrid 4.1, DTD 4.1.
 
@@ -16,13 +16,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 mod build;
+mod cluster;
 mod error;
 mod net;
+pub mod profile;
 mod routing;
+mod tree;
 pub mod units;
+mod xml;
 
 pub use build::PlatformBuilder;
 pub use error::PlatformError;
+pub use profile::{Profile, ProfileKind, ProfileTarget};
 
 use net::{Net, PointId, Walk};
 
@@ -93,6 +98,7 @@ pub struct Platform {
     host_points: Vec<PointId>,
     net: Net,
     config: BTreeMap<String, String>,
+    profiles: Vec<Profile>,
 }
 
 impl Platform {
@@ -106,8 +112,13 @@ impl Platform {
         file_name: &str,
         load: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<Platform, PlatformError> {
-        let _ = (text, load);
-        Err(PlatformError::new("no reader yet").at(file_name, (1, 1)))
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let result = if text.trim_start().starts_with('<') {
+            xml::parse(text, load)
+        } else {
+            Err(PlatformError::new("no reader of TOML yet"))
+        };
+        result.map_err(|error| error.at(file_name, (0, 0)))
     }
 
     /// All hosts; a [`HostId`] is an index into it.
@@ -128,6 +139,11 @@ impl Platform {
     /// The link of that name (`NAME_UP` or `NAME_DOWN` for a direction of a split-duplex link).
     pub fn link(&self, name: &str) -> Option<LinkId> {
         self.link_names.get(name).copied()
+    }
+
+    /// How elements change over time, in the order of the file.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
     }
 
     /// Settings in the file for whoever uses the platform, such as `network/model`.
