@@ -26,8 +26,14 @@ fn load(folder: &Path, name: &str) -> Result<String, String> {
     fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
 }
 
+/// The latencies as written: the JSON reader may be off in the last bit.
+fn latencies(text: &str) -> Vec<f64> {
+    let numbers = text.split("\"latency\":").skip(1);
+    numbers.map(|rest| rest.split(',').next().unwrap().trim().parse().unwrap()).collect()
+}
+
 /// Compares one file; the number of routes, and how many latencies agree to the last bit.
-fn check(folder: &Path, expected: &Value) -> (usize, usize) {
+fn check(folder: &Path, expected: &Value, latencies_s: &[f64]) -> (usize, usize) {
     let file = expected["platform"].as_str().unwrap();
     let text = load(folder, file).unwrap();
     let platform =
@@ -36,10 +42,10 @@ fn check(folder: &Path, expected: &Value) -> (usize, usize) {
     assert_eq!(platform.links().len() as u64, expected["links"].as_u64().unwrap(), "links of {file}");
     let mut exact = 0;
     let routes = expected["routes"].as_array().unwrap();
-    for route in routes {
+    assert_eq!(routes.len(), latencies_s.len());
+    for (route, &latency_s) in routes.iter().zip(latencies_s) {
         let end = |key: &str| platform.host(route[key].as_str().unwrap()).unwrap();
         let links: Vec<&str> = route["links"].as_array().unwrap().iter().map(|link| link.as_str().unwrap()).collect();
-        let latency_s = route["latency"].as_f64().unwrap();
         let what = format!("{file}: {} -> {}", route["src"], route["dst"]);
         match platform.route(end("src"), end("dst")) {
             Err(error) => assert!(links.is_empty() && latency_s == 0.0, "{what}: {error}"),
@@ -68,7 +74,8 @@ fn routes_are_those_of_the_reference() {
     let (mut files, mut routes) = (0, 0);
     for path in names {
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let expected: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let expected: Value = serde_json::from_str(&text).unwrap();
         if let Some((_, why)) = UNSUPPORTED.iter().find(|(name, _)| *name == stem) {
             let text = load(&folder.join("platforms"), &format!("{stem}.xml")).unwrap();
             let error = Platform::parse(&text, &stem, &mut |name| load(&folder, name)).unwrap_err();
@@ -76,7 +83,7 @@ fn routes_are_those_of_the_reference() {
             println!("{stem}: refused ({why})");
             continue;
         }
-        let (count, exact) = check(&folder.join("platforms"), &expected);
+        let (count, exact) = check(&folder.join("platforms"), &expected, &latencies(&text));
         println!("{stem}: {count} routes, {exact} latencies to the last bit");
         files += 1;
         routes += count;

@@ -355,6 +355,10 @@ impl PlatformBuilder {
         self.net.zone(zone).point
     }
 
+    pub(super) fn point_name(&self, point: PointId) -> &str {
+        &self.net.point(point).name
+    }
+
     pub(super) fn host_point(&self, host: HostId) -> PointId {
         self.host_points[host.0 as usize]
     }
@@ -398,6 +402,16 @@ impl PlatformBuilder {
             [Ok(up), Ok(down)] => Ok(vec![up, down]),
             _ => Ok(vec![self.find_link(name, None)?]),
         }
+    }
+
+    /// A host of a star that nothing joins to the hub.
+    pub(super) fn host_without_spoke(&self, zone: ZoneId) -> Option<&str> {
+        let zone = self.net.zone(zone);
+        let Routing::Star(spokes) = &zone.routing else { return None };
+        let alone = |member: &&PointId| {
+            matches!(self.net.point(**member).kind, PointKind::Host(_)) && !spokes.contains_key(*member)
+        };
+        zone.members.iter().find(alone).map(|member| self.point_name(*member))
     }
 
     pub(super) fn find_host(&self, name: &str) -> Result<HostId, PlatformError> {

@@ -17,15 +17,19 @@ use serde::{Deserialize, Serialize};
 
 mod build;
 mod cluster;
+pub mod deployment;
 mod error;
 mod net;
 pub mod profile;
 mod routing;
+mod toml_format;
+mod toml_tree;
 mod tree;
 pub mod units;
 mod xml;
 
 pub use build::PlatformBuilder;
+pub use deployment::Process;
 pub use error::PlatformError;
 pub use profile::{Profile, ProfileKind, ProfileTarget};
 
@@ -113,11 +117,8 @@ impl Platform {
         load: &mut dyn FnMut(&str) -> Result<String, String>,
     ) -> Result<Platform, PlatformError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let result = if text.trim_start().starts_with('<') {
-            xml::parse(text, load)
-        } else {
-            Err(PlatformError::new("no reader of TOML yet"))
-        };
+        let result =
+            if text.trim_start().starts_with('<') { xml::parse(text, load) } else { toml_format::parse(text, load) };
         result.map_err(|error| error.at(file_name, (0, 0)))
     }
 

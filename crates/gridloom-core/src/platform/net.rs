@@ -145,6 +145,12 @@ impl<'a> Walk<'a> {
         let src_child = src_path.last().map_or(src, |zone| net.zone(*zone).point);
         let dst_child = dst_path.last().map_or(dst, |zone| net.zone(*zone).point);
         let middle = super::routing::local_route(self, common, src_child, dst_child)?;
+        // A zone without a gateway cannot be entered; going on would never end.
+        for gateway in [middle.gateway_src, middle.gateway_dst] {
+            if matches!(net.point(gateway).kind, PointKind::Zone(_)) {
+                return Err(NoRoute { src: src_child, dst: dst_child });
+            }
+        }
         if src != middle.gateway_src {
             self.go(src, middle.gateway_src)?;
         }

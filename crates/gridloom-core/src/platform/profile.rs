@@ -47,9 +47,12 @@ pub struct Profile {
     pub loop_after_s: Option<f64>,
 }
 
+/// Dates and values, and after how long they start again.
+type Events = (Vec<(f64, f64)>, Option<f64>);
+
 /// The events of a profile's text, and after how long it starts again. `periodicity_s` as given beside the text; 0 or
 /// less is none.
-pub(super) fn parse(text: &str, periodicity_s: f64) -> Result<(Vec<(f64, f64)>, Option<f64>), String> {
+pub(super) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
     let mut events: Vec<(f64, f64)> = Vec::new();
     let mut periodicity_s = (periodicity_s > 0.0).then_some(periodicity_s);
     let mut loop_after_s = None;

@@ -79,6 +79,9 @@ impl<'d> XmlReader<'d, '_> {
         for element in host_links {
             self.host_link(zone, element)?;
         }
+        if let Some(name) = self.builder.host_without_spoke(zone) {
+            return Err(parent.error(format!("host '{name}' lies in a zone of routing 'Cluster' without a host_link")));
+        }
         if let Routing::Star(spokes) = &mut self.builder.zone_mut(zone).routing {
             for spoke in spokes.values_mut() {
                 spoke.up.extend(backbone);
