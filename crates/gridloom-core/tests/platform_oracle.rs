@@ -63,7 +63,7 @@ fn check(folder: &Path, expected: &Value, latencies_s: &[f64]) -> (usize, usize)
 }
 
 #[test]
-fn routes_are_those_of_the_reference() {
+fn platform_routes_are_those_of_the_reference() {
     let folder = data();
     let Ok(entries) = fs::read_dir(folder.join("routes")) else {
         println!("no reference data at {}: nothing checked", folder.display());

@@ -4,7 +4,8 @@
 //! backbone, if there is one. Names are SimGrid's: host `PREFIXiSUFFIX`, links `ID_link_i` (`_UP`, `_DOWN`,
 //! `_loopback`, `_limiter`), backbone `ID_backbone`, router `PREFIXID_routerSUFFIX`.
 
-use super::build::{ELEMENTS_MAX, PlatformBuilder, routing_named};
+use super::build::{ELEMENTS_MAX, PlatformBuilder};
+use super::build_zones::routing_named;
 use super::net::ZoneId;
 use super::routing::{Routing, Spoke};
 use super::tree::Element;

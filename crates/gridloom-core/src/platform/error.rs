@@ -55,11 +55,12 @@ impl std::error::Error for PlatformError {}
 /// `unknown host 'x'; known hosts: a, b`: all known names when they are few, otherwise those most like the wrong one.
 pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = known.collect();
+    let many = what.replace(" or ", "s or ") + "s";
     if all.is_empty() {
-        return format!("unknown {what} '{name}'; there are no {what}s yet");
+        return format!("unknown {what} '{name}'; there are no {many}");
     }
     if all.len() <= NAMES_SHOWN_MAX {
-        return format!("unknown {what} '{name}'; known {what}s: {}", all.join(", "));
+        return format!("unknown {what} '{name}'; known {many}: {}", all.join(", "));
     }
     let mut ranked: Vec<(usize, &str)> = all.iter().map(|candidate| (distance(name, candidate), *candidate)).collect();
     ranked.sort();
@@ -67,9 +68,9 @@ pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
         ranked.iter().filter(|(d, _)| *d <= DISTANCE_MAX.max(name.len() / 3)).take(5).map(|(_, n)| *n).collect();
     if near.is_empty() {
         let some: Vec<&str> = all.iter().take(5).copied().collect();
-        format!("unknown {what} '{name}'; {} {what}s are known: {}, ...", all.len(), some.join(", "))
+        format!("unknown {what} '{name}'; {} {many} are known: {}, ...", all.len(), some.join(", "))
     } else {
-        format!("unknown {what} '{name}'; known {what}s with a name like it: {}", near.join(", "))
+        format!("unknown {what} '{name}'; known {many} with a name like it: {}", near.join(", "))
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 mod build;
+mod build_zones;
 mod cluster;
 pub mod deployment;
 mod error;
@@ -27,6 +28,9 @@ mod toml_tree;
 mod tree;
 pub mod units;
 mod xml;
+
+#[cfg(test)]
+mod tests;
 
 pub use build::PlatformBuilder;
 pub use deployment::Process;

@@ -53,7 +53,8 @@
 
 use std::collections::BTreeMap;
 
-use super::build::{ELEMENTS_MAX, PlatformBuilder, ROOT, RouteSpec, routing_named};
+use super::build::{ELEMENTS_MAX, PlatformBuilder, ROOT};
+use super::build_zones::{RouteSpec, routing_named};
 use super::cluster::FlatCluster;
 use super::net::{PointId, ZoneId};
 use super::profile::{self, Profile, ProfileKind, ProfileTarget};

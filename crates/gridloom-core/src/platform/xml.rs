@@ -6,7 +6,8 @@
 //!
 //! Elements may be used before the line that defines them: routes are read last.
 
-use super::build::{PlatformBuilder, ROOT, RouteSpec, routing_named};
+use super::build::{PlatformBuilder, ROOT};
+use super::build_zones::{RouteSpec, routing_named};
 use super::net::{PointId, ZoneId};
 use super::profile::{self, Profile, ProfileKind, ProfileTarget};
 use super::routing::{Routing, Spoke};
