@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use gridloom_core::platform::Platform;
 use serde_json::Value;
 
-/// Files of features that are refused for now, each with a word of the refusal.
-const UNSUPPORTED: [(&str, &str); 1] = [("cluster_fat_tree", "topology FAT_TREE is not supported yet")];
-
 /// How far latencies may be apart, relatively.
 const TOLERANCE: f64 = 1e-12;
 
@@ -76,13 +73,6 @@ fn platform_routes_are_those_of_the_reference() {
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         let expected: Value = serde_json::from_str(&text).unwrap();
-        if let Some((_, why)) = UNSUPPORTED.iter().find(|(name, _)| *name == stem) {
-            let text = load(&folder.join("platforms"), &format!("{stem}.xml")).unwrap();
-            let error = Platform::parse(&text, &stem, &mut |name| load(&folder, name)).unwrap_err();
-            assert!(error.message.contains(why) && error.line > 0, "{error}");
-            println!("{stem}: refused ({why})");
-            continue;
-        }
         let (count, exact) = check(&folder.join("platforms"), &expected, &latencies(&text));
         println!("{stem}: {count} routes, {exact} latencies to the last bit");
         files += 1;

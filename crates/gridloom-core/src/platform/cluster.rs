@@ -10,7 +10,7 @@ use super::net::ZoneId;
 use super::routing::{Routing, Spoke};
 use super::tree::Element;
 use super::xml::{count, sharing};
-use super::{LinkId, PlatformError, Sharing, units};
+use super::{HostId, LinkId, PlatformError, Sharing, units};
 
 /// A flat cluster, however the file said it.
 #[derive(Clone, Debug)]
@@ -37,10 +37,7 @@ impl FlatCluster<'_> {
         let zone = builder.add_zone(parent, self.id, routing)?;
         let mut spokes = Vec::with_capacity(self.hosts.len());
         for (number, name) in &self.hosts {
-            let host = builder.add_host_in(zone, name, self.speed_flops, self.cores)?;
-            for (key, value) in &self.properties {
-                builder.set_property(host, key, value);
-            }
+            let host = self.add_host(builder, zone, name)?;
             let link = format!("{}_link_{number}", self.id);
             let loopback = match self.loopback {
                 Some((bw, lat)) => Some(builder.add_link(&format!("{link}_loopback"), bw, lat, Sharing::Fatpipe)?),
@@ -78,6 +75,20 @@ impl FlatCluster<'_> {
         }
         Ok(zone)
     }
+
+    /// Adds one of the hosts, without its links.
+    pub(super) fn add_host(
+        &self,
+        builder: &mut PlatformBuilder,
+        zone: ZoneId,
+        name: &str,
+    ) -> Result<HostId, PlatformError> {
+        let host = builder.add_host_in(zone, name, self.speed_flops, self.cores)?;
+        for (key, value) in &self.properties {
+            builder.set_property(host, key, value);
+        }
+        Ok(host)
+    }
 }
 
 /// A `cluster` element.
@@ -109,8 +120,8 @@ pub(super) fn flat_or_other(
         "state_file",
     ])?;
     let topology = element.get("topology").unwrap_or("FLAT");
-    if topology != "FLAT" {
-        return Err(element.error(format!("topology {topology} is not supported yet; use FLAT")));
+    if !matches!(topology, "FLAT" | "FAT_TREE") {
+        return Err(element.error(format!("topology {topology} is not supported yet; use FLAT or FAT_TREE")));
     }
     let id = element.need("id")?;
     let (prefix, suffix) = (element.get("prefix").unwrap_or(""), element.get("suffix").unwrap_or(""));
@@ -142,7 +153,10 @@ pub(super) fn flat_or_other(
         router: router.map_or_else(|| format!("{prefix}{id}_router{suffix}"), str::to_owned),
         properties: properties(element)?,
     };
-    element.located(cluster.add(builder, zone)).map(drop)
+    element.located(match topology {
+        "FAT_TREE" => super::fat_tree::add(&cluster, element.need("topo_parameters")?, builder, zone),
+        _ => cluster.add(builder, zone).map(drop),
+    })
 }
 
 /// A `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.

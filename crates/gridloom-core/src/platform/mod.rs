@@ -20,6 +20,7 @@ mod build_zones;
 mod cluster;
 pub mod deployment;
 mod error;
+mod fat_tree;
 mod net;
 pub mod profile;
 mod routing;

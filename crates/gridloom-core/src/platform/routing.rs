@@ -6,6 +6,7 @@
 //! | floyd, dijkstra | the chain of given routes with the fewest links; ties as SimGrid breaks them |
 //! | star | up from a, down to b, each link once (flat clusters; a backbone is in both halves) |
 //! | vivaldi | star, plus the distance of the coordinates as latency |
+//! | fat tree | up to a common switch chosen by the target, and down ([`super::fat_tree`]) |
 //! | none | there is none |
 //!
 //! **Invariant:** memory is linear in what the file says, but for Floyd's table (members², bounded by the builder).
@@ -14,6 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::fat_tree::FatTree;
 use super::net::{Edge, NoRoute, PointId, PointKind, Walk, Zone};
 use super::{LOOPBACK, LinkId};
 
@@ -30,6 +32,8 @@ pub(super) enum Routing {
     Star(BTreeMap<PointId, Spoke>),
     /// Up and down, plus a distance.
     Vivaldi(BTreeMap<PointId, Spoke>),
+    /// Up as far as needed, then down.
+    FatTree(Box<FatTree>),
     /// No routes at all.
     None,
 }
@@ -76,6 +80,7 @@ pub(super) fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: P
         }
         Routing::Floyd(floyd) => floyd.route(walk, zone, src, dst),
         Routing::Dijkstra(dijkstra) => dijkstra.route(walk, src, dst),
+        Routing::FatTree(tree) => tree.route(walk, src, dst),
         Routing::Star(spokes) => Ok(star_route(walk, spokes, src, dst)),
         Routing::Vivaldi(spokes) => {
             let edge = star_route(walk, spokes, src, dst);

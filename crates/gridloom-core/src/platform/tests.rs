@@ -197,3 +197,24 @@ fn missing_routes_are_named() {
     assert_eq!(error.to_string(), "no route from 'a' to 'b'");
     assert_eq!(platform.route(HostId(1), HostId(1)).unwrap().links, [LOOPBACK]);
 }
+
+#[test]
+fn clusters_refuse_what_is_not_modelled() {
+    let cluster = |id: &str, topology: &str| {
+        format!("<cluster id='{id}' prefix='{id}' suffix='' radical='0-3' speed='1Gf' bw='1MBps' lat='0' {topology}/>")
+    };
+    let tree = "topology='FAT_TREE' topo_parameters='1;4;1;1'";
+    assert_eq!(
+        names(&read(&xml(&cluster("c", tree))).unwrap(), "c0", "c3"),
+        ["link_from_0_7_0_UP", "link_from_3_7_3_DOWN"]
+    );
+    refused(&xml(&cluster("c", "topology='TORUS'")), "p:3:1: topology TORUS is not supported yet");
+    refused(
+        &xml(&cluster("c", "topology='FAT_TREE' topo_parameters='1;5;1;1'")),
+        "p:3:1: topo_parameters '1;5;1;1' need 5",
+    );
+    refused(
+        &xml(&(cluster("c", tree) + "\n" + &cluster("d", tree))),
+        "p:4:1: link 'link_from_0_7_0_DOWN' is defined twice",
+    );
+}
