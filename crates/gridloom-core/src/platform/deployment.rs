@@ -1,0 +1,158 @@
+//! Deployment files: which function runs as a process on which host.
+//!
+//! Read from SimGrid's XML (`actor`, or `process` as it was spelled) and from TOML:
+//!
+//! ```toml
+//! [[process]]
+//! host = "laptop"
+//! function = "client"
+//! arguments = ["server", "10"]
+//! start_time = 1.5        # seconds; at once without it
+//! kill_time = 20
+//! ```
+//!
+//! Whether host and function exist is checked by who starts them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::PlatformError;
+use super::toml_tree::{Table, with_document};
+use super::tree::{self, Element};
+use super::units;
+
+/// A process to start.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Name of the host.
+    pub host: String,
+    /// Name of the function; also its argument 0.
+    pub function: String,
+    /// Arguments after the name.
+    pub arguments: Vec<String>,
+    /// When it starts, seconds; `None` is at once.
+    pub start_time: Option<f64>,
+    /// When it is killed, seconds.
+    pub kill_time: Option<f64>,
+    /// Whether it starts again when its host comes back after a failure.
+    pub restart: bool,
+    /// What else the file says of it.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Reads a deployment: SimGrid's XML if it starts with `<`, otherwise TOML.
+///
+/// # Errors
+/// The first mistake of the file, with its place.
+pub fn parse(text: &str, file_name: &str) -> Result<Vec<Process>, PlatformError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let result = if text.trim_start().starts_with('<') {
+        tree::parse(text).and_then(|root| from_xml(&root))
+    } else {
+        with_document(text, from_toml)
+    };
+    result.map_err(|error| error.at(file_name, (0, 0)))
+}
+
+fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
+    if root.name != "platform" {
+        return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));
+    }
+    let mut processes = Vec::new();
+    for element in &root.children {
+        if !matches!(element.name.as_str(), "actor" | "process") {
+            return Err(element.error(format!("element '{}' is unknown in a deployment; use 'actor'", element.name)));
+        }
+        element.allow(&["host", "function", "start_time", "kill_time", "on_failure"])?;
+        let restart = match element.get("on_failure").unwrap_or("DIE") {
+            "DIE" => false,
+            "RESTART" => true,
+            other => return Err(element.error(format!("on_failure is '{other}'; it must be DIE or RESTART"))),
+        };
+        let (mut arguments, mut properties) = (Vec::new(), BTreeMap::new());
+        for child in &element.children {
+            match child.name.as_str() {
+                "argument" => arguments.push(child.need("value")?.to_owned()),
+                "prop" => drop(properties.insert(child.need("id")?.to_owned(), child.need("value")?.to_owned())),
+                other => return Err(child.error(format!("element '{other}' is unknown in an actor"))),
+            }
+        }
+        processes.push(Process {
+            host: element.need("host")?.to_owned(),
+            function: element.need("function")?.to_owned(),
+            arguments,
+            start_time: date(element.number("start_time", Some(-1.0), units::time)?),
+            kill_time: date(element.number("kill_time", Some(-1.0), units::time)?),
+            restart,
+            properties,
+        });
+    }
+    Ok(processes)
+}
+
+/// SimGrid writes a negative date for none.
+fn date(seconds: f64) -> Option<f64> {
+    (seconds >= 0.0).then_some(seconds)
+}
+
+fn from_toml(root: Table<'_>) -> Result<Vec<Process>, PlatformError> {
+    root.allow(&["process"])?;
+    let mut processes = Vec::new();
+    for table in root.tables("process")? {
+        table.allow(&["host", "function", "arguments", "start_time", "kill_time", "restart", "properties"])?;
+        let date = |key: &'static str| match table.get(key) {
+            None => Ok(None),
+            Some(value) => match value.quantity(units::time)? {
+                seconds if seconds.is_finite() && seconds >= 0.0 => Ok(Some(seconds)),
+                seconds => Err(value.error(format!("{key} is {seconds} s; it must be 0 or more"))),
+            },
+        };
+        let arguments = match table.get("arguments") {
+            None => Vec::new(),
+            Some(list) => list.items()?.iter().map(|item| item.scalar()).collect::<Result<_, _>>()?,
+        };
+        let mut properties = BTreeMap::new();
+        if let Some(value) = table.get("properties") {
+            for (key, value) in value.table("properties")?.entries() {
+                properties.insert(key.to_owned(), value.scalar()?);
+            }
+        }
+        processes.push(Process {
+            host: table.need("host")?.text()?.to_owned(),
+            function: table.need("function")?.text()?.to_owned(),
+            arguments,
+            start_time: date("start_time")?,
+            kill_time: date("kill_time")?,
+            restart: table.get("restart").map_or(Ok(false), |value| value.flag())?,
+            properties,
+        });
+    }
+    Ok(processes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_say_the_same() {
+        let xml = "<platform version='4.1'>\n<actor host='a' function='f' start_time='1.5'>\
+                   <argument value='x'/><argument value='10'/></actor></platform>";
+        let toml = "[[process]]\nhost = 'a'\nfunction = 'f'\narguments = ['x', 10]\nstart_time = 1.5\n";
+        let processes = parse(xml, "d.xml").unwrap();
+        assert_eq!(processes, parse(toml, "d.toml").unwrap());
+        assert_eq!(
+            (processes[0].arguments.len(), processes[0].start_time, processes[0].kill_time),
+            (2, Some(1.5), None)
+        );
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let error = parse("[[process]]\nhost = 'a'\nfunction = 'f'\nhots = 1\n", "d.toml").unwrap_err();
+        assert!(error.to_string().starts_with("d.toml:4:1: unknown key 'hots' in process; it has: host"), "{error}");
+        let error = parse("<platform version='4.1'>\n <actor host='a'/>\n</platform>", "d.xml").unwrap_err();
+        assert_eq!(error.to_string(), "d.xml:2:2: element 'actor' lacks the attribute 'function'");
+    }
+}

@@ -1,0 +1,212 @@
+//! Fat trees: levels of switches, with d-mod-k routing.
+//!
+//! Parameters `L;d1..dL;u1..uL;n1..nL`: a node of level i has `d_i` children and its children have `u_i` parents, with
+//! `n_i` parallel cables between the two. A leaf's position decides the way up, so that all flows to one leaf meet as
+//! late as they can.
+//!
+//! Source: Zahavi, "D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees"
+//! (2010), in the shape of SimGrid 4.1, whose numbering of switches and cables shows in the names of the links.
+//! Names are unique for the first fat tree of a platform only, as there; a second one is refused.
+
+use std::collections::BTreeMap;
+
+use super::build::{ELEMENTS_MAX, PlatformBuilder};
+use super::cluster::FlatCluster;
+use super::net::{Edge, NoRoute, PointId, Walk, ZoneId};
+use super::routing::Routing;
+use super::{LinkId, PlatformError, Sharing};
+
+/// Levels of switches; deeper trees than a handful are mistakes.
+const LEVELS_MAX: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FatTree {
+    children: Vec<usize>,
+    parents: Vec<usize>,
+    cables: Vec<usize>,
+    /// Leaves first, then the switches level by level.
+    nodes: Vec<Node>,
+    leaves: BTreeMap<PointId, usize>,
+    loopbacks: Vec<Option<LinkId>>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    /// SimGrid's number: leaves upwards from 0, switches downwards from twice the number of leaves.
+    id: usize,
+    level: usize,
+    position: usize,
+    label: Vec<usize>,
+    parents: Vec<Option<Cable>>,
+    children: Vec<Option<Cable>>,
+}
+
+/// A cable to the node `to`.
+#[derive(Clone, Copy, Debug)]
+struct Cable {
+    to: usize,
+    link: LinkId,
+}
+
+impl FatTree {
+    /// The empty tree of a parameter text.
+    fn parse(text: &str, leaves: usize) -> Result<FatTree, String> {
+        let wrong = |why: &str| format!("topo_parameters '{text}' {why}");
+        let parts: Vec<&str> = text.split(';').collect();
+        let [levels, children, parents, cables] = parts[..] else { return Err(wrong("are not 'L;d..;u..;n..'")) };
+        let levels: usize = levels.trim().parse().map_err(|_| wrong("do not start with a number of levels"))?;
+        if levels == 0 || levels > LEVELS_MAX {
+            return Err(wrong(&format!("must have between 1 and {LEVELS_MAX} levels")));
+        }
+        let list = |text: &str| -> Result<Vec<usize>, String> {
+            let numbers: Option<Vec<usize>> = text.split(',').map(|word| word.trim().parse().ok()).collect();
+            let valid = |numbers: &Vec<usize>| numbers.len() == levels && !numbers.contains(&0);
+            numbers.filter(valid).ok_or_else(|| wrong(&format!("must have {levels} numbers above 0 in each list")))
+        };
+        let (children, parents, cables) = (list(children)?, list(parents)?, list(cables)?);
+        let product = |list: &[usize]| list.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
+        if product(&children) != Some(leaves) {
+            let want = product(&children).map_or("too many".to_owned(), |want| want.to_string());
+            return Err(wrong(&format!("need {want} hosts, but there are {leaves}")));
+        }
+        if [&parents, &cables].iter().any(|list| product(list).is_none_or(|n| n > ELEMENTS_MAX / leaves.max(1))) {
+            return Err(wrong("make too large a tree"));
+        }
+        Ok(FatTree { children, parents, cables, ..FatTree::default() })
+    }
+
+    /// Leaves and switches with their labels, not yet joined.
+    fn make_nodes(&mut self, leaves: usize) {
+        let levels = self.children.len();
+        let mut switch = 2 * leaves;
+        for level in 0..=levels {
+            // Below the node's level its label runs over parents, above it over children.
+            let most = |j: usize| if j < level { self.parents[j] } else { self.children[j] };
+            let count: usize = (0..levels).map(most).product();
+            for position in 0..count {
+                let mut rest = position;
+                let mut label = Vec::with_capacity(levels);
+                for j in 0..levels {
+                    label.push(rest % most(j));
+                    rest /= most(j);
+                }
+                let id = if level == 0 {
+                    position
+                } else {
+                    switch = switch.wrapping_sub(1);
+                    switch
+                };
+                let ports = |counts: &[usize], at: usize| counts[at] * self.cables[at];
+                self.nodes.push(Node {
+                    id,
+                    level,
+                    position,
+                    label,
+                    parents: vec![None; if level < levels { ports(&self.parents, level) } else { 0 }],
+                    children: vec![None; if level > 0 { ports(&self.children, level - 1) } else { 0 }],
+                });
+            }
+        }
+    }
+
+    /// Joins every node to its parents.
+    fn make_cables(&mut self, builder: &mut PlatformBuilder, cluster: &FlatCluster<'_>) -> Result<(), PlatformError> {
+        let levels = self.children.len();
+        let starts: Vec<usize> = (0..=levels + 1).map(|l| self.nodes.partition_point(|node| node.level < l)).collect();
+        let mut number = 0;
+        for child in 0..starts[levels] {
+            let level = self.nodes[child].level;
+            for parent in starts[level + 1]..starts[level + 2] {
+                let (below, above) = (&self.nodes[child], &self.nodes[parent]);
+                if (0..levels).any(|i| i != level && below.label[i] != above.label[i]) {
+                    continue;
+                }
+                let (down_port, up_port) = (below.label[level], above.label[level]);
+                let (below_id, above_id) = (below.id, above.id);
+                for cable in 0..self.cables[level] {
+                    let name = format!("link_from_{below_id}_{above_id}_{number}");
+                    number += 1;
+                    let (up, down) = match cluster.split_duplex {
+                        true => builder.add_duplex_link(&name, cluster.bandwidth, cluster.latency_s)?,
+                        false => {
+                            let link =
+                                builder.add_link(&name, cluster.bandwidth, cluster.latency_s, Sharing::Shared)?;
+                            (link, link)
+                        }
+                    };
+                    let (from_above, from_below) =
+                        (down_port + cable * self.children[level], up_port + cable * self.parents[level]);
+                    self.nodes[parent].children[from_above] = Some(Cable { to: child, link: down });
+                    self.nodes[child].parents[from_below] = Some(Cable { to: parent, link: up });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_above(&self, root: &Node, leaf: &Node) -> bool {
+        root.level > leaf.level && (root.level..self.children.len()).all(|i| root.label[i] == leaf.label[i])
+    }
+
+    /// The way between two members. A router stands for the whole tree: nothing is crossed to reach it.
+    pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Result<Edge, NoRoute> {
+        let missing = NoRoute { src, dst };
+        let mut links = Vec::new();
+        if let (Some(&from), Some(&to)) = (self.leaves.get(&src), self.leaves.get(&dst)) {
+            match self.loopbacks[from] {
+                Some(own) if from == to => links.push(own),
+                _ => links = self.way(from, to).ok_or(missing)?,
+            }
+        }
+        walk.add_latency(&links);
+        Ok(Edge { links, gateway_src: src, gateway_dst: dst })
+    }
+
+    fn way(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let mut links = Vec::new();
+        let mut node = source;
+        while !self.is_above(node, target) {
+            let below: usize = (0..node.level).map(|i| self.parents[i] * self.cables[i]).product();
+            let ports = self.parents.get(node.level)? * self.cables[node.level];
+            let cable = node.parents[target.position / below % ports]?;
+            links.push(cable.link);
+            node = &self.nodes[cable.to];
+        }
+        while node.level > 0 {
+            let port = source.position % self.cables[node.level - 1];
+            let cable = node.children[port * self.children[node.level - 1] + target.label[node.level - 1]]?;
+            links.push(cable.link);
+            node = &self.nodes[cable.to];
+        }
+        Some(links)
+    }
+}
+
+/// Adds a fat tree as a zone of its own.
+pub(super) fn add(
+    cluster: &FlatCluster<'_>,
+    parameters: &str,
+    builder: &mut PlatformBuilder,
+    parent: ZoneId,
+) -> Result<(), PlatformError> {
+    if cluster.limiter_bandwidth.is_some() || cluster.backbone.is_some() {
+        return Err(PlatformError::new("limiter_link and bb_bw are not supported yet with topology FAT_TREE"));
+    }
+    let mut tree = FatTree::parse(parameters, cluster.hosts.len()).map_err(PlatformError::new)?;
+    let zone = builder.add_zone(parent, cluster.id, Routing::None)?;
+    for (position, (number, name)) in cluster.hosts.iter().enumerate() {
+        let host = cluster.add_host(builder, zone, name)?;
+        tree.leaves.insert(builder.host_point(host), position);
+        let loopback = format!("{}_link_{number}_loopback", cluster.id);
+        tree.loopbacks.push(match cluster.loopback {
+            Some((bandwidth, lat)) => Some(builder.add_link(&loopback, bandwidth, lat, Sharing::Fatpipe)?),
+            None => None,
+        });
+    }
+    builder.add_router(zone, &cluster.router)?;
+    tree.make_nodes(cluster.hosts.len());
+    tree.make_cables(builder, cluster)?;
+    builder.zone_mut(zone).routing = Routing::FatTree(Box::new(tree));
+    Ok(())
+}

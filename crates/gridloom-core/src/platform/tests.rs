@@ -1,0 +1,220 @@
+//! Whole files, right and wrong, in both formats.
+
+use super::*;
+
+fn read(text: &str) -> Result<Platform, PlatformError> {
+    Platform::parse(text, "p", &mut |name| match name {
+        "speed.profile" => Ok("0 1.0\n5 0.5\n".to_owned()),
+        _ => Err("no such file".to_owned()),
+    })
+}
+
+fn xml(body: &str) -> String {
+    format!("<?xml version='1.0'?>\n<platform version='4.1'>\n{body}\n</platform>")
+}
+
+fn names(platform: &Platform, src: &str, dst: &str) -> Vec<String> {
+    let route = platform.route(platform.host(src).unwrap(), platform.host(dst).unwrap()).unwrap();
+    route.links.iter().map(|link| platform.links()[link.0 as usize].name.clone()).collect()
+}
+
+fn refused(text: &str, message: &str) {
+    let error = read(text).expect_err(message).to_string();
+    assert!(error.starts_with(message), "got:      {error}\nexpected: {message}");
+}
+
+const OFFICE: &str = r#"
+[config]
+"network/model" = "CM02"
+[[host]]
+name = "laptop"
+speed = "2Gf"
+cores = 2
+properties = { role = "client", floor = 3 }
+[[host]]
+name = "s1"
+speed = 1e9
+[[link]]
+name = "uplink"
+bandwidth = "100Mbps"
+latency = "5ms"
+sharing = "splitduplex"
+[[star]]
+name = "office"
+bandwidth = "1Gbps"
+latency = 0.0001
+[[cluster]]
+name = "c"
+hosts = "node-[08-10]"
+speed = "10Gf"
+cores = 4
+bandwidth = "1GBps"
+sharing = "shared"
+backbone = { bandwidth = "10GBps", latency = "10us", sharing = "fatpipe" }
+[[connect]]
+from = "office"
+to = "c"
+links = ["uplink:up"]
+[[profile]]
+link = "uplink"
+kind = "bandwidth"
+events = [[1, 1e6], [2.5, 2e6]]
+loop_after = "1s"
+[[profile]]
+host = "s1"
+kind = "speed"
+file = "speed.profile"
+"#;
+
+#[test]
+fn toml_joins_a_star_and_a_cluster() {
+    let platform = read(OFFICE).unwrap();
+    assert_eq!(platform.hosts().len(), 5);
+    assert_eq!(platform.hosts()[0].properties["floor"], "3");
+    assert_eq!(platform.config()["network/model"], "CM02");
+    assert_eq!(names(&platform, "laptop", "s1"), ["office_link_laptop_UP", "office_link_s1_DOWN"]);
+    assert_eq!(
+        names(&platform, "laptop", "node-09"),
+        ["office_link_laptop_UP", "uplink_UP", "c_backbone", "c_link_09"]
+    );
+    assert_eq!(names(&platform, "node-10", "s1"), ["c_link_10", "c_backbone", "uplink_DOWN", "office_link_s1_DOWN"]);
+    let profiles = platform.profiles();
+    assert_eq!((profiles.len(), profiles[0].loop_after_s), (3, Some(1.0)));
+    assert_eq!(profiles[2].events, [(0.0, 1.0), (5.0, 0.5)]);
+}
+
+#[test]
+fn toml_finds_the_shortest_chain_of_routes() {
+    let host = |name: &str| format!("[[host]]\nname = '{name}'\nspeed = 1\n");
+    let link = |name: &str| format!("[[link]]\nname = '{name}'\nbandwidth = 1\n");
+    let route = |a: &str, b: &str, l: &str| format!("[[route]]\nfrom = '{a}'\nto = '{b}'\nlinks = ['{l}']\n");
+    let text = "routing = 'shortest'\n".to_owned()
+        + &["a", "b", "c"].map(host).concat()
+        + &["x", "y"].map(link).concat()
+        + &route("a", "b", "x")
+        + &route("b", "c", "y");
+    let platform = read(&text).unwrap();
+    assert_eq!(names(&platform, "a", "c"), ["x", "y"]);
+    assert_eq!(names(&platform, "c", "a"), ["y", "x"]);
+    assert_eq!(names(&platform, "c", "c"), ["__loopback__"]);
+}
+
+#[test]
+fn toml_mistakes_have_a_place() {
+    refused(
+        "[[host]]\nname = 'a'\nspeed = 1\ncolour = 'red'",
+        "p:4:1: unknown key 'colour' in host; it has: name, speed",
+    );
+    refused("[[host]]\nname = 'a'\nspeed = '2GF'", "p:3:9: unit 'GF' of speed '2GF' is unknown");
+    refused("[[host]]\nname = 'a'\nspeed = nan", "p:1:1: speed of host 'a' is NaN flop/s; it must be a number above 0");
+    refused("[[host]]\nname = 'a'\nspeed = 1\ncores = 0", "p:1:1: host 'a' has 0 cores");
+    refused(
+        "[[host]]\nname = 'a'\nspeed = 1\n[[host]]\nname = 'a'\nspeed = 1",
+        "p:4:1: the name 'a' is taken by a host",
+    );
+    refused("[[link]]\nname = 'l'\nbandwidth = -1", "p:1:1: bandwidth of link 'l' is -1 B/s");
+    refused("[[link]]\nname = 'l'\nbandwidth = 1\nlatency = inf", "p:1:1: latency of link 'l' is inf s");
+    refused("[[host]]\nname = 'a'", "p:1:1: host lacks the key 'speed'");
+    refused("[[host]]\nname = \n", "p:2:8: malformed TOML:");
+    refused("", "p:1:1: the platform has no host");
+    let two = "[[host]]\nname = 'a'\nspeed = 1\n[[host]]\nname = 'b'\nspeed = 1\n[[link]]\nname = 'l'\nbandwidth = 1\n";
+    let route = |from: &str, link: &str| format!("{two}[[route]]\nfrom = '{from}'\nto = 'b'\nlinks = ['{link}']\n");
+    assert!(read(&route("a", "l")).is_ok());
+    refused(&route("x", "l"), "p:11:8: route from unknown host or router 'x'; known hosts or routers: a, b");
+    refused(&route("a", "m"), "p:13:10: route names unknown link 'm'; known links: l");
+    refused(&route("a", "l:up"), "p:13:10: route names link 'l' is not split-duplex");
+    refused(
+        &(route("a", "l") + "[[route]]\nfrom = 'b'\nto = 'a'\nlinks = ['l']"),
+        "p:14:1: the route from 'b' to 'a' is",
+    );
+}
+
+#[test]
+fn xml_mistakes_have_a_place() {
+    let zone = |body: &str| xml(&format!("<zone id='z' routing='Full'>\n{body}\n</zone>"));
+    let hosts = "<host id='a' speed='1Gf'/><host id='b' speed='1Gf'/>\n<link id='l' bandwidth='1kBps'/>\n";
+    let route = |attributes: &str, link: &str| zone(&format!("{hosts}<route {attributes}><link_ctn {link}/></route>"));
+    assert!(read(&route("src='a' dst='b'", "id='l'")).is_ok());
+    refused(&route("src='a' dst='x'", "id='l'"), "p:6:1: route 'dst': unknown host or router 'x'");
+    refused(&route("src='a' dst='b'", "id='m'"), "p:6:24: unknown link 'm'; known links: l");
+    refused(&route("src='a' dst='b'", "id='l' direction='UP'"), "p:6:24: link 'l' is not split-duplex");
+    refused(&route("src='a' dst='z'", "id='l'"), "p:6:1: 'z' does not lie in zone 'z'");
+    refused(&zone("<link id='l' bandwidth='-1Bps'/>"), "p:4:1: bandwidth of link 'l' is -1 B/s");
+    refused(
+        &zone("<link id='l' bandwidth='nan'/>"),
+        "p:4:1: attribute 'bandwidth': bandwidth 'nan' does not start with",
+    );
+    refused(&zone("<link id='l' bandwidth='1GB'/>"), "p:4:1: attribute 'bandwidth': unit 'GB' of bandwidth '1GB'");
+    refused(&zone("<link id='l' bandwidth='1' sharing_policy='WIFI'/>"), "p:4:1: sharing policy WIFI is not supported");
+    refused(&zone("<host id='a' speed='1' colour='red'/>"), "p:4:1: element 'host' has no attribute 'colour'; it has");
+    refused(&zone("<host id='a' speed='1,2' pstate='2'/>"), "p:4:1: attribute 'speed': performance state 2 is not");
+    refused(&zone("<host id='a' speed='1' speed_file='x'/>"), "p:4:1: profile 'x': no such file");
+    refused(&zone("<zone id='z' routing='Full'/>"), "p:4:1: the name 'z' is taken by a zone");
+    refused(&xml("<zone id='z' routing='Wifi'/>"), "p:3:1: routing 'Wifi' is not supported yet");
+    refused(&zone("<host id='a' speed='1'/>").replace("</zone>", "</zon>"), "p:5:1: malformed XML: ");
+    refused("<platform version='3'/>", "p:1:1: version 3 of the platform format is not known");
+    let deep = "<zone id='#' routing='Full'>".repeat(100);
+    let deep: String = deep.split('#').enumerate().map(|(i, part)| format!("{part}z{i}")).collect();
+    refused(&xml(&(deep + &"</zone>".repeat(100))), "p:3:");
+}
+
+#[test]
+fn gateways_must_lie_in_their_zone() {
+    let text = |gateway: &str| {
+        xml(&format!(
+            "<zone id='w' routing='Full'><zone id='u' routing='Full'><host id='a' speed='1'/></zone>\
+             <zone id='v' routing='Full'><host id='b' speed='1'/></zone><link id='l' bandwidth='1'/>\n\
+             <zoneRoute src='u' dst='v' gw_src='a' gw_dst='{gateway}'><link_ctn id='l'/></zoneRoute></zone>"
+        ))
+    };
+    assert_eq!(names(&read(&text("b")).unwrap(), "b", "a"), ["l"]);
+    refused(&text("a"), "p:4:1: gateway 'a' does not lie in zone 'v'");
+    refused(&text("v"), "p:4:1: gateway 'v' is a zone; it must be a host or router");
+    refused(&text("x"), "p:4:1: zoneRoute 'gw_dst': unknown gateway 'x'");
+}
+
+#[test]
+fn builders_need_no_file() {
+    let mut builder = PlatformBuilder::new();
+    let hosts: Vec<HostId> = (0..3).map(|i| builder.add_host(&format!("h{i}"), 1e9, 1).unwrap()).collect();
+    let spokes: Vec<(HostId, LinkId, LinkId)> = hosts
+        .iter()
+        .map(|host| {
+            let (up, down) = builder.add_duplex_link(&format!("l{}", host.0), 1e8, 1e-4).unwrap();
+            (*host, up, down)
+        })
+        .collect();
+    builder.add_star(&spokes).unwrap();
+    let platform = builder.build().unwrap();
+    assert_eq!(names(&platform, "h0", "h2"), ["l0_UP", "l2_DOWN"]);
+    assert_eq!(platform.route(hosts[0], hosts[2]).unwrap().latency_s, 2e-4);
+}
+
+#[test]
+fn missing_routes_are_named() {
+    let platform = read("[[host]]\nname = 'a'\nspeed = 1\n[[host]]\nname = 'b'\nspeed = 1\n").unwrap();
+    let error = platform.route(HostId(0), HostId(1)).unwrap_err();
+    assert_eq!(error.to_string(), "no route from 'a' to 'b'");
+    assert_eq!(platform.route(HostId(1), HostId(1)).unwrap().links, [LOOPBACK]);
+}
+
+#[test]
+fn clusters_refuse_what_is_not_modelled() {
+    let cluster = |id: &str, topology: &str| {
+        format!("<cluster id='{id}' prefix='{id}' suffix='' radical='0-3' speed='1Gf' bw='1MBps' lat='0' {topology}/>")
+    };
+    let tree = "topology='FAT_TREE' topo_parameters='1;4;1;1'";
+    assert_eq!(
+        names(&read(&xml(&cluster("c", tree))).unwrap(), "c0", "c3"),
+        ["link_from_0_7_0_UP", "link_from_3_7_3_DOWN"]
+    );
+    refused(&xml(&cluster("c", "topology='TORUS'")), "p:3:1: topology TORUS is not supported yet");
+    refused(
+        &xml(&cluster("c", "topology='FAT_TREE' topo_parameters='1;5;1;1'")),
+        "p:3:1: topo_parameters '1;5;1;1' need 5",
+    );
+    refused(
+        &xml(&(cluster("c", tree) + "\n" + &cluster("d", tree))),
+        "p:4:1: link 'link_from_0_7_0_DOWN' is defined twice",
+    );
+}
