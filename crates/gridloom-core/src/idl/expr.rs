@@ -203,6 +203,10 @@ impl Expr {
         if self.depth() > EXPRESSION_DEPTH_MAX {
             return Err(format!("the expression is nested deeper than {EXPRESSION_DEPTH_MAX} levels"));
         }
+        self.uses_known(params, real)
+    }
+
+    fn uses_known(&self, params: &[Param], real: bool) -> Result<(), String> {
         match self {
             Expr::Number(number) if !number.is_finite() => Err(format!("the constant {number} is not finite")),
             Expr::Number(number) if !real && (number.fract() != 0.0 || number.abs() > EXACT_INTEGER_MAX) => {
@@ -213,15 +217,15 @@ impl Expr {
                 Some(param) => usable(param, real),
                 None => Err(format!("the expression refers to parameter {index} of {}", params.len())),
             },
-            Expr::Unary(_, operand) => operand.checked(params, real),
+            Expr::Unary(_, operand) => operand.uses_known(params, real),
             Expr::Binary(_, left, right) => {
-                left.checked(params, real)?;
-                right.checked(params, real)
+                left.uses_known(params, real)?;
+                right.uses_known(params, real)
             }
             Expr::Conditional(condition, then, otherwise) => {
-                condition.checked(params, real)?;
-                then.checked(params, real)?;
-                otherwise.checked(params, real)
+                condition.uses_known(params, real)?;
+                then.uses_known(params, real)?;
+                otherwise.uses_known(params, real)
             }
         }
     }

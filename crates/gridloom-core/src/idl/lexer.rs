@@ -51,7 +51,7 @@ impl Token {
             Token::Text(text) => format!("the string {text:?}"),
             Token::Character(character) => format!("the character {:?}", char::from(*character)),
             Token::Mark(mark) => format!("'{mark}'"),
-            Token::End => "the end of the file".to_string(),
+            Token::End => "the end of the text".to_string(),
         }
     }
 }

@@ -11,6 +11,8 @@
 
 pub mod bind;
 pub mod bind_error;
+#[cfg(test)]
+mod bind_tests;
 pub mod builder;
 pub mod check;
 pub mod expr;
@@ -21,6 +23,8 @@ mod parse_call;
 mod parse_expr;
 mod parse_param;
 pub mod parser;
+#[cfg(test)]
+mod parser_tests;
 pub mod postfix;
 mod print;
 pub mod scalar;

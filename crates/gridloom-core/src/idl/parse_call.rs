@@ -106,7 +106,7 @@ impl Parser<'_> {
             }
             Token::Mark("(") if matches!(self.peek_second()?, Token::Name(word) if is_type_word(&word)) => {
                 let dtype = self.cast()?;
-                let (_, expr, _) = self.call_expression(params, names)?;
+                let (_, expr) = self.call_expression(params, names)?;
                 return Ok(CallArgument::Value { dtype, expr });
             }
             _ => {}
@@ -116,16 +116,16 @@ impl Parser<'_> {
             let index = names.iter().position(|known| known == name);
             return index.map(CallArgument::Param).ok_or_else(|| self.unknown_name(name, place, names));
         }
-        let (real, expr, _) = self.call_expression(params, names)?;
+        let (real, expr) = self.call_expression(params, names)?;
         let dtype = if real { Dtype::Float64 } else { Dtype::Int32 };
         Ok(CallArgument::Value { dtype, expr })
     }
 
-    fn call_expression(&mut self, params: &[Param], names: &[String]) -> Result<(bool, Expr, Place), IdlError> {
+    fn call_expression(&mut self, params: &[Param], names: &[String]) -> Result<(bool, Expr), IdlError> {
         let parsed = self.expression()?;
         let expr = self.indexed(parsed.expr.clone(), names)?;
         self.check_expression(&expr, &parsed, params, names, true)?;
-        Ok((parsed.real || !expr.is_integral(params), expr, parsed.place))
+        Ok((parsed.real || !expr.is_integral(params), expr))
     }
 
     /// `(type)`, with its opening parenthesis next.
