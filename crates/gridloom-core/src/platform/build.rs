@@ -1,0 +1,552 @@
+//! Puts a platform together, piece by piece, each checked when it comes.
+//!
+//! The readers of files use it, and so do simulations and tests that need no file:
+//!
+//! ```
+//! use gridloom_core::platform::{PlatformBuilder, Sharing};
+//! let mut builder = PlatformBuilder::new();
+//! let a = builder.add_host("a", 1e9, 4).unwrap();
+//! let b = builder.add_host("b", 2e9, 1).unwrap();
+//! let wire = builder.add_link("wire", 125e6, 1e-4, Sharing::Shared).unwrap();
+//! builder.add_route(a, b, &[wire], true).unwrap();
+//! let platform = builder.build().unwrap();
+//! assert_eq!(platform.route(b, a).unwrap().links, [wire]);
+//! ```
+//!
+//! Hosts and routers share one space of names with zones (a route may name any of them); links have their own.
+
+use std::collections::BTreeMap;
+
+use super::error::unknown;
+use super::net::{Edge, Net, Point, PointId, PointKind, Zone, ZoneId};
+use super::routing::{Dijkstra, Floyd, Routing, Spoke};
+use super::{Host, HostId, LOOPBACK, Link, LinkId, Platform, PlatformError, Profile, Sharing};
+
+/// Name of the link from a host to itself.
+const LOOPBACK_NAME: &str = "__loopback__";
+/// SimGrid's bandwidth of that link, bytes per second.
+const LOOPBACK_BANDWIDTH: f64 = 10e9;
+/// Floyd's table takes members² words and members³ steps; past this many, the Dijkstra routing is the right one.
+const FLOYD_MEMBERS_MAX: usize = 1024;
+/// Nesting of zones, so that no file can exhaust the stack of the resolver.
+const ZONE_DEPTH_MAX: usize = 64;
+/// Hosts, routers, links and zones of one platform: ids are 32 bits, and memory is bounded.
+pub(super) const ELEMENTS_MAX: usize = 16_000_000;
+
+/// A platform being put together. Errors leave it as it was.
+#[derive(Clone, Debug)]
+pub struct PlatformBuilder {
+    hosts: Vec<Host>,
+    links: Vec<Link>,
+    host_names: BTreeMap<String, HostId>,
+    link_names: BTreeMap<String, LinkId>,
+    point_names: BTreeMap<String, PointId>,
+    host_points: Vec<PointId>,
+    /// The other direction of a split-duplex link.
+    opposites: BTreeMap<LinkId, LinkId>,
+    net: Net,
+    config: BTreeMap<String, String>,
+    profiles: Vec<Profile>,
+}
+
+/// The zone that holds all others.
+pub(super) const ROOT: ZoneId = ZoneId(0);
+
+/// The pieces of a route between two points.
+#[derive(Clone, Debug)]
+pub(super) struct RouteSpec {
+    pub src: PointId,
+    pub dst: PointId,
+    /// For ends that are zones.
+    pub gateway_src: Option<PointId>,
+    /// For ends that are zones.
+    pub gateway_dst: Option<PointId>,
+    pub links: Vec<LinkId>,
+    pub symmetrical: bool,
+}
+
+impl Default for PlatformBuilder {
+    fn default() -> Self {
+        PlatformBuilder::new()
+    }
+}
+
+impl PlatformBuilder {
+    /// An empty platform: one zone where each pair of hosts is joined by a route given for it, and the loopback link.
+    pub fn new() -> PlatformBuilder {
+        let root =
+            Point { name: "_world_".to_owned(), kind: PointKind::Zone(ROOT), zone: ROOT, index: 0, coordinates: None };
+        let zone = Zone {
+            point: PointId(0),
+            parent: None,
+            members: Vec::new(),
+            routing: Routing::Full(BTreeMap::new()),
+            bypass: BTreeMap::new(),
+        };
+        let loopback = Link {
+            name: LOOPBACK_NAME.to_owned(),
+            bandwidth: LOOPBACK_BANDWIDTH,
+            latency_s: 0.0,
+            sharing: Sharing::Fatpipe,
+        };
+        PlatformBuilder {
+            hosts: Vec::new(),
+            links: vec![loopback],
+            host_names: BTreeMap::new(),
+            link_names: BTreeMap::from([(LOOPBACK_NAME.to_owned(), LOOPBACK)]),
+            point_names: BTreeMap::from([(root.name.clone(), PointId(0))]),
+            host_points: Vec::new(),
+            opposites: BTreeMap::new(),
+            net: Net { points: vec![root], zones: vec![zone] },
+            config: BTreeMap::new(),
+            profiles: Vec::new(),
+        }
+    }
+
+    /// Adds a host: `speed_flops` is the speed of one of its `cores`.
+    ///
+    /// # Errors
+    /// The name is taken or empty, the speed is not a finite number above 0, or there is no core.
+    pub fn add_host(&mut self, name: &str, speed_flops: f64, cores: u32) -> Result<HostId, PlatformError> {
+        self.add_host_in(ROOT, name, speed_flops, cores)
+    }
+
+    /// Adds a link of `bandwidth` bytes per second.
+    ///
+    /// # Errors
+    /// The name is taken or empty, the bandwidth is not above 0, the latency is negative, or one of them not finite.
+    pub fn add_link(
+        &mut self,
+        name: &str,
+        bandwidth: f64,
+        latency_s: f64,
+        sharing: Sharing,
+    ) -> Result<LinkId, PlatformError> {
+        if name.is_empty() {
+            return Err(PlatformError::new("a link has an empty name"));
+        }
+        if self.link_names.contains_key(name) {
+            return Err(PlatformError::new(format!("link '{name}' is defined twice")));
+        }
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            let why = format!("bandwidth of link '{name}' is {bandwidth} B/s; it must be a number above 0");
+            return Err(PlatformError::new(why));
+        }
+        if !(latency_s.is_finite() && latency_s >= 0.0) {
+            let why = format!("latency of link '{name}' is {latency_s} s; it must be a number, 0 or more");
+            return Err(PlatformError::new(why));
+        }
+        self.check_room(self.links.len())?;
+        let id = LinkId(self.links.len() as u32);
+        self.links.push(Link { name: name.to_owned(), bandwidth, latency_s, sharing });
+        self.link_names.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    /// Adds a split-duplex link: two shared links `NAME_UP` and `NAME_DOWN`, each with all of the bandwidth. A
+    /// symmetrical route that goes one way by the one comes back by the other.
+    ///
+    /// # Errors
+    /// As [`PlatformBuilder::add_link`].
+    pub fn add_duplex_link(
+        &mut self,
+        name: &str,
+        bandwidth: f64,
+        latency_s: f64,
+    ) -> Result<(LinkId, LinkId), PlatformError> {
+        let (up_name, down_name) = (format!("{name}_UP"), format!("{name}_DOWN"));
+        if name.is_empty() || self.link_names.contains_key(&down_name) {
+            return Err(PlatformError::new(format!("link '{down_name}' is defined twice")));
+        }
+        let up = self.add_link(&up_name, bandwidth, latency_s, Sharing::Shared)?;
+        let down = self.add_link(&down_name, bandwidth, latency_s, Sharing::Shared)?;
+        self.opposites.insert(up, down);
+        self.opposites.insert(down, up);
+        Ok((up, down))
+    }
+
+    /// Joins two hosts by links. A symmetrical route also leads back, through the links in reverse order and through
+    /// the other direction of those that are split-duplex.
+    ///
+    /// # Errors
+    /// The pair (or, if symmetrical, its reverse) has a route already, or the route has no links.
+    pub fn add_route(
+        &mut self,
+        src: HostId,
+        dst: HostId,
+        links: &[LinkId],
+        symmetrical: bool,
+    ) -> Result<(), PlatformError> {
+        let (src, dst) = (self.host_points[src.0 as usize], self.host_points[dst.0 as usize]);
+        let spec = RouteSpec { src, dst, gateway_src: None, gateway_dst: None, links: links.to_vec(), symmetrical };
+        self.add_route_in(ROOT, spec)
+    }
+
+    /// Joins hosts that lie in the root zone to a hub of no cost, each through its own links; any two of them are then
+    /// joined through it. Meant for one star; files can have many.
+    ///
+    /// # Errors
+    /// The hosts have routes already.
+    pub fn add_star(&mut self, spokes: &[(HostId, LinkId, LinkId)]) -> Result<(), PlatformError> {
+        let given = match &self.net.zones[0].routing {
+            Routing::Full(table) => table.is_empty(),
+            _ => false,
+        };
+        if !given || spokes.len() != self.hosts.len() {
+            return Err(PlatformError::new("a star must join all hosts of a platform that has no routes yet"));
+        }
+        let mut table = BTreeMap::new();
+        for &(host, up, down) in spokes {
+            let spoke = Spoke { up: vec![up], down: vec![down], ..Spoke::default() };
+            table.insert(self.host_points[host.0 as usize], spoke);
+        }
+        self.net.zones[0].routing = Routing::Star(table);
+        Ok(())
+    }
+
+    /// Notes a property of a host.
+    pub fn set_property(&mut self, host: HostId, key: &str, value: &str) {
+        self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Adds how an element changes over time.
+    pub fn add_profile(&mut self, profile: Profile) {
+        self.profiles.push(profile);
+    }
+
+    /// Notes a setting for whoever uses the platform. `network/loopback-bw` and `network/loopback-lat` change the
+    /// loopback link.
+    ///
+    /// # Errors
+    /// One of those two has a value that is no bandwidth or latency.
+    pub fn set_config(&mut self, key: &str, value: &str) -> Result<(), PlatformError> {
+        match key {
+            "network/loopback-bw" => {
+                let bandwidth = super::units::bandwidth(value).map_err(PlatformError::new)?;
+                self.links[0].bandwidth = bandwidth;
+            }
+            "network/loopback-lat" => {
+                let latency_s = super::units::time(value).map_err(PlatformError::new)?;
+                self.links[0].latency_s = latency_s;
+            }
+            _ => {}
+        }
+        self.config.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// The finished platform.
+    ///
+    /// # Errors
+    /// It has no host, or a zone is too large for its kind of routing.
+    pub fn build(mut self) -> Result<Platform, PlatformError> {
+        if self.hosts.is_empty() {
+            return Err(PlatformError::new("the platform has no host"));
+        }
+        let points = &self.net.points;
+        for zone in &mut self.net.zones {
+            if let Routing::Floyd(floyd) = &mut zone.routing {
+                if zone.members.len() > FLOYD_MEMBERS_MAX {
+                    return Err(PlatformError::new(format!(
+                        "zone '{}' has {} members; routing Floyd takes at most {FLOYD_MEMBERS_MAX}: use Dijkstra",
+                        points[zone.point.0 as usize].name,
+                        zone.members.len()
+                    )));
+                }
+                let is_host = |point: PointId| matches!(points[point.0 as usize].kind, PointKind::Host(_));
+                floyd.seal(&zone.members, is_host);
+            }
+        }
+        Ok(Platform {
+            hosts: self.hosts,
+            links: self.links,
+            host_names: self.host_names,
+            link_names: self.link_names,
+            host_points: self.host_points,
+            net: self.net,
+            config: self.config,
+            profiles: self.profiles,
+        })
+    }
+}
+
+/// What only the readers of files need: zones.
+impl PlatformBuilder {
+    pub(super) fn add_host_in(
+        &mut self,
+        zone: ZoneId,
+        name: &str,
+        speed_flops: f64,
+        cores: u32,
+    ) -> Result<HostId, PlatformError> {
+        if !(speed_flops.is_finite() && speed_flops > 0.0) {
+            let why = format!("speed of host '{name}' is {speed_flops} flop/s; it must be a number above 0");
+            return Err(PlatformError::new(why));
+        }
+        if cores == 0 {
+            return Err(PlatformError::new(format!("host '{name}' has 0 cores; it must have at least 1")));
+        }
+        let id = HostId(self.hosts.len() as u32);
+        let point = self.add_point(zone, name, PointKind::Host(id))?;
+        self.hosts.push(Host { name: name.to_owned(), speed_flops, cores, properties: BTreeMap::new() });
+        self.host_names.insert(name.to_owned(), id);
+        self.host_points.push(point);
+        Ok(id)
+    }
+
+    pub(super) fn add_router(&mut self, zone: ZoneId, name: &str) -> Result<PointId, PlatformError> {
+        self.add_point(zone, name, PointKind::Router)
+    }
+
+    pub(super) fn add_zone(&mut self, parent: ZoneId, name: &str, routing: Routing) -> Result<ZoneId, PlatformError> {
+        let mut depth = 1;
+        let mut above = Some(parent);
+        while let Some(zone) = above {
+            depth += 1;
+            above = self.net.zone(zone).parent;
+        }
+        if depth > ZONE_DEPTH_MAX {
+            return Err(PlatformError::new(format!("zone '{name}' is nested deeper than {ZONE_DEPTH_MAX} zones")));
+        }
+        let id = ZoneId(self.net.zones.len() as u32);
+        let point = self.add_point(parent, name, PointKind::Zone(id))?;
+        let members = Vec::new();
+        self.net.zones.push(Zone { point, parent: Some(parent), members, routing, bypass: BTreeMap::new() });
+        Ok(id)
+    }
+
+    fn add_point(&mut self, zone: ZoneId, name: &str, kind: PointKind) -> Result<PointId, PlatformError> {
+        if name.is_empty() {
+            return Err(PlatformError::new("a host, router or zone has an empty name"));
+        }
+        if let Some(other) = self.point_names.get(name) {
+            let what = match self.net.point(*other).kind {
+                PointKind::Host(_) => "host",
+                PointKind::Router => "router",
+                PointKind::Zone(_) => "zone",
+            };
+            return Err(PlatformError::new(format!("the name '{name}' is taken by a {what}")));
+        }
+        self.check_room(self.net.points.len())?;
+        let id = PointId(self.net.points.len() as u32);
+        let index = self.net.zone(zone).members.len() as u32;
+        self.net.points.push(Point { name: name.to_owned(), kind, zone, index, coordinates: None });
+        self.net.zones[zone.0 as usize].members.push(id);
+        self.point_names.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    fn check_room(&self, used: usize) -> Result<(), PlatformError> {
+        if used < ELEMENTS_MAX {
+            return Ok(());
+        }
+        Err(PlatformError::new(format!("the platform has more than {ELEMENTS_MAX} hosts or links")))
+    }
+
+    pub(super) fn set_coordinates(&mut self, point: PointId, coordinates: [f64; 3]) {
+        self.net.points[point.0 as usize].coordinates = Some(coordinates);
+    }
+
+    pub(super) fn zone_mut(&mut self, zone: ZoneId) -> &mut Zone {
+        &mut self.net.zones[zone.0 as usize]
+    }
+
+    pub(super) fn zone_point(&self, zone: ZoneId) -> PointId {
+        self.net.zone(zone).point
+    }
+
+    pub(super) fn host_point(&self, host: HostId) -> PointId {
+        self.host_points[host.0 as usize]
+    }
+
+    /// The host, router or zone of that name; `what` is the word for it in the error.
+    pub(super) fn find_point(&self, what: &str, name: &str) -> Result<PointId, PlatformError> {
+        let known = |point: &&PointId| match (what, self.net.point(**point).kind) {
+            ("host", PointKind::Host(_)) | ("zone", PointKind::Zone(_)) => **point != PointId(0),
+            ("host", _) | ("zone", _) => false,
+            _ => **point != PointId(0),
+        };
+        self.point_names.get(name).copied().ok_or_else(|| {
+            let names = self.point_names.iter().filter(|(_, point)| known(point)).map(|(name, _)| name.as_str());
+            PlatformError::new(unknown(what, name, names))
+        })
+    }
+
+    /// A link, or a direction (`UP` or `DOWN`) of a split-duplex link.
+    pub(super) fn find_link(&self, name: &str, direction: Option<&str>) -> Result<LinkId, PlatformError> {
+        let id = match direction {
+            Some(direction) => self.link_names.get(&format!("{name}_{direction}")),
+            None => self.link_names.get(name),
+        };
+        if let Some(id) = id {
+            return Ok(*id);
+        }
+        let message = if self.link_names.contains_key(&format!("{name}_UP")) {
+            format!("link '{name}' is split-duplex: name one of its directions, up or down")
+        } else if self.link_names.contains_key(name) {
+            format!("link '{name}' is not split-duplex: it has no directions")
+        } else {
+            unknown("link", name, self.link_names.keys().map(String::as_str).filter(|name| *name != LOOPBACK_NAME))
+        };
+        Err(PlatformError::new(message))
+    }
+
+    /// Both directions of a split-duplex link, or the link itself.
+    pub(super) fn find_links(&self, name: &str) -> Result<Vec<LinkId>, PlatformError> {
+        let both = ["UP", "DOWN"].map(|direction| self.find_link(name, Some(direction)));
+        match both {
+            [Ok(up), Ok(down)] => Ok(vec![up, down]),
+            _ => Ok(vec![self.find_link(name, None)?]),
+        }
+    }
+
+    pub(super) fn find_host(&self, name: &str) -> Result<HostId, PlatformError> {
+        let known = self.host_names.keys().map(String::as_str);
+        self.host_names.get(name).copied().ok_or_else(|| PlatformError::new(unknown("host", name, known)))
+    }
+
+    /// Gives the zones inside Vivaldi zones their gateway, the router `router_NAME`, and its place. Refuses those that
+    /// have none, and other members without a place.
+    pub(super) fn join_vivaldi_zones(&mut self) -> Result<(), PlatformError> {
+        for number in 0..self.net.zones.len() {
+            let zone = &self.net.zones[number];
+            if !matches!(zone.routing, Routing::Vivaldi(_)) {
+                continue;
+            }
+            for member in zone.members.clone() {
+                let point = self.net.point(member);
+                let (name, mut place, mut gateway) = (point.name.clone(), point.coordinates, None);
+                if let PointKind::Zone(_) = point.kind {
+                    let router = self.point_names.get(&format!("router_{name}")).copied();
+                    gateway = Some(self.checked_gateway(member, router)?);
+                    place = place.or(router.and_then(|router| self.net.point(router).coordinates));
+                }
+                if place.is_none() {
+                    return Err(PlatformError::new(format!("'{name}' lies in a Vivaldi zone without coordinates")));
+                }
+                self.net.points[member.0 as usize].coordinates = place;
+                if let (Some(_), Routing::Vivaldi(spokes)) = (gateway, &mut self.net.zones[number].routing) {
+                    spokes.entry(member).or_default().gateway = gateway;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_route_in(&mut self, zone: ZoneId, spec: RouteSpec) -> Result<(), PlatformError> {
+        let edge = self.checked_edge(zone, &spec)?;
+        let reverse = (spec.symmetrical && spec.src != spec.dst).then(|| Edge {
+            links: edge.links.iter().rev().map(|link| *self.opposites.get(link).unwrap_or(link)).collect(),
+            gateway_src: edge.gateway_dst,
+            gateway_dst: edge.gateway_src,
+        });
+        if self.has_route(zone, spec.src, spec.dst) {
+            return Err(self.twice(spec.src, spec.dst, ""));
+        }
+        if reverse.is_some() && self.has_route(zone, spec.dst, spec.src) {
+            return Err(self.twice(spec.dst, spec.src, "; make this one not symmetrical, or leave the other out"));
+        }
+        self.insert_edge(zone, spec.src, spec.dst, edge)?;
+        match reverse {
+            Some(edge) => self.insert_edge(zone, spec.dst, spec.src, edge),
+            None => Ok(()),
+        }
+    }
+
+    /// A one-way route that wins over the routing of `zone`.
+    pub(super) fn add_bypass(&mut self, zone: ZoneId, spec: RouteSpec) -> Result<(), PlatformError> {
+        let edge = self.checked_edge(zone, &spec)?;
+        if self.zone_mut(zone).bypass.insert((spec.src, spec.dst), edge).is_some() {
+            return Err(self.twice(spec.src, spec.dst, ""));
+        }
+        Ok(())
+    }
+
+    fn twice(&self, src: PointId, dst: PointId, remedy: &str) -> PlatformError {
+        let (src, dst) = (&self.net.point(src).name, &self.net.point(dst).name);
+        PlatformError::new(format!("the route from '{src}' to '{dst}' is defined twice{remedy}"))
+    }
+
+    fn checked_edge(&self, zone: ZoneId, spec: &RouteSpec) -> Result<Edge, PlatformError> {
+        let zone_point = self.net.zone(zone).point;
+        let name = |point: PointId| self.net.point(point).name.as_str();
+        for end in [spec.src, spec.dst] {
+            if end == zone_point || !self.net.lies_in(end, zone_point) {
+                let why = format!("'{}' does not lie in zone '{}'", name(end), name(zone_point));
+                return Err(PlatformError::new(why));
+            }
+        }
+        if spec.links.is_empty() {
+            let why = format!("the route from '{}' to '{}' has no links", name(spec.src), name(spec.dst));
+            return Err(PlatformError::new(why));
+        }
+        Ok(Edge {
+            links: spec.links.clone(),
+            gateway_src: self.checked_gateway(spec.src, spec.gateway_src)?,
+            gateway_dst: self.checked_gateway(spec.dst, spec.gateway_dst)?,
+        })
+    }
+
+    /// The gateway of an end of a route: the end itself unless it is a zone, a host or router inside it if it is.
+    pub(super) fn checked_gateway(&self, end: PointId, gateway: Option<PointId>) -> Result<PointId, PlatformError> {
+        let name = |point: PointId| self.net.point(point).name.as_str();
+        let is_zone = |point: PointId| matches!(self.net.point(point).kind, PointKind::Zone(_));
+        match gateway {
+            None if is_zone(end) => {
+                Err(PlatformError::new(format!("'{}' is a zone: name a gateway inside of it", name(end))))
+            }
+            None => Ok(end),
+            Some(gateway) if is_zone(gateway) => {
+                let why = format!("gateway '{}' is a zone; it must be a host or router", name(gateway));
+                Err(PlatformError::new(why))
+            }
+            Some(gateway) if !self.net.lies_in(gateway, end) => {
+                let why = format!("gateway '{}' does not lie in zone '{}'", name(gateway), name(end));
+                Err(PlatformError::new(why))
+            }
+            Some(gateway) => Ok(gateway),
+        }
+    }
+
+    fn has_route(&self, zone: ZoneId, src: PointId, dst: PointId) -> bool {
+        let index = |point: PointId| self.net.point(point).index;
+        match &self.net.zone(zone).routing {
+            Routing::Full(table) => table.contains_key(&(src, dst)),
+            Routing::Floyd(floyd) => floyd.edges.contains_key(&(index(src), index(dst))),
+            Routing::Dijkstra(dijkstra) => dijkstra.edge(src, dst).is_some(),
+            Routing::Star(_) | Routing::Vivaldi(_) | Routing::None => false,
+        }
+    }
+
+    fn insert_edge(&mut self, zone: ZoneId, src: PointId, dst: PointId, edge: Edge) -> Result<(), PlatformError> {
+        let (from, to) = (self.net.point(src), self.net.point(dst));
+        if from.zone != zone || to.zone != zone {
+            let (outside, zone) = (if from.zone == zone { to } else { from }, self.net.zone(zone).point);
+            let why = format!("'{}' does not lie directly in zone '{}'", outside.name, self.net.point(zone).name);
+            return Err(PlatformError::new(why));
+        }
+        let indices = (from.index, to.index);
+        match &mut self.net.zones[zone.0 as usize].routing {
+            Routing::Full(table) => drop(table.insert((src, dst), edge)),
+            Routing::Floyd(floyd) => drop(floyd.edges.insert(indices, edge)),
+            Routing::Dijkstra(dijkstra) => dijkstra.add(src, dst, edge),
+            Routing::Star(_) | Routing::Vivaldi(_) | Routing::None => {
+                return Err(PlatformError::new("a zone of this kind of routing takes no routes"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The empty routing of a SimGrid name.
+pub(super) fn routing_named(name: &str) -> Option<Routing> {
+    Some(match name {
+        "Full" => Routing::Full(BTreeMap::new()),
+        "Floyd" => Routing::Floyd(Floyd::default()),
+        "Dijkstra" | "DijkstraCache" => Routing::Dijkstra(Dijkstra::default()),
+        "Cluster" | "Star" => Routing::Star(BTreeMap::new()),
+        "Vivaldi" => Routing::Vivaldi(BTreeMap::new()),
+        "None" | "none" => Routing::None,
+        _ => return None,
+    })
+}
