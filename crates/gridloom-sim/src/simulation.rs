@@ -14,7 +14,7 @@ use gridloom_core::flow::{ActionId, Completion, FlowEngine, NetworkModel, Policy
 use gridloom_core::graph::Task;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{
-    Agent, AgentConfig, Client, ClientConfig, Command, Event, Input, Role, Server, ServerConfig, TimerId,
+    Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Role, Server, ServerConfig, TimerId,
 };
 use gridloom_core::platform::{HostId, Platform, Sharing};
 
@@ -68,6 +68,8 @@ pub struct Simulation {
     pub(crate) trace: Trace,
     pub(crate) bodies: Option<Box<dyn Bodies>>,
     log: Vec<(Time, NodeId, Event)>,
+    /// Empty but while a machine is handled; kept so that handling does not allocate.
+    effects: Vec<Effect>,
 }
 
 /// What is due at a time known in advance.
@@ -120,6 +122,7 @@ impl Simulation {
             trace: Trace::new(config.seed, platform.links().len()),
             bodies: None,
             log: Vec::new(),
+            effects: Vec::new(),
             platform,
             config,
         }
@@ -180,6 +183,11 @@ impl Simulation {
         self.nodes.push(SimNode::new(host, role, name, address, slots, machine));
         self.deliver(id, Input::Start);
         id
+    }
+
+    /// Where a node can be dialled; empty for a client.
+    pub fn address(&self, node: NodeId) -> &str {
+        &self.node(node).address
     }
 
     /// Puts a value into a node's store; `None` stands for bytes that do not matter.
@@ -338,14 +346,16 @@ impl Simulation {
             return;
         }
         self.trace.input(self.now, node, &input, digest);
-        let mut effects = Vec::new();
+        let mut effects = std::mem::take(&mut self.effects);
         let now = self.now;
         self.node_mut(node).machine.handle(now, input, &mut effects);
-        for effect in effects {
+        for effect in effects.drain(..) {
+            // What follows its own end is not performed.
             if self.node(node).life == Life::Running {
                 self.perform(node, effect);
             }
         }
+        self.effects = effects;
     }
 
     /// Queues an input for now.

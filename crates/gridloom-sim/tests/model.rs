@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gridloom_core::base::{Meta, TaskError, Time};
 use gridloom_core::graph::Task;
-use gridloom_core::node::{Effect, Event, Input, Role};
-use gridloom_sim::{Bodies, Interval};
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Effect, Event, Input, Role, World};
+use gridloom_sim::{Bodies, Interval, SimConfig, SimWorld};
 use scripted::*;
 
 #[test]
@@ -154,4 +155,23 @@ fn a_program_waits_for_its_clients_events_up_to_a_deadline() {
     assert_eq!(grid.sim.next_event(client, None), None, "nothing can happen any more");
     grid.sim.advance(ms(5));
     assert_eq!(grid.sim.now(), Time(ms(15)));
+}
+
+#[test]
+fn a_world_places_nodes_by_name_or_in_turn() {
+    let mut world = SimWorld::new(Arc::new(platform()), SimConfig::default());
+    world.start_agent();
+    let spec = |name: &str| ServerSpec {
+        name: name.into(),
+        slots: 1,
+        plain: false,
+        memory_bytes: 1 << 20,
+        functions: Vec::new(),
+    };
+    let servers = ["c", "first", "second"].map(|name| world.start_server(spec(name)));
+    let client = world.start_client("client");
+    assert_eq!(world.next_event(client, 1), None);
+    let sim = world.simulation();
+    let address = |node| sim.address(node).to_string();
+    assert_eq!(servers.map(address), ["sim://c:2", "sim://b:3", "sim://c:4"]);
 }
