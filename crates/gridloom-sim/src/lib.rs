@@ -1,1 +1,33 @@
-//! gridloom-sim
+//! The simulated world: the machines of `gridloom-core` on hosts and links that nobody has to own.
+//!
+//! A [`Simulation`] keeps the promises of `gridloom_core::node::protocol` in virtual time. Messages, data and tasks take
+//! the time that `gridloom_core::flow` gives them on a `Platform`; faults happen when told.
+//!
+//! **Invariants.** No clock, thread, entropy or hash order: the same calls on the same platform give the same inputs
+//! and effects in the same order, which [`Simulation::trace_hash`] sums up. Events at the same nanosecond happen in the
+//! order in which they came to be due, completions of flows before them.
+//!
+//! ```text
+//! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
+//! node   a machine, its store, timers and tasks       faults  who is dead or hung, what is cut
+//! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod connect;
+mod effects;
+mod faults;
+mod links;
+mod node;
+mod queue;
+mod simulation;
+mod store;
+mod trace;
+mod transfer;
+mod world;
+
+pub use node::BoxedMachine;
+pub use simulation::{Bodies, SimConfig, Simulation};
+pub use trace::{Interval, Record};
+pub use world::SimWorld;

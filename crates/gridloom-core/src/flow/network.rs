@@ -1,0 +1,173 @@
+//! How a transfer enters the sharing: its latency phase, penalty, bound and progress.
+//!
+//! ```text
+//! S weight (bytes)    g TCP window (bytes)    lf, bf latency and bandwidth factor    bw, lat of the route's links
+//!
+//! latency phase  lf * lat          lat = sum of the links' latencies
+//! penalty        p = lat + sum S / bw       (1 if lat = 0, or if the model shares evenly)
+//! bound          b = min bw, at most g / (2 lat) if both are positive
+//! progress       bf * x, where x is the value that the solver gives
+//! ```
+//!
+//! **Validity.** Steady transfers of at least some 100 kB; slow start, losses and queues are not modelled beyond the
+//! factors. Known to be wrong: in `cm02` and `lv08` a transfer without latency has the penalty 1,
+//! others around 1e-3, so that where they meet it is starved, as in SimGrid; `plain` has no such trap.
+//!
+//! **Not done.** Factors that depend on the size (SMPI's), Vivaldi coordinates, Wi-Fi.
+//!
+//! Source: SimGrid 4.1; `lv08`: Velho and Legrand, "Accuracy study and improvement of network simulation in the SimGrid
+//! framework" (SIMUTools 2009); `cm02`: Casanova and Marchal, INRIA RR-4596 (2002).
+
+use thiserror::Error;
+
+/// Share of a flow's rate that its acknowledgements take on the way back.
+pub const CROSS_TRAFFIC_WEIGHT: f64 = 0.05;
+/// TCP window that SimGrid assumes, bytes.
+const WINDOW_BYTES: f64 = 4_194_304.0;
+
+/// Parameters of a network model.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NetworkModel {
+    /// Its name.
+    pub name: &'static str,
+    /// What the latency is multiplied by.
+    pub latency_factor: f64,
+    /// What the progress is multiplied by.
+    pub bandwidth_factor: f64,
+    /// S: what a link adds to the penalty, times its bandwidth; bytes.
+    pub weight_bytes: f64,
+    /// g: the TCP window, bytes; not bounded by it if 0.
+    pub window_bytes: f64,
+    /// Whether a flow also takes [`CROSS_TRAFFIC_WEIGHT`] of the way back.
+    pub cross_traffic: bool,
+    /// Whether all flows have the penalty 1, whatever their latency.
+    pub shares_evenly: bool,
+}
+
+/// A member of the family.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its parameters.
+    pub model: NetworkModel,
+    /// One line.
+    pub about: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// No such model.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("no network model '{name}'; there are {known}")]
+pub struct UnknownModel {
+    /// What was asked for.
+    pub name: String,
+    /// What there is.
+    pub known: String,
+}
+
+impl NetworkModel {
+    /// Latency once, full bandwidth, even shares.
+    pub const PLAIN: NetworkModel = NetworkModel {
+        name: "plain",
+        latency_factor: 1.0,
+        bandwidth_factor: 1.0,
+        weight_bytes: 0.0,
+        window_bytes: 0.0,
+        cross_traffic: false,
+        shares_evenly: true,
+    };
+    /// Latency and bandwidth, shares by round-trip time, TCP window.
+    pub const CM02: NetworkModel = NetworkModel {
+        name: "cm02",
+        window_bytes: WINDOW_BYTES,
+        cross_traffic: true,
+        shares_evenly: false,
+        ..NetworkModel::PLAIN
+    };
+    /// CM02 with factors fitted to packet-level simulation.
+    pub const LV08: NetworkModel = NetworkModel {
+        name: "lv08",
+        latency_factor: 13.01,
+        bandwidth_factor: 0.97,
+        weight_bytes: 20537.0,
+        ..NetworkModel::CM02
+    };
+
+    /// The model of that name.
+    ///
+    /// # Errors
+    /// An unknown name; the error lists the known ones.
+    pub fn by_name(name: &str) -> Result<NetworkModel, UnknownModel> {
+        MODELS.iter().map(|entry| entry.model).find(|model| model.name == name).ok_or_else(|| {
+            let known: Vec<&str> = MODELS.iter().map(|entry| entry.model.name).collect();
+            UnknownModel { name: name.into(), known: known.join(", ") }
+        })
+    }
+
+    /// Seconds before the first byte moves.
+    pub fn latency_phase_s(&self, latency_s: f64) -> f64 {
+        self.latency_factor * latency_s
+    }
+
+    /// Penalty of a transfer over links of these bandwidths, in route order: accumulated from the latency and from left
+    /// to right, because the last bit decides ties on fat pipes.
+    pub fn penalty(&self, latency_s: f64, bandwidths: impl Iterator<Item = f64>) -> f64 {
+        if self.shares_evenly || latency_s <= 0.0 {
+            return 1.0;
+        }
+        bandwidths.fold(latency_s, |penalty, bandwidth| penalty + self.weight_bytes / bandwidth)
+    }
+
+    /// Bound of a transfer whose narrowest link has that bandwidth.
+    pub fn bound(&self, latency_s: f64, narrowest: f64) -> f64 {
+        if latency_s > 0.0 && self.window_bytes > 0.0 {
+            narrowest.min(self.window_bytes / (2.0 * latency_s))
+        } else {
+            narrowest
+        }
+    }
+}
+
+impl Default for NetworkModel {
+    fn default() -> NetworkModel {
+        NetworkModel::PLAIN
+    }
+}
+
+/// The family.
+pub const MODELS: &[Entry] = &[
+    Entry {
+        model: NetworkModel::PLAIN,
+        about: "latency + size / bandwidth, even shares",
+        source: "Gridloom's default",
+    },
+    Entry {
+        model: NetworkModel::CM02,
+        about: "latency + size / bandwidth, shares inverse to round-trip times, TCP window, acknowledgements",
+        source: "Casanova and Marchal, INRIA RR-4596",
+    },
+    Entry {
+        model: NetworkModel::LV08,
+        about: "CM02 with latency x 13.01 and bandwidth x 0.97, fitted to packet-level simulation of TCP",
+        source: "Velho and Legrand, SIMUTools 2009",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_unknown_ones_list_them() {
+        assert_eq!(NetworkModel::by_name("lv08"), Ok(NetworkModel::LV08));
+        let error = NetworkModel::by_name("lv09").unwrap_err().to_string();
+        assert_eq!(error, "no network model 'lv09'; there are plain, cm02, lv08");
+    }
+
+    #[test]
+    fn the_window_bounds_long_routes() {
+        assert_eq!(NetworkModel::CM02.bound(0.1, 1e9), WINDOW_BYTES / 0.2);
+        assert_eq!(NetworkModel::PLAIN.bound(0.1, 1e9), 1e9);
+        assert_eq!(NetworkModel::CM02.bound(0.0, 1e9), 1e9);
+    }
+}

@@ -1,0 +1,171 @@
+//! The solver on small systems worked out by hand, and held to its definition on random ones.
+
+use super::*;
+use proptest::prelude::*;
+
+fn flow(solver: &mut Solver, penalty: f64, bound: f64, over: &[ConstraintIndex]) -> VariableIndex {
+    let variable = solver.add_variable(penalty, bound);
+    for constraint in over {
+        solver.attach(variable, *constraint, 1.0);
+    }
+    variable
+}
+
+#[test]
+fn a_lone_variable_takes_all_up_to_its_bound() {
+    let mut solver = Solver::new();
+    let link = solver.add_constraint(10.0, Policy::Shared);
+    let free = flow(&mut solver, 1.0, 0.0, &[link]);
+    solver.solve();
+    assert_eq!(solver.value(free), 10.0);
+    let bounded = flow(&mut solver, 1.0, 2.0, &[link]);
+    solver.solve();
+    assert_eq!((solver.value(free), solver.value(bounded)), (8.0, 2.0));
+}
+
+#[test]
+fn shares_are_inverse_to_penalties() {
+    let mut solver = Solver::new();
+    let link = solver.add_constraint(12.0, Policy::Shared);
+    let near = flow(&mut solver, 1.0, 0.0, &[link]);
+    let far = flow(&mut solver, 2.0, 0.0, &[link]);
+    solver.solve();
+    assert_eq!((solver.value(near), solver.value(far)), (8.0, 4.0));
+}
+
+#[test]
+fn what_a_bottleneck_leaves_goes_to_the_others() {
+    let mut solver = Solver::new();
+    let narrow = solver.add_constraint(2.0, Policy::Shared);
+    let wide = solver.add_constraint(10.0, Policy::Shared);
+    let through = flow(&mut solver, 1.0, 0.0, &[narrow, wide]);
+    let local = flow(&mut solver, 1.0, 0.0, &[wide]);
+    solver.solve();
+    assert_eq!((solver.value(through), solver.value(local)), (2.0, 8.0));
+}
+
+#[test]
+fn a_fat_pipe_bounds_each_by_itself() {
+    let mut solver = Solver::new();
+    let pipe = solver.add_constraint(10.0, Policy::FatPipe);
+    let flows = [flow(&mut solver, 1.0, 0.0, &[pipe]), flow(&mut solver, 1.0, 0.0, &[pipe])];
+    solver.solve();
+    assert_eq!(flows.map(|flow| solver.value(flow)), [10.0, 10.0]);
+}
+
+#[test]
+fn meeting_a_constraint_twice_adds_weights_or_takes_the_greater() {
+    let mut solver = Solver::new();
+    let link = solver.add_constraint(10.0, Policy::Shared);
+    let pipe = solver.add_constraint(10.0, Policy::FatPipe);
+    let twice = flow(&mut solver, 1.0, 0.0, &[link, link]);
+    let piped = flow(&mut solver, 1.0, 0.0, &[pipe, pipe]);
+    solver.solve();
+    assert_eq!((solver.value(twice), solver.value(piped)), (5.0, 10.0));
+}
+
+#[test]
+fn only_the_component_of_a_change_is_solved_again() {
+    let mut solver = Solver::new();
+    let links: Vec<_> = (0..3).map(|_| solver.add_constraint(10.0, Policy::Shared)).collect();
+    let apart = flow(&mut solver, 1.0, 0.0, &links[..1]);
+    let left = flow(&mut solver, 1.0, 0.0, &links[1..]);
+    let solved = |solver: &mut Solver| {
+        solver.solve();
+        solver.changed().to_vec()
+    };
+    assert_eq!(solved(&mut solver), [apart, left]);
+    let right = flow(&mut solver, 1.0, 0.0, &links[2..]);
+    assert_eq!(solved(&mut solver), [left, right]);
+    solver.remove_variable(left);
+    assert_eq!(solved(&mut solver), [right]);
+    assert_eq!((solver.value(apart), solver.value(right)), (10.0, 10.0));
+    assert!(solved(&mut solver).is_empty());
+}
+
+#[test]
+fn a_disabled_variable_takes_nothing() {
+    let mut solver = Solver::new();
+    let link = solver.add_constraint(10.0, Policy::Shared);
+    let first = flow(&mut solver, 1.0, 0.0, &[link]);
+    let second = flow(&mut solver, 0.0, 0.0, &[link]);
+    solver.solve();
+    assert_eq!((solver.value(first), solver.value(second)), (10.0, 0.0));
+    solver.set_penalty(second, 1.0);
+    solver.set_penalty(first, 0.0);
+    solver.solve();
+    assert_eq!((solver.value(first), solver.value(second)), (0.0, 10.0));
+}
+
+proptest! {
+    /// After any sequence of arrivals and departures, the values are those of a system built anew.
+    #[test]
+    fn solving_by_components_agrees_with_solving_all(
+        steps in prop::collection::vec((1u32..4, 0u32..30, prop::collection::vec(0usize..6, 1..4), 0usize..3), 1..60)
+    ) {
+        let capacities = [7.0, 11.0, 13.0, 29.0, 31.0, 53.0];
+        let system = || {
+            let mut solver = Solver::new();
+            let links = capacities.map(|capacity| solver.add_constraint(capacity, Policy::Shared));
+            (solver, links)
+        };
+        let (mut solver, links) = system();
+        let mut present = Vec::new();
+        for (penalty, bound, over, leave) in steps {
+            let over: Vec<_> = over.iter().map(|at| links[*at]).collect();
+            let (penalty, bound) = (f64::from(penalty), f64::from(bound) / 3.0);
+            present.push((flow(&mut solver, penalty, bound, &over), penalty, bound, over));
+            if leave == 0 {
+                solver.remove_variable(present.swap_remove(present.len() / 2).0);
+            }
+            solver.solve();
+            let mut anew = system().0;
+            let expected: Vec<_> =
+                present.iter().map(|(_, penalty, bound, over)| flow(&mut anew, *penalty, *bound, over)).collect();
+            anew.solve();
+            for ((variable, ..), twin) in present.iter().zip(expected) {
+                prop_assert!((solver.value(*variable) - anew.value(twin)).abs() < 1e-9);
+            }
+        }
+    }
+
+    /// No capacity or bound is exceeded, and each variable is held back by its bound or by a full constraint on
+    /// which no other has a greater p x: the definition of max-min fairness.
+    #[test]
+    fn the_solution_is_fair(
+        flows in prop::collection::vec((1u32..4, 0u32..30, prop::collection::btree_set(0usize..6, 1..4)), 1..40)
+    ) {
+        let mut solver = Solver::new();
+        let capacities = [7.0, 11.0, 13.0, 29.0, 31.0, 53.0];
+        let links = capacities.map(|capacity| solver.add_constraint(capacity, Policy::Shared));
+        let flows: Vec<_> = flows
+            .into_iter()
+            .map(|(penalty, bound, over)| {
+                let (penalty, bound) = (f64::from(penalty), f64::from(bound) / 3.0);
+                let route: Vec<_> = over.iter().map(|at| links[*at]).collect();
+                (flow(&mut solver, penalty, bound, &route), penalty, bound, over)
+            })
+            .collect();
+        solver.solve();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-4;
+        let load = |link| {
+            let users = flows.iter().filter(|(.., over)| over.contains(&link));
+            users.map(|(variable, ..)| solver.value(*variable)).sum::<f64>()
+        };
+        for (link, capacity) in capacities.iter().enumerate() {
+            prop_assert!(load(link) < capacity + 1e-4);
+        }
+        for (variable, penalty, bound, over) in &flows {
+            let value = solver.value(*variable);
+            prop_assert!(*bound <= 0.0 || value < bound + 1e-9);
+            let greatest = |link: usize| {
+                let users = flows.iter().filter(|(.., others)| others.contains(&link));
+                users.map(|(other, penalty, ..)| penalty * solver.value(*other)).fold(0.0, f64::max)
+            };
+            let held = |link: &usize| {
+                near(load(*link), capacities[*link]) && penalty * value > greatest(*link) - 1e-4
+            };
+            prop_assert!(*bound > 0.0 && near(value, *bound) || over.iter().any(held));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What each effect of a machine does: tasks and timers here, connections and transfers in files of their own.
+
+use std::sync::Arc;
+
+use gridloom_core::base::limits::{EAGER_BYTES_MAX, WORK_FLOPS_DEFAULT};
+use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::flow::HostIndex;
+use gridloom_core::graph::{Argument, Task};
+use gridloom_core::node::{Effect, Input};
+
+use crate::links::Cargo;
+use crate::node::Running;
+use crate::simulation::{Occurrence, Purpose, Simulation};
+use crate::store::Value;
+use crate::trace::{Interval, digest};
+use crate::transfer::Parcel;
+
+/// Results' true descriptions.
+type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
+
+/// Value of an argument.
+type Argued = (Meta, Arc<[u8]>);
+
+impl Simulation {
+    /// Performs one effect of a running node.
+    pub(crate) fn perform(&mut self, node: NodeId, effect: Effect) {
+        if let Effect::Send { to, message } = effect {
+            let bytes = postcard::to_stdvec(&message).expect("postcard into a vector fails for no type of ours");
+            let (size_bytes, digest) = (bytes.len() as u64, digest(&bytes));
+            let effect = Effect::Send { to, message };
+            self.trace.effect(self.now, node, &effect, digest);
+            let Effect::Send { message, .. } = effect else { unreachable!("it was put together above") };
+            self.send_frame(node, to, size_bytes, Parcel::Message { message, digest });
+            return;
+        }
+        self.trace.effect(self.now, node, &effect, 0);
+        match effect {
+            Effect::Send { .. } => unreachable!("performed above"),
+            Effect::Dial { address } => self.dial(node, address),
+            Effect::HangUp { peer } => self.hang_up(node, peer, "the peer hung up"),
+            Effect::SendDatum { to, datum } => self.send_datum(node, to, datum),
+            Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
+            Effect::DropDatum { datum } => self.node_mut(node).store.remove(datum),
+            Effect::StartTask { task } => self.start_task(node, task),
+            Effect::StopTask { task } => self.stop_task(node, task),
+            Effect::SetTimer { timer, at } => {
+                let sequence = self.queue.push(at.max(self.now), Occurrence::Timer { node, timer });
+                self.node_mut(node).timers.insert(timer, sequence);
+            }
+            Effect::CancelTimer { timer } => {
+                self.node_mut(node).timers.remove(&timer);
+            }
+            Effect::MeasureSpeed => {
+                let host = self.node(node).host;
+                let flops = self.platform.hosts()[host.0 as usize].speed_flops;
+                self.deliver(node, Input::SpeedMeasured { flops });
+            }
+            Effect::Emit(event) => self.emit(node, event),
+            Effect::Exit { why } => self.end(node, &why),
+        }
+    }
+
+    fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
+        let name = &self.node(node).name;
+        let value = self.node(node).store.value(datum).cloned();
+        let value = value.unwrap_or_else(|| panic!("'{name}' sends {datum}, which is not in its store"));
+        self.send_cargo(node, to, Cargo::Datum { datum, value });
+    }
+
+    /// Small cargo goes with the messages, large in bulk.
+    fn send_cargo(&mut self, node: NodeId, to: NodeId, cargo: Cargo) {
+        let size_bytes = cargo.size_bytes();
+        if size_bytes <= EAGER_BYTES_MAX {
+            self.send_frame(node, to, size_bytes, Parcel::Cargo { cargo, sent: self.now });
+        } else {
+            self.send_bulk(node, to, cargo);
+        }
+    }
+
+    fn start_task(&mut self, node: NodeId, task: Arc<Task>) {
+        let state = self.node(node);
+        let (name, slots, started) = (&state.name, state.slots, state.tasks.len());
+        assert!(
+            (started as u64) < u64::from(slots),
+            "'{name}' starts {} with {started} of {slots} slots taken",
+            task.id
+        );
+        assert!(!state.tasks.contains_key(&task.id), "'{name}' starts {} twice", task.id);
+        for datum in task.inputs() {
+            assert!(state.store.value(datum).is_some(), "'{name}' starts {} without its input {datum}", task.id);
+        }
+        let host = HostIndex(state.host.0);
+        self.synchronise();
+        let action = self.engine.start_execution(host, task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT));
+        let started = self.now;
+        self.node_mut(node).tasks.insert(task.id, Running { action, started });
+        self.purposes.insert(action, Purpose::Task { node, task });
+    }
+
+    /// A task that has ended already has had its `TaskEnded`.
+    fn stop_task(&mut self, node: NodeId, task: TaskId) {
+        let Some(running) = self.node_mut(node).tasks.remove(&task) else { return };
+        self.synchronise();
+        self.engine.cancel(running.action);
+        self.purposes.remove(&running.action);
+        let run_ns = self.now.since(running.started);
+        self.deliver(node, Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns });
+    }
+
+    pub(crate) fn on_task_done(&mut self, node: NodeId, task: &Task) {
+        let running = self.node_mut(node).tasks.remove(&task.id).expect("a task that ends was started");
+        let (start, end) = (running.started, self.now);
+        let function = task.function.clone();
+        self.trace.intervals.push(Interval::Task { node, task: task.id, function, start, end });
+        let outcome = self.results(node, task);
+        self.handle(node, Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }, 0);
+    }
+
+    /// Puts a task's results into the store: what its body gives, or values of the sizes foreseen.
+    fn results(&mut self, node: NodeId, task: &Task) -> Outcome {
+        let values: Vec<Value> = match self.bodies.take() {
+            None => task.outputs.iter().map(|output| Value { meta: output.meta.clone(), bytes: None }).collect(),
+            Some(mut bodies) => {
+                let results = self.arguments(node, task).and_then(|inputs| bodies.run(task, &inputs));
+                self.bodies = Some(bodies);
+                let results = results?;
+                if results.len() != task.outputs.len() {
+                    let why = format!("{} results where {} are due", results.len(), task.outputs.len());
+                    let (function, server) = (task.function.clone(), self.node(node).name.clone());
+                    return Err(TaskError::WrongResult { function, server, why });
+                }
+                results.into_iter().map(|(meta, bytes)| Value { meta, bytes: Some(bytes.into()) }).collect()
+            }
+        };
+        let store = &mut self.node_mut(node).store;
+        let named = task.outputs.iter().map(|output| output.datum).zip(values);
+        Ok(named
+            .map(|(datum, value)| {
+                let meta = value.meta.clone();
+                store.put(datum, value);
+                (datum, meta)
+            })
+            .collect())
+    }
+
+    fn arguments(&self, node: NodeId, task: &Task) -> Result<Vec<Argued>, TaskError> {
+        let argument = |argument: &Argument| match argument {
+            Argument::Inline { meta, bytes } => Ok((meta.clone(), Arc::from(bytes.as_slice()))),
+            Argument::Datum(datum) => {
+                let value = self.node(node).store.value(*datum);
+                let whole = value.and_then(|value| Some((value.meta.clone(), value.bytes.clone()?)));
+                whole.ok_or_else(|| TaskError::CannotRun {
+                    function: task.function.clone(),
+                    server: self.node(node).name.clone(),
+                    why: format!("the simulation has no bytes for its input {datum}; give them with the value"),
+                })
+            }
+        };
+        task.args.iter().map(argument).collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! A machine on its host, and what the world keeps for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use gridloom_core::base::{Machine, NodeId, TaskId, Time};
+use gridloom_core::flow::ActionId;
+use gridloom_core::node::{Effect, Event, Input, Role, TimerId};
+use gridloom_core::platform::HostId;
+
+use crate::store::Store;
+
+/// A machine of any kind: those of the grid, or a scripted one.
+pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect>>;
+
+/// Whether a node reacts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    Running,
+    Hung,
+    Dead,
+}
+
+/// A task under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    pub(crate) action: ActionId,
+    pub(crate) started: Time,
+}
+
+/// A node.
+pub(crate) struct SimNode {
+    pub(crate) host: HostId,
+    pub(crate) role: Role,
+    pub(crate) name: String,
+    /// Where it can be dialled; empty for a client.
+    pub(crate) address: String,
+    /// Tasks that it may have started at a time.
+    pub(crate) slots: u32,
+    pub(crate) machine: BoxedMachine,
+    pub(crate) life: Life,
+    pub(crate) store: Store,
+    /// Timers set, with the sequence number of the occurrence that will fire them.
+    pub(crate) timers: BTreeMap<TimerId, u64>,
+    pub(crate) tasks: BTreeMap<TaskId, Running>,
+    /// What a client told its program and the program has not taken yet.
+    pub(crate) events: VecDeque<Event>,
+}
+
+impl SimNode {
+    pub(crate) fn new(
+        host: HostId,
+        role: Role,
+        name: &str,
+        address: String,
+        slots: u32,
+        machine: BoxedMachine,
+    ) -> Self {
+        SimNode {
+            host,
+            role,
+            name: name.to_string(),
+            address,
+            slots,
+            machine,
+            life: Life::Running,
+            store: Store::default(),
+            timers: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            events: VecDeque::new(),
+        }
+    }
+}
+
+impl fmt::Debug for SimNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimNode").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+/// The number of a node is one more than its index.
+pub(crate) fn index(node: NodeId) -> usize {
+    node.0 as usize - 1
+}

@@ -1,0 +1,100 @@
+//! What is due when, and the passage between the nanoseconds of machines and the seconds of flows.
+//!
+//! **Invariant:** what is due at the same time comes out in the order in which it was put in.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use gridloom_core::base::Time;
+use gridloom_core::base::time::SECOND_NS;
+
+/// Occurrences by (time, sequence).
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    entries: BinaryHeap<Entry<T>>,
+    sequence: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    at: Time,
+    sequence: u64,
+    what: T,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Queue<T> {
+        Queue { entries: BinaryHeap::new(), sequence: 0 }
+    }
+
+    /// Puts something in and returns its sequence number, unique in this queue.
+    pub(crate) fn push(&mut self, at: Time, what: T) -> u64 {
+        self.sequence += 1;
+        self.entries.push(Entry { at, sequence: self.sequence, what });
+        self.sequence
+    }
+
+    /// When the next is due.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        self.entries.peek().map(|entry| entry.at)
+    }
+
+    /// Takes out the next, with its sequence number.
+    pub(crate) fn pop(&mut self) -> Option<(Time, u64, T)> {
+        self.entries.pop().map(|entry| (entry.at, entry.sequence, entry.what))
+    }
+}
+
+/// Reversed, because the heap gives the greatest.
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+/// Seconds as whole nanoseconds, rounded up: nothing is noticed before it happens. What is above a whole number by no
+/// more than its representation in seconds can account for is that number.
+pub(crate) fn ns_up(seconds: f64) -> u64 {
+    let ns = seconds * SECOND_NS as f64;
+    let nearest = ns.round();
+    if (ns - nearest).abs() <= (ns * 4.0 * f64::EPSILON).max(1e-6) { nearest as u64 } else { ns.ceil() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::base::time::ns_to_seconds;
+
+    #[test]
+    fn what_is_due_together_comes_in_the_order_put_in() {
+        let mut queue = Queue::new();
+        for (at, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {
+            queue.push(Time(at), what);
+        }
+        assert_eq!(queue.next_at(), Some(Time(1)));
+        let order: String = std::iter::from_fn(|| queue.pop()).map(|(_, _, what)| what).collect();
+        assert_eq!(order, "abcd");
+    }
+
+    #[test]
+    fn whole_nanoseconds_survive_the_passage_and_others_go_up() {
+        for ns in [0, 1, 3, 7, 999_999_999, 1_000_000_001, 86_400_000_000_003, 4_000_000_000_000_000] {
+            assert_eq!(ns_up(ns_to_seconds(ns)), ns);
+        }
+        assert_eq!(ns_up(1.2e-9), 2);
+    }
+}

@@ -1,0 +1,404 @@
+//! The state of a simulation, how time moves, and what a program can ask.
+//!
+//! **Invariants.** Machines are entered from one place, [`Simulation::handle`], never while one is being handled; `now`
+//! never goes back. The flow engine's time is never ahead of `now` and at most a nanosecond behind it when an action
+//! starts, so that a chain of flows takes what the flows take, unrounded.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use gridloom_core::base::time::ns_to_seconds;
+use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, Time};
+use gridloom_core::flow::{ActionId, Completion, FlowEngine, NetworkModel, Policy, Resources};
+use gridloom_core::graph::Task;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{
+    Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Role, Server, ServerConfig, TimerId,
+};
+use gridloom_core::platform::{HostId, Platform, Sharing};
+
+use crate::faults::Cuts;
+use crate::links::{Cargo, Connections, Paths};
+use crate::node::{BoxedMachine, Life, SimNode, index};
+use crate::queue::{Queue, ns_up};
+use crate::store::Value;
+use crate::trace::{Interval, Record, Trace};
+use crate::transfer::Parcel;
+
+/// What a simulation is told besides the platform.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// For what is drawn at random. Part of the trace's hash.
+    pub seed: u64,
+    /// How flows share links.
+    pub network: NetworkModel,
+    /// Added to each message and each small datum: headers of the frame and of the network's own.
+    pub message_overhead_bytes: u64,
+}
+
+impl Default for SimConfig {
+    fn default() -> SimConfig {
+        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64 }
+    }
+}
+
+/// Runs the bodies of tasks, for programs that want real results from simulated machines.
+pub trait Bodies {
+    /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
+    ///
+    /// # Errors
+    /// Whatever the function would have failed with.
+    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError>;
+}
+
+/// A grid in virtual time.
+pub struct Simulation {
+    pub(crate) platform: Arc<Platform>,
+    pub(crate) config: SimConfig,
+    pub(crate) now: Time,
+    pub(crate) nodes: Vec<SimNode>,
+    pub(crate) queue: Queue<Occurrence>,
+    pub(crate) engine: FlowEngine,
+    /// What each action of the engine is for.
+    pub(crate) purposes: BTreeMap<ActionId, Purpose>,
+    pub(crate) paths: Paths,
+    pub(crate) connections: Connections,
+    pub(crate) cuts: Cuts,
+    pub(crate) trace: Trace,
+    pub(crate) bodies: Option<Box<dyn Bodies>>,
+    log: Vec<(Time, NodeId, Event)>,
+    /// Empty but while a machine is handled; kept so that handling does not allocate.
+    effects: Vec<Effect>,
+}
+
+/// What is due at a time known in advance.
+#[derive(Debug)]
+pub(crate) enum Occurrence {
+    /// An input from the node's own surroundings.
+    Deliver { node: NodeId, input: Input },
+    /// A dial has come back.
+    Dialled { dialler: NodeId, address: String, began: Time },
+    /// A control frame is there.
+    Arrive { from: NodeId, to: NodeId, connection: u64, parcel: Parcel },
+    /// The peer's end of a connection is gone.
+    Lost { node: NodeId, peer: NodeId, connection: u64, why: String },
+    /// A timer, unless it was moved or cancelled.
+    Timer { node: NodeId, timer: TimerId },
+    /// An action of the engine ended while the engine caught up.
+    Completed(ActionId),
+}
+
+/// What an action of the engine is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    Task { node: NodeId, task: Arc<Task> },
+    Bulk { from: NodeId, to: NodeId, cargo: Cargo },
+}
+
+impl Simulation {
+    /// An empty grid on that platform, at time 0.
+    pub fn new(platform: Arc<Platform>, config: SimConfig) -> Simulation {
+        let mut resources = Resources::new();
+        for link in platform.links() {
+            let policy = match link.sharing {
+                Sharing::Shared => Policy::Shared,
+                Sharing::Fatpipe => Policy::FatPipe,
+            };
+            resources.add_link(link.bandwidth, policy);
+        }
+        for host in platform.hosts() {
+            resources.add_host(host.speed_flops, host.cores);
+        }
+        Simulation {
+            now: Time::ZERO,
+            nodes: Vec::new(),
+            queue: Queue::new(),
+            engine: FlowEngine::new(resources, config.network),
+            purposes: BTreeMap::new(),
+            paths: Paths::new(platform.clone(), config.network),
+            connections: Connections::default(),
+            cuts: Cuts::default(),
+            trace: Trace::new(config.seed, platform.links().len()),
+            bodies: None,
+            log: Vec::new(),
+            effects: Vec::new(),
+            platform,
+            config,
+        }
+    }
+
+    /// From now on, tasks' bodies are run when they end; their time stays that of the model.
+    pub fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
+        self.bodies = Some(bodies);
+    }
+
+    /// Starts the agent.
+    pub fn add_agent(&mut self, host: HostId, name: &str) -> NodeId {
+        let config = |id| AgentConfig { id, name: name.to_string() };
+        self.add_machine(host, Role::Agent, name, u32::MAX, |id, _| Box::new(Agent::new(config(id))))
+    }
+
+    /// Starts a server of the agent.
+    ///
+    /// # Panics
+    /// If there is no agent yet.
+    pub fn add_server(&mut self, host: HostId, spec: ServerSpec) -> NodeId {
+        let agent = self.agent_address();
+        let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
+        let functions = functions.into_iter().map(|definition| definition.signature).collect();
+        self.add_machine(host, Role::Server, &name.clone(), slots, |id, address| {
+            let address = address.to_string();
+            let queue_depth = 1;
+            let config = ServerConfig { id, name, address, agent, slots, queue_depth, plain, memory_bytes, functions };
+            Box::new(Server::new(config))
+        })
+    }
+
+    /// Starts a client of the agent.
+    ///
+    /// # Panics
+    /// If there is no agent yet.
+    pub fn add_client(&mut self, host: HostId, name: &str) -> NodeId {
+        let agent = self.agent_address();
+        let config = |id| ClientConfig { id, name: name.to_string(), agent };
+        self.add_machine(host, Role::Client, name, 0, |id, _| Box::new(Client::new(config(id))))
+    }
+
+    /// Starts a machine of the caller's making, which gets its identifier and the address where it can be dialled.
+    pub fn add_machine(
+        &mut self,
+        host: HostId,
+        role: Role,
+        name: &str,
+        slots: u32,
+        make: impl FnOnce(NodeId, &str) -> BoxedMachine,
+    ) -> NodeId {
+        let id = NodeId(self.nodes.len() as u64 + 1);
+        let address = match role {
+            Role::Client => String::new(),
+            Role::Agent | Role::Server => format!("sim://{}:{}", self.platform.hosts()[host.0 as usize].name, id.0),
+        };
+        let machine = make(id, &address);
+        self.nodes.push(SimNode::new(host, role, name, address, slots, machine));
+        self.deliver(id, Input::Start);
+        id
+    }
+
+    /// Where a node can be dialled; empty for a client.
+    pub fn address(&self, node: NodeId) -> &str {
+        &self.node(node).address
+    }
+
+    /// Puts a value into a node's store; `None` stands for bytes that do not matter.
+    pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>) {
+        let value = Value { meta, bytes: bytes.map(Arc::from) };
+        self.node_mut(node).store.put(datum, value);
+    }
+
+    /// A value of a node's store.
+    pub fn value(&self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
+        self.node(node).store.value(datum).map(|value| (value.meta.clone(), value.bytes.clone()))
+    }
+
+    /// Gives a client a command, now.
+    pub fn command(&mut self, client: NodeId, command: Command) {
+        self.deliver(client, Input::Command(command));
+    }
+
+    /// Lets the next thing happen; false if there is none.
+    pub fn step(&mut self) -> bool {
+        let flow_s = self.engine.next_event_s();
+        let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
+        match (flow_s, self.queue.next_at()) {
+            (None, None) => return false,
+            (Some(seconds), queued) if queued.is_none_or(|at| flow_at <= Some(at)) => self.flow(seconds),
+            (_, Some(_)) => {
+                let (at, sequence, occurrence) = self.queue.pop().expect("the queue has a next time");
+                self.now = self.now.max(at);
+                self.occur(sequence, occurrence);
+            }
+            (Some(_), None) => unreachable!("an empty queue leaves the flow"),
+        }
+        true
+    }
+
+    /// The client's next event, stepping until there is one; `None` at the deadline, or if nothing can happen any more.
+    pub fn next_event(&mut self, client: NodeId, deadline: Option<Time>) -> Option<Event> {
+        loop {
+            if let Some(event) = self.node_mut(client).events.pop_front() {
+                return Some(event);
+            }
+            let next = self.next_at();
+            match deadline {
+                Some(deadline) if next.is_none_or(|at| at > deadline) => {
+                    self.now = self.now.max(deadline);
+                    return None;
+                }
+                Some(_) | None => {}
+            }
+            if !self.step() {
+                return None;
+            }
+        }
+    }
+
+    /// The program computed for so long: whatever happens meanwhile, happens.
+    pub fn advance(&mut self, ns: u64) {
+        let until = self.now + ns;
+        while self.next_at().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = until;
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The platform that it runs on.
+    pub fn platform(&self) -> &Arc<Platform> {
+        &self.platform
+    }
+
+    /// Sums up all inputs delivered and effects performed so far.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace.hash()
+    }
+
+    /// From now on, the trace is also kept in words.
+    pub fn keep_records(&mut self) {
+        self.trace.records.get_or_insert_default();
+    }
+
+    /// The trace in words, as far as it was kept.
+    pub fn records(&self) -> &[Record] {
+        self.trace.records.as_deref().unwrap_or_default()
+    }
+
+    /// What agents and servers told the log.
+    pub fn log(&self) -> &[(Time, NodeId, Event)] {
+        &self.log
+    }
+
+    /// Bytes of data that arrived over each link, in the platform's order.
+    pub fn bytes_by_link(&self) -> Vec<(String, f64)> {
+        let names = self.platform.links().iter().map(|link| link.name.clone());
+        names.zip(self.trace.bytes_by_link.iter().copied()).collect()
+    }
+
+    /// Bytes of data that arrived, by sender and receiver.
+    pub fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
+        &self.trace.bytes_by_pair
+    }
+
+    /// Tasks that ended and data that arrived, in order of their ends.
+    pub fn intervals(&self) -> &[Interval] {
+        &self.trace.intervals
+    }
+
+    /// When the next thing happens.
+    fn next_at(&mut self) -> Option<Time> {
+        let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
+        flow_at.into_iter().chain(self.queue.next_at()).min()
+    }
+
+    /// Moves the engine on to its next date, exactly, and hands on what ended.
+    fn flow(&mut self, seconds: f64) {
+        let mut completed: Vec<Completion> = Vec::new();
+        self.engine.advance_to(seconds, &mut completed);
+        self.now = self.now.max(Time(ns_up(seconds)));
+        for completion in completed {
+            self.complete(completion.action);
+        }
+    }
+
+    fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
+        match occurrence {
+            Occurrence::Deliver { node, input } => self.handle(node, input, 0),
+            Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
+            Occurrence::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
+            Occurrence::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
+            Occurrence::Timer { node, timer } => {
+                let timers = &mut self.node_mut(node).timers;
+                if timers.get(&timer) == Some(&sequence) {
+                    timers.remove(&timer);
+                    self.handle(node, Input::Timer(timer), 0);
+                }
+            }
+            Occurrence::Completed(action) => self.complete(action),
+        }
+    }
+
+    fn complete(&mut self, action: ActionId) {
+        match self.purposes.remove(&action) {
+            Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
+            Some(Purpose::Bulk { from, to, cargo }) => self.on_bulk_done(from, to, cargo),
+            // Cancelled by what was handled for another completion of the same date.
+            None => {}
+        }
+    }
+
+    /// Lets a machine handle an input and performs what it asks; `digest` is that of the message, if it is one.
+    pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
+        if self.node(node).life != Life::Running {
+            return;
+        }
+        self.trace.input(self.now, node, &input, digest);
+        let mut effects = std::mem::take(&mut self.effects);
+        let now = self.now;
+        self.node_mut(node).machine.handle(now, input, &mut effects);
+        for effect in effects.drain(..) {
+            // What follows its own end is not performed.
+            if self.node(node).life == Life::Running {
+                self.perform(node, effect);
+            }
+        }
+        self.effects = effects;
+    }
+
+    /// Queues an input for now.
+    pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
+        self.queue.push(self.now, Occurrence::Deliver { node, input });
+    }
+
+    /// Tells the program, or the log.
+    pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
+        match self.node(node).role {
+            Role::Client => self.node_mut(node).events.push_back(event),
+            Role::Agent | Role::Server => self.log.push((self.now, node, event)),
+        }
+    }
+
+    /// Brings the engine to now before an action starts or is cancelled, unless it is within the nanosecond before.
+    pub(crate) fn synchronise(&mut self) {
+        if Time(ns_up(self.engine.now_s())) >= self.now {
+            return;
+        }
+        let mut completed = Vec::new();
+        self.engine.advance_to(ns_to_seconds(self.now.0), &mut completed);
+        for completion in completed {
+            self.queue.push(self.now, Occurrence::Completed(completion.action));
+        }
+    }
+
+    pub(crate) fn node(&self, node: NodeId) -> &SimNode {
+        &self.nodes[index(node)]
+    }
+
+    pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
+        &mut self.nodes[index(node)]
+    }
+
+    fn agent_address(&self) -> String {
+        let agent = self.nodes.iter().find(|node| node.role == Role::Agent);
+        agent.expect("the agent is started before its servers and clients").address.clone()
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation").field("now", &self.now).field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! What happened: every input delivered and every effect performed, in order, summed up in a hash; bytes moved; and the
+//! intervals of tasks and transfers, for a timeline.
+//!
+//! **Invariant:** two runs with the same hash delivered the same inputs and performed the same effects at the same times
+//! (up to collisions of 64 bits). A message is hashed once, when sent, and by its hash when received; a started task
+//! by its name.
+//!
+//! **Not done.** Records in words are kept only when asked for, since they are long.
+//!
+//! Source of the hash: FNV-1a, 64 bits (Fowler, Noll, Vo).
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
+use gridloom_core::flow::LinkIndex;
+use gridloom_core::node::{Effect, Input};
+
+/// A span of the timeline.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Interval {
+    /// A task that ran to its end.
+    Task {
+        /// Where.
+        node: NodeId,
+        /// Which.
+        task: TaskId,
+        /// What it called.
+        function: String,
+        /// From.
+        start: Time,
+        /// To.
+        end: Time,
+    },
+    /// A datum that arrived.
+    Transfer {
+        /// Sender.
+        from: NodeId,
+        /// Receiver.
+        to: NodeId,
+        /// Which.
+        datum: DatumId,
+        /// Its size.
+        size_bytes: u64,
+        /// From the moment it began to move (behind others on the same connection: when its turn came).
+        start: Time,
+        /// To.
+        end: Time,
+    },
+}
+
+/// One line of the trace in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// When.
+    pub at: Time,
+    /// To whom or by whom.
+    pub node: NodeId,
+    /// What.
+    pub what: String,
+}
+
+/// The trace.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    hash: Fnv,
+    pub(crate) records: Option<Vec<Record>>,
+    pub(crate) intervals: Vec<Interval>,
+    pub(crate) bytes_by_pair: BTreeMap<(NodeId, NodeId), u64>,
+    /// By link number.
+    pub(crate) bytes_by_link: Vec<f64>,
+}
+
+impl Trace {
+    pub(crate) fn new(seed: u64, links: usize) -> Trace {
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        hash.add(&seed.to_le_bytes());
+        let (intervals, bytes_by_link) = (Vec::new(), vec![0.0; links]);
+        Trace { hash, records: None, intervals, bytes_by_pair: BTreeMap::new(), bytes_by_link }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.0
+    }
+
+    /// An input is about to be handled; `digest` is that of the message, if it is one.
+    pub(crate) fn input(&mut self, at: Time, node: NodeId, input: &Input, digest: u64) {
+        self.open(b'<', at, node);
+        match input {
+            Input::Received { from, .. } => self.hash.numbers(&[from.0, digest]),
+            other => self.hash.debug(other),
+        }
+        self.record(at, node, "<", input);
+    }
+
+    /// An effect is about to be performed; `digest` is that of the message, if it is one.
+    pub(crate) fn effect(&mut self, at: Time, node: NodeId, effect: &Effect, digest: u64) {
+        self.open(b'>', at, node);
+        match effect {
+            Effect::Send { to, .. } => self.hash.numbers(&[to.0, digest]),
+            Effect::StartTask { task } => self.hash.debug(&task.id),
+            other => self.hash.debug(other),
+        }
+        self.record(at, node, ">", effect);
+    }
+
+    pub(crate) fn fault(&mut self, at: Time, node: NodeId, what: &str) {
+        self.open(b'!', at, node);
+        self.hash.add(what.as_bytes());
+        self.record(at, node, "!", &what);
+    }
+
+    pub(crate) fn cut(&mut self, at: Time, a: u32, b: u32) {
+        self.hash.add(b"x");
+        self.hash.numbers(&[at.0, u64::from(a), u64::from(b)]);
+    }
+
+    /// A datum arrived over these links.
+    pub(crate) fn moved(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
+        *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;
+        for link in links {
+            self.bytes_by_link[link.0 as usize] += size_bytes as f64;
+        }
+    }
+
+    fn open(&mut self, mark: u8, at: Time, node: NodeId) {
+        self.hash.add(&[mark]);
+        self.hash.numbers(&[at.0, node.0]);
+    }
+
+    fn record(&mut self, at: Time, node: NodeId, mark: &str, what: &dyn fmt::Debug) {
+        if let Some(records) = &mut self.records {
+            records.push(Record { at, node, what: format!("{mark} {what:?}") });
+        }
+    }
+}
+
+/// The hash of a message's bytes.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    hash.add(bytes);
+    hash.0
+}
+
+#[derive(Debug)]
+struct Fnv(u64);
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn numbers(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.add(&number.to_le_bytes());
+        }
+    }
+
+    fn debug(&mut self, value: &dyn fmt::Debug) {
+        write!(self, "{value:?}").expect("hashing does not fail");
+    }
+}
+
+impl fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.add(text.as_bytes());
+        Ok(())
+    }
+}

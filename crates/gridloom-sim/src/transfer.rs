@@ -1,0 +1,120 @@
+//! What moves between nodes: control frames, one behind the other, and bulk data as flows.
+//!
+//! A frame of n bytes leaves when those before it have left, takes n / (bandwidth of the narrowest link) to leave and
+//! the route's latency to travel; it shares nothing with flows or with frames of other pairs. Bulk cargo is a flow with
+//! the latency of its route, one after another in each direction of a connection.
+//!
+//! **Not done.** Control frames slowed by bulk data on the same links: they are small, and a real network's queues
+//! favour short flows.
+
+use std::sync::Arc;
+
+use gridloom_core::base::{NodeId, Time};
+use gridloom_core::node::{Input, Message};
+
+use crate::links::{Cargo, Moving, Path};
+use crate::simulation::{Occurrence, Purpose, Simulation};
+use crate::trace::Interval;
+
+/// What a control frame carries.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Message { message: Message, digest: u64 },
+    Cargo { cargo: Cargo, sent: Time },
+}
+
+impl Simulation {
+    /// Sends a frame; to a peer that is not up, it vanishes.
+    pub(crate) fn send_frame(&mut self, from: NodeId, to: NodeId, size_bytes: u64, parcel: Parcel) {
+        if self.connections.end(from, to).is_none() {
+            return;
+        }
+        let path = self.path(from, to);
+        let leaves_ns = path.frame_ns(size_bytes + self.config.message_overhead_bytes);
+        let now = self.now;
+        let end = self.connections.end_mut(from, to).expect("it was there a moment ago");
+        end.frames_until = end.frames_until.max(now) + leaves_ns;
+        let (arrives, connection) = (end.frames_until + path.frame_latency_ns, end.connection);
+        self.queue.push(arrives, Occurrence::Arrive { from, to, connection, parcel });
+    }
+
+    pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Parcel) {
+        let current = self.connections.end(to, from).is_some_and(|end| end.connection == connection);
+        if !current || self.is_cut(from, to) {
+            return;
+        }
+        match parcel {
+            Parcel::Message { message, digest } => self.handle(to, Input::Received { from, message }, digest),
+            Parcel::Cargo { cargo, sent } => self.land(from, to, cargo, sent),
+        }
+    }
+
+    /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
+    pub(crate) fn send_bulk(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
+        if self.is_cut(from, to) {
+            return;
+        }
+        if let Some(end) = self.connections.end_mut(from, to) {
+            end.bulk.push_back(cargo);
+            self.move_next(from, to);
+        }
+    }
+
+    /// Starts the next flow of that direction, if none is under way.
+    fn move_next(&mut self, from: NodeId, to: NodeId) {
+        let Some(end) = self.connections.end_mut(from, to).filter(|end| end.moving.is_none()) else { return };
+        let Some(cargo) = end.bulk.pop_front() else { return };
+        self.synchronise();
+        let path = self.path(from, to);
+        let size = cargo.size_bytes() as f64;
+        let action = self.engine.start_transfer_and_return(&path.links, &path.way_back, path.latency_s, size);
+        self.purposes.insert(action, Purpose::Bulk { from, to, cargo });
+        let started = self.now;
+        let end = self.connections.end_mut(from, to).expect("it was there a moment ago");
+        end.moving = Some(Moving { action, started });
+    }
+
+    pub(crate) fn on_bulk_done(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
+        let end = self.connections.end_mut(from, to).expect("a flow ends with its connection");
+        let moving = end.moving.take().expect("a flow that ends was under way");
+        self.move_next(from, to);
+        // The receiver's end may not be there: then nobody waits for it.
+        if self.connections.end(to, from).is_some() {
+            self.land(from, to, cargo, moving.started);
+        }
+    }
+
+    /// Cargo is whole at its receiver.
+    fn land(&mut self, from: NodeId, to: NodeId, cargo: Cargo, start: Time) {
+        let size_bytes = cargo.size_bytes();
+        match cargo {
+            Cargo::Probe { .. } => self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
+            Cargo::Datum { datum, value } => {
+                let path = self.path(from, to);
+                self.trace.moved(from, to, size_bytes, &path.links);
+                let end = self.now;
+                self.trace.intervals.push(Interval::Transfer { from, to, datum, size_bytes, start, end });
+                let meta = value.meta.clone();
+                self.node_mut(to).store.put(datum, value);
+                self.handle(to, Input::DatumArrived { from, datum, meta }, 0);
+            }
+        }
+    }
+
+    /// Gives up all bulk cargo of that direction.
+    pub(crate) fn clear_bulk(&mut self, from: NodeId, to: NodeId) {
+        let Some(end) = self.connections.end_mut(from, to) else { return };
+        end.bulk.clear();
+        if let Some(moving) = end.moving.take() {
+            self.purposes.remove(&moving.action);
+            self.synchronise();
+            self.engine.cancel(moving.action);
+        }
+    }
+
+    /// The way between two nodes that are, or were, connected.
+    pub(crate) fn path(&mut self, from: NodeId, to: NodeId) -> Arc<Path> {
+        let (here, there) = (self.node(from).host, self.node(to).host);
+        self.paths.between(here, there).expect("nodes connect only where there are routes both ways")
+    }
+}

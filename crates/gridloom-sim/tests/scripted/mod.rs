@@ -1,0 +1,171 @@
+//! Machines that follow a script, and short words for effects and inputs.
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gridloom_core::base::{DatumId, Machine, Meta, NodeId, TaskId, Time};
+use gridloom_core::graph::{Argument, Output, Task};
+use gridloom_core::node::{Effect, Input, Message, Role, TimerId};
+use gridloom_core::platform::{Platform, PlatformBuilder, Sharing};
+use gridloom_sim::{SimConfig, Simulation};
+
+/// Script timers are numbered from here.
+const SCRIPT: u64 = 1_000_000;
+
+type Heard = Rc<RefCell<Vec<(Time, Input)>>>;
+
+/// Performs each effect at its time, in milliseconds, and notes every input but its own script's timers.
+struct Scripted {
+    script: Vec<(u64, Effect)>,
+    heard: Heard,
+}
+
+impl Machine for Scripted {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match &input {
+            Input::Timer(TimerId(number)) if *number >= SCRIPT => {
+                return effects.push(self.script[(number - SCRIPT) as usize].1.clone());
+            }
+            Input::Start => effects.extend(self.script.iter().enumerate().map(|(number, (at, _))| Effect::SetTimer {
+                timer: TimerId(SCRIPT + number as u64),
+                at: Time(ms(*at)),
+            })),
+            _ => {}
+        }
+        self.heard.borrow_mut().push((now, input));
+    }
+}
+
+/// A simulation of scripted machines.
+pub struct Grid {
+    pub sim: Simulation,
+    heard: Vec<Heard>,
+}
+
+impl Grid {
+    pub fn new() -> Grid {
+        Grid { sim: Simulation::new(Arc::new(platform()), SimConfig::default()), heard: Vec::new() }
+    }
+
+    pub fn node(&mut self, host: &str, script: Vec<(u64, Effect)>) -> NodeId {
+        self.node_of(Role::Server, host, script)
+    }
+
+    pub fn node_of(&mut self, role: Role, host: &str, script: Vec<(u64, Effect)>) -> NodeId {
+        let at = self.sim.platform().host(host).unwrap();
+        let heard = Heard::default();
+        self.heard.push(heard.clone());
+        self.sim.add_machine(at, role, host, 8, |_, _| Box::new(Scripted { script, heard }))
+    }
+
+    pub fn put(&mut self, node: NodeId, datum: DatumId, size_bytes: u64) {
+        self.sim.put(node, datum, Meta::Bytes { size_bytes }, None);
+    }
+
+    pub fn run(&mut self) {
+        while self.sim.step() {}
+    }
+
+    pub fn heard(&self, node: NodeId) -> Vec<(Time, Input)> {
+        self.heard[node.0 as usize - 1].borrow().clone()
+    }
+
+    /// When a node heard inputs of that short form, nanoseconds.
+    pub fn when(&self, node: NodeId, what: &str) -> Vec<u64> {
+        self.heard(node).into_iter().filter(|(_, input)| short(input) == what).map(|(at, _)| at.0).collect()
+    }
+}
+
+/// Hosts a, b and c of one core of 1 Gflop/s on one shared link of 1 MB/s and 1 ms; an island without routes.
+pub fn platform() -> Platform {
+    let mut builder = PlatformBuilder::new();
+    let hosts = ["a", "b", "c", "island"].map(|name| builder.add_host(name, 1e9, 1).unwrap());
+    let link = builder.add_link("wire", 1e6, 1e-3, Sharing::Shared).unwrap();
+    for (from, to) in [(0, 1), (0, 2), (1, 2)] {
+        builder.add_route(hosts[from], hosts[to], &[link], true).unwrap();
+    }
+    builder.build().unwrap()
+}
+
+pub fn ms(milliseconds: u64) -> u64 {
+    milliseconds * 1_000_000
+}
+
+/// The second node of a grid, before it is there.
+pub fn second() -> NodeId {
+    NodeId(2)
+}
+
+pub fn datum(serial: u64) -> DatumId {
+    DatumId { client: NodeId(9), serial }
+}
+
+pub fn task_id(serial: u64) -> TaskId {
+    TaskId { client: NodeId(9), serial }
+}
+
+/// A task that makes datum 100 + its number, of 8 bytes.
+pub fn task(serial: u64, work_flops: f64, inputs: &[DatumId]) -> Task {
+    let output = Output { datum: datum(100 + serial), meta: Meta::Bytes { size_bytes: 8 } };
+    let args = inputs.iter().map(|datum| Argument::Datum(*datum)).collect();
+    let (function, outputs) = ("m/f".to_string(), vec![output]);
+    Task { id: task_id(serial), function, signature_hash: 0, args, outputs, work_flops: Some(work_flops) }
+}
+
+pub fn start(serial: u64, work_flops: f64) -> Effect {
+    Effect::StartTask { task: Arc::new(task(serial, work_flops, &[])) }
+}
+
+pub fn stop(serial: u64) -> Effect {
+    Effect::StopTask { task: task_id(serial) }
+}
+
+pub fn dial(host: &str, node: NodeId) -> Effect {
+    Effect::Dial { address: format!("sim://{host}:{}", node.0) }
+}
+
+pub fn ping(to: NodeId, token: u64) -> Effect {
+    Effect::Send { to, message: Message::Ping { token } }
+}
+
+/// A message that takes some 20 ms to leave.
+pub fn long_message(to: NodeId) -> Effect {
+    Effect::Send { to, message: Message::FetchRefused { datum: datum(0), why: "x".repeat(20_000) } }
+}
+
+pub fn send_datum(to: NodeId, datum: DatumId) -> Effect {
+    Effect::SendDatum { to, datum }
+}
+
+pub fn hang_up(peer: NodeId) -> Effect {
+    Effect::HangUp { peer }
+}
+
+pub fn exit() -> Effect {
+    Effect::Exit { why: "done".into() }
+}
+
+/// An input in a word or two.
+pub fn short(input: &Input) -> String {
+    match input {
+        Input::Start => "start".into(),
+        Input::PeerUp { .. } => "up".into(),
+        Input::PeerLost { .. } => "lost".into(),
+        Input::DialFailed { .. } => "failed".into(),
+        Input::Received { message: Message::Ping { token }, .. } => format!("ping {token}"),
+        Input::Received { message: Message::FetchRefused { .. }, .. } => "refused".into(),
+        Input::Received { .. } => "message".into(),
+        Input::DatumArrived { datum, .. } => format!("d{}", datum.serial),
+        Input::DatumBroken { .. } => "broken".into(),
+        Input::ProbeArrived { .. } => "probe".into(),
+        Input::Timer(TimerId(number)) => format!("timer {number}"),
+        Input::TaskEnded { task, .. } => format!("t{}", task.serial),
+        Input::SpeedMeasured { .. } => "speed".into(),
+        Input::Command(_) => "command".into(),
+    }
+}
