@@ -1,1 +1,6 @@
 //! gridloom-net
+
+pub mod jobs;
+pub mod payload;
+pub mod segment;
+pub mod store;
