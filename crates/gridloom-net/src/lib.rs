@@ -1,6 +1,8 @@
 //! gridloom-net
 
+pub mod identity;
 pub mod jobs;
 pub mod payload;
 pub mod segment;
 pub mod store;
+pub mod transport;
