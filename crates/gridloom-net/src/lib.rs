@@ -1,5 +1,6 @@
 //! gridloom-net
 
+pub mod driver;
 pub mod identity;
 pub mod jobs;
 pub mod payload;

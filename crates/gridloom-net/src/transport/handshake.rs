@@ -141,6 +141,16 @@ impl Handshake {
         Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None })
     }
 
+    /// What the connection is for, as the dialler said.
+    pub fn purpose(&self) -> Purpose {
+        self.own.purpose
+    }
+
+    /// What the peer is and what it is called, if it has said so.
+    pub fn peer(&self) -> Option<&Hello> {
+        self.peer.as_ref().map(|(hello, _)| hello)
+    }
+
     /// Takes a frame's body, appends the bodies to send, and gives the peer and the verdict once there is one.
     /// `decide` is asked if this side is the decider: `Err` refuses.
     ///

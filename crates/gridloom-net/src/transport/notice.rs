@@ -1,7 +1,7 @@
 //! What the threads of a node tell its loop: a list under a lock, and a wake-up when it was empty.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +43,15 @@ pub enum Notice {
     },
     /// A handshake on a local socket ended, either way: its place is free.
     LocalShaken,
+    /// This node opened the bulk connection that the peer had asked for.
+    Opened {
+        /// For whom.
+        link: Link,
+        /// The stream.
+        stream: u64,
+        /// The connection.
+        socket: TcpStream,
+    },
     /// Something whole came.
     Arrived {
         /// From whom.
