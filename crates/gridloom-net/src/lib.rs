@@ -4,3 +4,4 @@ pub mod jobs;
 pub mod payload;
 pub mod segment;
 pub mod store;
+pub mod worker;

@@ -1,0 +1,236 @@
+//! What tests and examples of the slots share: a library compiled on the spot, signatures, and a loop of poll(2).
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Output, Task};
+use gridloom_core::idl::expr::Expr;
+use gridloom_core::idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, Registration, WorkerToken};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::Pool;
+use gridloom_net::store::Store;
+use rustix::event::{PollFd, PollFlags};
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub fn datum() -> DatumId {
+    DatumId { client: NodeId(1), serial: NEXT.fetch_add(1, Ordering::Relaxed) }
+}
+
+/// Compiles the fixture once per process.
+pub fn library() -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = directory.join(format!("libkernels-{}.so", std::process::id()));
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kernels.c");
+        let status = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&path).arg(source).status();
+        assert!(status.expect("the tests need a C compiler called cc").success());
+    });
+    path
+}
+
+pub fn scalar(name: &str, mode: Mode, dtype: Dtype) -> Param {
+    Param {
+        name: name.into(),
+        mode,
+        base: BaseType::Number(dtype),
+        dims: vec![],
+        is_array: false,
+        order: ArrayOrder::Any,
+        hidden: false,
+    }
+}
+
+pub fn array(name: &str, mode: Mode, dtype: Dtype, dims: Vec<Expr>) -> Param {
+    Param { dims, is_array: true, order: ArrayOrder::C, ..scalar(name, mode, dtype) }
+}
+
+pub fn text(name: &str, mode: Mode) -> Param {
+    Param { base: BaseType::Text, ..scalar(name, mode, Dtype::Int8) }
+}
+
+pub fn native(symbol: &str, params: Vec<Param>) -> Definition {
+    let args = (0..params.len()).map(CallArgument::Param).collect();
+    native_with(symbol, params, args, None, Language::C)
+}
+
+pub fn native_with(
+    symbol: &str,
+    params: Vec<Param>,
+    args: Vec<CallArgument>,
+    result: Option<(Dtype, usize)>,
+    language: Language,
+) -> Definition {
+    Definition {
+        signature: Signature { name: format!("k/{symbol}"), params, work: None, about: String::new() },
+        body: Body::Native { language, symbol: symbol.into(), args, result },
+    }
+}
+
+pub enum Arg {
+    Inline(Meta, Vec<u8>),
+    Datum(DatumId),
+}
+
+pub fn number(value: f64) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Float64), value.to_ne_bytes().to_vec())
+}
+
+pub fn count(value: i64) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Int64), value.to_ne_bytes().to_vec())
+}
+
+pub fn small(value: i32) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Int32), value.to_ne_bytes().to_vec())
+}
+
+pub fn string(value: &str) -> Arg {
+    Arg::Inline(Meta::Text { size_bytes: value.len() as u64 }, value.as_bytes().to_vec())
+}
+
+pub fn bytes_of(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub fn doubles(bytes: &[u8]) -> Vec<f64> {
+    bytes.chunks_exact(8).map(|chunk| f64::from_ne_bytes(chunk.try_into().unwrap())).collect()
+}
+
+pub type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
+
+/// Slots with a store and a poller.
+pub struct Bench {
+    pub jobs: Jobs,
+    pub store: Store,
+    watched: BTreeMap<(WorkerToken, RawFd), PollFlags>,
+    pub ended: BTreeMap<TaskId, Outcome>,
+}
+
+impl Bench {
+    pub fn new(slots: u32, queue_depth: u32, definitions: Vec<Definition>) -> Bench {
+        Bench::with(slots, queue_depth, definitions, vec![library()], env!("CARGO_BIN_EXE_gridloom-worker").into())
+    }
+
+    pub fn with(
+        slots: u32,
+        queue_depth: u32,
+        definitions: Vec<Definition>,
+        libraries: Vec<PathBuf>,
+        worker_program: PathBuf,
+    ) -> Bench {
+        let jobs = Jobs::new(JobsConfig {
+            server_name: "bench".into(),
+            slots,
+            definitions,
+            libraries,
+            worker_program,
+            python: "/no/python".into(),
+            modules: vec![],
+            queue_depth,
+            env: vec![],
+        });
+        Bench { jobs, store: Store::new(Pool::new(64 << 20)), watched: BTreeMap::new(), ended: BTreeMap::new() }
+    }
+
+    pub fn put(&self, meta: Meta, bytes: &[u8]) -> Arg {
+        let datum = datum();
+        assert!(self.store.put(datum, meta, Payload::copied(bytes)));
+        Arg::Datum(datum)
+    }
+
+    pub fn put_doubles(&self, values: &[f64]) -> Arg {
+        self.put(Meta::array(Dtype::Float64, &[values.len() as u64]), &bytes_of(values))
+    }
+
+    pub fn start(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Arc<Task> {
+        let args = args
+            .into_iter()
+            .map(|arg| match arg {
+                Arg::Inline(meta, bytes) => Argument::Inline { meta, bytes },
+                Arg::Datum(datum) => Argument::Datum(datum),
+            })
+            .collect();
+        let outputs = outs.into_iter().map(|meta| Output { datum: datum(), meta }).collect();
+        let id = TaskId { client: NodeId(1), serial: datum().serial };
+        let function = format!("k/{symbol}");
+        let task = Arc::new(Task { id, function, signature_hash: 0, args, outputs, work_flops: None });
+        self.jobs.start(task.clone(), &self.store);
+        task
+    }
+
+    /// One round of poll(2): waits for something to happen, unless something has.
+    pub fn turn(&mut self) {
+        self.jobs.flush();
+        for change in self.jobs.take_registrations() {
+            match change {
+                Registration::Add(fd, token) => {
+                    self.watched.insert((token, fd), PollFlags::IN);
+                }
+                Registration::Writable(fd, token, on) => {
+                    let flags = if on { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+                    self.watched.insert((token, fd), flags);
+                }
+                Registration::Remove(fd, token) => assert!(self.watched.remove(&(token, fd)).is_some()),
+            }
+        }
+        let events = self.jobs.take_events();
+        let quiet = events.is_empty();
+        for JobEvent::Ended { task, outcome, .. } in events {
+            assert!(self.ended.insert(task, outcome).is_none(), "{task} ended twice");
+        }
+        if !quiet {
+            return;
+        }
+        let keys: Vec<WorkerToken> = self.watched.keys().map(|(token, _)| *token).collect();
+        let mut fds: Vec<PollFd<'_>> = self
+            .watched
+            .iter()
+            // SAFETY: descriptors are watched only while their worker is in `jobs`.
+            .map(|((_, fd), flags)| PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, *flags))
+            .collect();
+        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+        let count = rustix::event::poll(&mut fds, Some(&limit)).unwrap();
+        assert!(count > 0, "nothing happened for 30 s");
+        let ready: Vec<WorkerToken> =
+            fds.iter().zip(keys).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, token)| token).collect();
+        drop(fds);
+        ready.into_iter().for_each(|token| self.jobs.ready(token, &self.store));
+    }
+
+    pub fn wait(&mut self, task: &Task) -> Outcome {
+        let limit = Instant::now() + std::time::Duration::from_secs(60);
+        while !self.ended.contains_key(&task.id) {
+            assert!(Instant::now() < limit, "{} did not end", task.id);
+            self.turn();
+        }
+        self.ended.remove(&task.id).unwrap()
+    }
+
+    /// Calls and gives the bytes of the results.
+    pub fn call(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Result<Vec<Vec<u8>>, TaskError> {
+        let task = self.start(symbol, args, outs);
+        let made = self.wait(&task)?;
+        assert_eq!(made.len(), task.outputs.len());
+        Ok(made
+            .iter()
+            .map(|(datum, meta)| {
+                let (stored, payload) = self.store.get(datum).unwrap();
+                assert_eq!((&stored, meta.size_bytes()), (meta, payload.size_bytes()));
+                payload.bytes().to_vec()
+            })
+            .collect())
+    }
+}
+
+pub fn out_scalar(dtype: Dtype) -> Meta {
+    Meta::scalar(dtype)
+}
