@@ -22,7 +22,7 @@ mod link;
 pub mod speed;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -189,6 +189,30 @@ impl Jobs {
         std::mem::take(&mut self.registrations)
     }
 
+    /// Makes the changes of [`Jobs::take_registrations`] in an epoll; an event of a worker carries what `data` makes of
+    /// its token.
+    ///
+    /// # Errors
+    /// If the epoll refuses a descriptor.
+    pub fn register_with(&mut self, epoll: BorrowedFd<'_>, data: impl Fn(WorkerToken) -> u64) -> std::io::Result<()> {
+        use rustix::event::epoll::{EventData, EventFlags, add, delete, modify};
+        for change in std::mem::take(&mut self.registrations) {
+            let (Registration::Add(fd, token) | Registration::Writable(fd, token, _) | Registration::Remove(fd, token)) =
+                change;
+            // The descriptors of a worker that is gone are closed, and have left the epoll by that.
+            let Some(link) = self.links.get(&token) else { continue };
+            let source = if link.fds()[0] == fd { link.socket.as_fd() } else { link.process.as_fd() };
+            let data = EventData::new_u64(data(token));
+            match change {
+                Registration::Add(..) => add(epoll, source, data, EventFlags::IN)?,
+                Registration::Writable(_, _, true) => modify(epoll, source, data, EventFlags::IN | EventFlags::OUT)?,
+                Registration::Writable(_, _, false) => modify(epoll, source, data, EventFlags::IN)?,
+                Registration::Remove(..) => delete(epoll, source)?,
+            }
+        }
+        Ok(())
+    }
+
     /// A worker's descriptor is readable or writable. An unknown token is one whose worker is gone: no effect.
     pub fn ready(&mut self, token: WorkerToken, store: &Store) {
         let Some(link) = self.links.get_mut(&token) else { return };
@@ -332,7 +356,6 @@ impl Jobs {
         if link.dying {
             return;
         }
-        use std::os::fd::AsFd;
         let sent = link.forget_destroyed().and_then(|()| match link.outbox.is_empty() {
             true => Ok(true),
             false => link.outbox.send(link.socket.as_fd(), false),

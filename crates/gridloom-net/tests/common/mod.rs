@@ -1,8 +1,8 @@
-//! What tests and examples of the slots share: a library compiled on the spot, signatures, and a loop of poll(2).
+//! What tests and examples of the slots share: a library compiled on the spot, signatures, and an event loop.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::expr::Expr;
 use gridloom_core::idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
-use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, Registration, WorkerToken};
+use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
 use gridloom_net::store::Store;
-use rustix::event::{PollFd, PollFlags};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -27,7 +28,7 @@ pub fn datum() -> DatumId {
 
 /// Compiles the fixture once per process.
 pub fn library() -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let directory = std::env::temp_dir();
     let path = directory.join(format!("libkernels-{}.so", std::process::id()));
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -111,13 +112,19 @@ pub type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 pub struct Bench {
     pub jobs: Jobs,
     pub store: Store,
-    watched: BTreeMap<(WorkerToken, RawFd), PollFlags>,
+    pub epoll: OwnedFd,
     pub ended: BTreeMap<TaskId, Outcome>,
 }
 
 impl Bench {
     pub fn new(slots: u32, queue_depth: u32, definitions: Vec<Definition>) -> Bench {
-        Bench::with(slots, queue_depth, definitions, vec![library()], env!("CARGO_BIN_EXE_gridloom-worker").into())
+        Bench::with(
+            slots,
+            queue_depth,
+            definitions,
+            vec![library()],
+            option_env!("CARGO_BIN_EXE_gridloom-worker").expect("set for tests").into(),
+        )
     }
 
     pub fn with(
@@ -138,7 +145,8 @@ impl Bench {
             queue_depth,
             env: vec![],
         });
-        Bench { jobs, store: Store::new(Pool::new(64 << 20)), watched: BTreeMap::new(), ended: BTreeMap::new() }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        Bench { jobs, store: Store::new(Pool::new(256 << 20)), epoll, ended: BTreeMap::new() }
     }
 
     pub fn put(&self, meta: Meta, bytes: &[u8]) -> Arg {
@@ -167,21 +175,10 @@ impl Bench {
         task
     }
 
-    /// One round of poll(2): waits for something to happen, unless something has.
+    /// One round of the poller: waits for something to happen, unless something has.
     pub fn turn(&mut self) {
         self.jobs.flush();
-        for change in self.jobs.take_registrations() {
-            match change {
-                Registration::Add(fd, token) => {
-                    self.watched.insert((token, fd), PollFlags::IN);
-                }
-                Registration::Writable(fd, token, on) => {
-                    let flags = if on { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-                    self.watched.insert((token, fd), flags);
-                }
-                Registration::Remove(fd, token) => assert!(self.watched.remove(&(token, fd)).is_some()),
-            }
-        }
+        self.jobs.register_with(self.epoll.as_fd(), |token| token.0).unwrap();
         let events = self.jobs.take_events();
         let quiet = events.is_empty();
         for JobEvent::Ended { task, outcome, .. } in events {
@@ -190,20 +187,13 @@ impl Bench {
         if !quiet {
             return;
         }
-        let keys: Vec<WorkerToken> = self.watched.keys().map(|(token, _)| *token).collect();
-        let mut fds: Vec<PollFd<'_>> = self
-            .watched
-            .iter()
-            // SAFETY: descriptors are watched only while their worker is in `jobs`.
-            .map(|((_, fd), flags)| PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, *flags))
-            .collect();
         let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
-        let count = rustix::event::poll(&mut fds, Some(&limit)).unwrap();
+        let mut ready = Vec::with_capacity(16);
+        let count = epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&limit)).unwrap();
         assert!(count > 0, "nothing happened for 30 s");
-        let ready: Vec<WorkerToken> =
-            fds.iter().zip(keys).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, token)| token).collect();
-        drop(fds);
-        ready.into_iter().for_each(|token| self.jobs.ready(token, &self.store));
+        for event in ready {
+            self.jobs.ready(WorkerToken(event.data.u64()), &self.store);
+        }
     }
 
     pub fn wait(&mut self, task: &Task) -> Outcome {
