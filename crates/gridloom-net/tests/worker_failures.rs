@@ -172,6 +172,15 @@ fn stop_kills_what_runs_and_takes_back_what_waits() {
 }
 
 #[test]
+fn a_worker_prints_on_standard_error_only() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let worker = pid(&mut bench);
+    let target = |path: String| std::fs::read_link(path).unwrap();
+    assert_eq!(target(format!("/proc/{worker}/fd/1")), target("/proc/self/fd/2".into()));
+    assert_eq!(target(format!("/proc/{worker}/fd/0")), PathBuf::from("/dev/null"));
+}
+
+#[test]
 fn slots_run_at_the_same_time() {
     let mut bench = Bench::new(2, 4, definitions());
     let gate = gate("slots");
