@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use common::*;
 use gridloom_core::base::{Dtype, Meta, TaskError};
 use gridloom_core::idl::expr::Expr;
-use gridloom_core::idl::{Definition, Mode};
+use gridloom_core::idl::{Body, Definition, Mode};
 use rustix::process::{Signal, kill_process};
 
 fn definitions() -> Vec<Definition> {
@@ -192,6 +192,80 @@ fn slots_run_at_the_same_time() {
     bench.wait(&held).unwrap();
     assert_eq!(bench.jobs.worker_pids().len(), 2);
     std::fs::remove_file(gate).unwrap();
+}
+
+#[test]
+fn what_waits_behind_something_long_goes_to_an_idle_slot() {
+    let mut bench = Bench::new(2, 8, definitions());
+    bench.jobs.prestart();
+    let gates = [gate("long"), gate("short")];
+    let args = |i: usize| vec![string(gates[i].to_str().unwrap())];
+    let long = bench.start("wait_for_file", args(0), vec![]);
+    let short = bench.start("wait_for_file", args(1), vec![]);
+    let queued: Vec<_> = (0..8).map(|_| bench.start("pid", vec![], vec![out_scalar(Dtype::Int64)])).collect();
+    bench.jobs.flush();
+    std::fs::write(&gates[1], "").unwrap();
+    bench.wait(&short).unwrap();
+    for task in queued {
+        bench.wait(&task).unwrap();
+    }
+    std::fs::write(&gates[0], "").unwrap();
+    bench.wait(&long).unwrap();
+    gates.iter().for_each(|gate| std::fs::remove_file(gate).unwrap());
+}
+
+#[test]
+fn one_slot_has_workers_of_both_kinds() {
+    let python = Definition {
+        signature: native("in_python", vec![]).signature,
+        body: Body::Python { module: "m".into(), function: "f".into() },
+    };
+    let worker = env!("CARGO_BIN_EXE_gridloom-worker");
+    let mut config = config(1, 8, vec![native("null_call", vec![]), python], vec![library()], worker.into());
+    // Not a Python: a worker that is started the way a Python one is, and says what it is not.
+    config.python = worker.into();
+    let mut bench = Bench::of(config);
+    for _ in 0..3 {
+        let tasks: Vec<_> =
+            ["null_call", "in_python", "null_call"].map(|symbol| bench.start(symbol, vec![], vec![])).into();
+        bench.wait(&tasks[0]).unwrap();
+        let error = bench.wait(&tasks[1]).unwrap_err();
+        assert!(matches!(&error, TaskError::CannotRun { why, .. } if why.contains("not a native function")), "{error}");
+        bench.wait(&tasks[2]).unwrap();
+    }
+    assert_eq!(bench.jobs.worker_pids().len(), 2);
+}
+
+/// Not a test by itself: a server that another test kills.
+#[test]
+#[ignore = "run by no_worker_outlives_its_server"]
+fn server_to_be_killed() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let worker = pid(&mut bench);
+    let spinning = bench.start("spin", vec![], vec![]);
+    bench.jobs.flush();
+    wait_until_paused(worker as i32);
+    eprintln!("worker {worker}");
+    let _ = bench.wait(&spinning);
+}
+
+#[test]
+fn no_worker_outlives_its_server() {
+    use std::io::{BufRead, BufReader};
+    let mut server = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "server_to_be_killed", "--nocapture"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let worker = lines.find_map(|line| line.strip_prefix("worker ").map(str::to_owned)).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    // The worker holds the other end of this pipe as its standard error: the end of the stream is its end.
+    assert_eq!(lines.count(), 0);
+    let state = std::fs::read_to_string(format!("/proc/{worker}/stat"));
+    assert!(state.is_err() || state.is_ok_and(|state| state.contains(") Z ") || state.contains(") X ")));
 }
 
 #[test]

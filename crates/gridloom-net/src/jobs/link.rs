@@ -169,6 +169,11 @@ impl Link {
         !self.dying && self.tasks.len() < depth && self.next_serial - self.ended_serial < TASKS_PER_WORKER_MAX as u64
     }
 
+    /// Whether it lives and has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.dying && self.tasks.is_empty()
+    }
+
     /// Appends a task to what will be sent.
     ///
     /// # Errors

@@ -227,6 +227,7 @@ impl Jobs {
         }
         self.write(token);
         self.dispatch();
+        self.balance();
     }
 
     /// Writes what `start` and `ready` have batched.
@@ -309,6 +310,31 @@ impl Jobs {
                 }
             }
         }
+    }
+
+    /// Gives half of the longest queue to a slot that has nothing to do: what was queued as short may wait behind
+    /// something long.
+    fn balance(&mut self) {
+        if !self.backlog.is_empty() || self.slots.len() < 2 {
+            return;
+        }
+        let queues = self.links.iter().filter(|(_, link)| !link.dying && link.tasks.len() > 1);
+        let Some((&token, longest)) = queues.max_by_key(|(_, link)| link.tasks.len()) else { return };
+        let Some(kind) = longest.tasks.back().map(|sent| sent.pending.kind) else { return };
+        let idle = |slot: &[Option<WorkerToken>; 2]| slot.iter().flatten().all(|token| self.links[token].is_idle());
+        if !self.slots.iter().any(|slot| slot[kind as usize].is_some() && idle(slot)) {
+            return;
+        }
+        let Some(longest) = self.links.get_mut(&token) else { return };
+        for _ in 0..longest.tasks.len() / 2 {
+            let Some(last) = longest.tasks.pop_back() else { break };
+            if last.stopped || !longest.board().withdraw(last.serial) {
+                longest.tasks.push_back(last);
+                break;
+            }
+            self.backlog.push_front(last.pending);
+        }
+        self.dispatch();
     }
 
     fn send(&mut self, token: WorkerToken, pending: Pending) {

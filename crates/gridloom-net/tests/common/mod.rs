@@ -108,6 +108,26 @@ pub fn doubles(bytes: &[u8]) -> Vec<f64> {
 
 pub type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
+pub fn config(
+    slots: u32,
+    queue_depth: u32,
+    definitions: Vec<Definition>,
+    libraries: Vec<PathBuf>,
+    worker_program: PathBuf,
+) -> JobsConfig {
+    JobsConfig {
+        server_name: "bench".into(),
+        slots,
+        definitions,
+        libraries,
+        worker_program,
+        python: "/no/python".into(),
+        modules: vec![],
+        queue_depth,
+        env: vec![],
+    }
+}
+
 /// Slots with a store and a poller.
 pub struct Bench {
     pub jobs: Jobs,
@@ -134,17 +154,11 @@ impl Bench {
         libraries: Vec<PathBuf>,
         worker_program: PathBuf,
     ) -> Bench {
-        let jobs = Jobs::new(JobsConfig {
-            server_name: "bench".into(),
-            slots,
-            definitions,
-            libraries,
-            worker_program,
-            python: "/no/python".into(),
-            modules: vec![],
-            queue_depth,
-            env: vec![],
-        });
+        Bench::of(config(slots, queue_depth, definitions, libraries, worker_program))
+    }
+
+    pub fn of(config: JobsConfig) -> Bench {
+        let jobs = Jobs::new(config);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         Bench { jobs, store: Store::new(Pool::new(256 << 20)), epoll, ended: BTreeMap::new() }
     }
