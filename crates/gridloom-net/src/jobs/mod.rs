@@ -29,6 +29,7 @@ use std::sync::Arc;
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Task};
+use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::idl::{Body, Definition};
 use rustix::process::Pid;
 
@@ -250,10 +251,10 @@ impl Jobs {
     /// Gathers what a task needs.
     fn fetch(&self, task: &Arc<Task>, store: &Store) -> Result<Pending, TaskError> {
         let (name, server) = (&task.function, &self.config.server_name);
-        let function = *self
-            .functions
-            .get(name)
-            .ok_or_else(|| TaskError::NoSuchFunction { function: name.clone(), near: String::new() })?;
+        let function = *self.functions.get(name).ok_or_else(|| {
+            let near = near_names(name, self.functions.keys().map(String::as_str));
+            TaskError::NoSuchFunction { function: name.clone(), near: did_you_mean(&near) }
+        })?;
         let no_memory = |error: std::io::Error| TaskError::CannotRun {
             function: name.clone(),
             server: server.clone(),

@@ -5,7 +5,6 @@
 
 pub(crate) mod channel;
 pub mod convert;
-pub mod evaluate;
 pub mod native;
 pub(crate) mod protocol;
 mod serve;

@@ -16,7 +16,7 @@ use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 
 use super::convert::Aligned;
-use super::{ArgView, Functions, OutView, Room, Setup, evaluate};
+use super::{ArgView, Functions, OutView, Room, Setup};
 
 /// Room for a text result whose signature states no extent, and at least for one that is updated in place.
 pub const TEXT_BYTES_DEFAULT: usize = 64 << 10;
@@ -165,7 +165,8 @@ impl Prepared {
             let by_value = self.language == Language::C;
             cells[at] = match arg {
                 CallArgument::Value { dtype, expr } => {
-                    let value = self.constant(*dtype, expr, args)?;
+                    let value = expr.value_bytes(*dtype, params, &self.scalars(args));
+                    let value = cell_of(&value.map_err(|error| refused(error.to_string()))?);
                     if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
                 }
                 CallArgument::Text(text) => {
@@ -252,49 +253,28 @@ impl Prepared {
         Ok(())
     }
 
-    fn scalar(&self, args: &[ArgView<'_>], index: usize) -> Option<(Dtype, Cell)> {
-        let arg = &args[self.places.get(index)?.0?];
-        match arg.meta {
-            Meta::Scalar { dtype, .. } => Some((dtype, cell_of(arg.bytes))),
-            Meta::Text { .. } | Meta::Bytes { .. } | Meta::Array { .. } => None,
-        }
-    }
-
-    fn integer(&self, expr: &gridloom_core::idl::expr::Expr, args: &[ArgView<'_>]) -> Result<i128, TaskError> {
-        let value = |index| self.scalar(args, index).and_then(|(dtype, cell)| as_integer(dtype, cell));
-        evaluate::integer(expr, &value).map_err(refused)
-    }
-
-    fn constant(
-        &self,
-        dtype: Dtype,
-        expr: &gridloom_core::idl::expr::Expr,
-        args: &[ArgView<'_>],
-    ) -> Result<Cell, TaskError> {
-        if dtype.is_integer() || dtype == Dtype::Bool {
-            let value = self.integer(expr, args)?;
-            return from_integer(dtype, value).ok_or_else(|| refused(format!("{value} does not fit {dtype}")));
-        }
-        let value = |index| self.scalar(args, index).and_then(|(dtype, cell)| as_real(dtype, cell));
-        let real = evaluate::real(expr, &value).map_err(refused)?;
-        Ok(match dtype {
-            Dtype::Float32 => cell_of(&(real as f32).to_ne_bytes()),
-            Dtype::Complex64 => cell_of(&(real as f32).to_ne_bytes()),
-            _ => cell_of(&real.to_ne_bytes()),
-        })
+    /// Values of the scalar parameters, for expressions.
+    fn scalars(&self, args: &[ArgView<'_>]) -> Vec<Option<(Meta, Vec<u8>)>> {
+        let scalar = |place: &(Option<usize>, Option<usize>)| {
+            let arg = &args[place.0?];
+            matches!(arg.meta, Meta::Scalar { .. }).then(|| (arg.meta.clone(), arg.bytes.to_vec()))
+        };
+        self.places.iter().map(scalar).collect()
     }
 
     fn size_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
+        let scalars = self.scalars(args);
         let mut size: usize = match param.base {
             BaseType::Number(dtype) => dtype.size_bytes() as usize,
             BaseType::Text | BaseType::Bytes => 1,
         };
         for extent in &param.dims {
-            let extent = self.integer(extent, args)?;
+            let extent = extent.extent_of(&self.definition.signature.params, &scalars);
+            let extent = extent.map_err(|error| refused(error.to_string()))?;
             size = usize::try_from(extent)
                 .ok()
                 .and_then(|extent| size.checked_mul(extent))
-                .filter(|size| *size < isize::MAX as usize)
+                .filter(|size| *size < isize::MAX as usize / 2)
                 .ok_or_else(|| refused(format!("extent {extent} of parameter '{}' is out of range", param.name)))?;
         }
         Ok(size)
@@ -412,49 +392,6 @@ fn bytes_of(cell: &Cell) -> [u8; 32] {
     all[..16].copy_from_slice(&cell[0].to_ne_bytes());
     all[16..].copy_from_slice(&cell[1].to_ne_bytes());
     all
-}
-
-fn first<const N: usize>(cell: Cell) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&bytes_of(&cell)[..N]);
-    bytes
-}
-
-fn as_integer(dtype: Dtype, cell: Cell) -> Option<i128> {
-    Some(match dtype {
-        Dtype::Bool | Dtype::Uint8 => u8::from_ne_bytes(first(cell)).into(),
-        Dtype::Int8 => i8::from_ne_bytes(first(cell)).into(),
-        Dtype::Int16 => i16::from_ne_bytes(first(cell)).into(),
-        Dtype::Int32 => i32::from_ne_bytes(first(cell)).into(),
-        Dtype::Int64 => i64::from_ne_bytes(first(cell)).into(),
-        Dtype::Uint16 => u16::from_ne_bytes(first(cell)).into(),
-        Dtype::Uint32 => u32::from_ne_bytes(first(cell)).into(),
-        Dtype::Uint64 => u64::from_ne_bytes(first(cell)).into(),
-        _ => return None,
-    })
-}
-
-fn as_real(dtype: Dtype, cell: Cell) -> Option<f64> {
-    match dtype {
-        Dtype::Float32 => Some(f32::from_ne_bytes(first(cell)).into()),
-        Dtype::Float64 => Some(f64::from_ne_bytes(first(cell))),
-        _ => as_integer(dtype, cell).map(|value| value as f64),
-    }
-}
-
-fn from_integer(dtype: Dtype, value: i128) -> Option<Cell> {
-    Some(match dtype {
-        Dtype::Bool => cell_of(&[u8::from(value != 0)]),
-        Dtype::Int8 => cell_of(&i8::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Int16 => cell_of(&i16::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Int32 => cell_of(&i32::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Int64 => cell_of(&i64::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Uint8 => cell_of(&u8::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Uint16 => cell_of(&u16::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Uint32 => cell_of(&u32::try_from(value).ok()?.to_ne_bytes()),
-        Dtype::Uint64 => cell_of(&u64::try_from(value).ok()?.to_ne_bytes()),
-        _ => return None,
-    })
 }
 
 fn refused(why: String) -> TaskError {
