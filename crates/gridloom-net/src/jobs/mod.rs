@@ -18,12 +18,12 @@
 //! the thread that lives as long as the server: the kernel ends the workers with the thread that started them.
 
 mod answer;
+mod config;
 mod link;
 pub mod speed;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
@@ -41,59 +41,8 @@ use crate::worker::channel::Received;
 use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX};
 use crate::worker::{relabelled, wanted_order};
 
+pub use config::{JobEvent, JobsConfig, Registration, WorkerToken};
 pub use speed::measure_speed;
-
-/// How the slots are set up.
-#[derive(Clone, Debug)]
-pub struct JobsConfig {
-    /// The server's name, for errors.
-    pub server_name: String,
-    /// Tasks that run at a time.
-    pub slots: u32,
-    /// What is offered.
-    pub definitions: Vec<Definition>,
-    /// Shared libraries, searched in this order for symbols.
-    pub libraries: Vec<PathBuf>,
-    /// Program that serves native functions, run as `PROGRAM worker --fd N`.
-    pub worker_program: PathBuf,
-    /// Interpreter that serves Python functions, run as `PYTHON -m gridloom.worker --fd N`.
-    pub python: PathBuf,
-    /// Files of Python modules.
-    pub modules: Vec<PathBuf>,
-    /// Tasks that one worker holds at a time, the running one included.
-    pub queue_depth: u32,
-    /// Variables added to the workers' environment.
-    pub env: Vec<(String, String)>,
-}
-
-/// What happened.
-#[derive(Clone, PartialEq, Debug)]
-pub enum JobEvent {
-    /// A started task ended; its results are in the store.
-    Ended {
-        /// The task.
-        task: TaskId,
-        /// Its results' true descriptions, or why there are none.
-        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
-        /// Nanoseconds that the function ran.
-        run_ns: u64,
-    },
-}
-
-/// A worker, as the poller names it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerToken(pub u64);
-
-/// A change of what the poller watches. A worker has two descriptors under one token: its socket and its process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Registration {
-    /// Watch for reading.
-    Add(RawFd, WorkerToken),
-    /// Watch for writing too, or no longer.
-    Writable(RawFd, WorkerToken, bool),
-    /// Watch no longer. The descriptor may be closed already (which removes it from an epoll by itself).
-    Remove(RawFd, WorkerToken),
-}
 
 /// Time that an idle worker has to end by itself when the server ends.
 const END_GRACE_MS: i64 = 500;

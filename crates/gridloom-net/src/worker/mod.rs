@@ -8,6 +8,7 @@ pub mod convert;
 pub mod native;
 pub(crate) mod protocol;
 mod serve;
+mod values;
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use gridloom_core::idl::Definition;
 pub use native::native_main;
 pub use protocol::Setup;
 pub use serve::{inherited, serve};
-pub(crate) use serve::{relabelled, wanted_order};
+pub(crate) use values::{relabelled, wanted_order};
 
 use crate::segment::Mapping;
 
