@@ -32,7 +32,8 @@ fn main() {
     let definitions = vec![native("null_call", vec![]), native("add", add), native("fill", fill)];
     let mut bench = Bench::with(1, 64, definitions, vec![library()], PathBuf::from(worker));
 
-    for (name, args) in [("null", 0), ("add", 2)] {
+    for (name, args, awake_us) in [("null", 0, 0), ("add", 2, 0), ("null", 0, 100), ("add", 2, 100)] {
+        bench.awake = Duration::from_micros(awake_us);
         let mut times: Vec<Duration> = Vec::with_capacity(CALLS);
         for _ in 0..CALLS {
             let begin = Instant::now();
@@ -46,9 +47,14 @@ fn main() {
             }
         }
         times.sort();
-        println!("{name} call: p50 {:?}, p99 {:?}", times[CALLS / 2], times[CALLS * 99 / 100]);
+        println!(
+            "{name} call, poller awake {awake_us} us: p50 {:?}, p99 {:?}",
+            times[CALLS / 2],
+            times[CALLS * 99 / 100]
+        );
     }
 
+    bench.awake = Duration::ZERO;
     let begin = Instant::now();
     let mut ended = 0;
     let mut started = 0;
