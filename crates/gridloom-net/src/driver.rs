@@ -1,22 +1,13 @@
 //! A node of a grid in this process: a machine, and the world that keeps `node::protocol`'s contract for it.
 //!
-//! **Who drives.** One thread at a time is the *leader*: it waits in epoll, without the lock, and then handles what
-//! came, with it. A server's or agent's main thread leads from [`NetNode::run`]. On a client the thread that waits for
-//! an event leads, so a call takes no change of thread. While no thread waits, a thread in the background leads; it
-//! steps aside when a waiter comes, and takes over again only when for [`TAKE_OVER`] nobody waited, so that a program
-//! that calls in a loop does not pay for it.
+//! Who drives it when is told in `lead`.
 //!
-//! ```text
-//!  command ─▶ machine ─▶ effects: written ─▶ (returns)
-//!  wait ─▶ leader? ── yes: epoll ─▶ inputs ─▶ machine ─▶ effects, events ─▶ is it what I wait for? ─▶ (returns)
-//!              └── no: sleeps until the leader has events or leaves
-//! ```
 //! **Invariant:** machine, connections, timers and slots are one state under one lock; it is not held across anything
 //! that can block.
 
 mod contacts;
 mod core;
-mod speed;
+mod lead;
 mod streams;
 mod timers;
 
@@ -24,9 +15,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::base::{NodeId, Time};
@@ -35,22 +26,18 @@ use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Waker};
 
-use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
+use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER};
+use self::lead::{Leader, Shared, State};
 use self::timers::{Clock, Timers};
 use crate::identity::{HostId, Secret, random_node_id};
 use crate::jobs::{Jobs, JobsConfig};
-use crate::segment::Pool;
+use crate::segment::{Pool, raise_descriptor_limit};
 use crate::store::Store;
 use crate::transport::handshake::{Hello, Purpose};
-use crate::transport::local;
 use crate::transport::notice::Inbox;
+use crate::transport::{BACKLOG, local};
 
 pub use self::core::BoxMachine;
-
-/// The background leads again when nobody has waited for so long.
-const TAKE_OVER: Duration = Duration::from_millis(2);
-/// After so many looks at which a waiter led, the background stops looking and asks to be told.
-const LOOKS_MAX: u32 = 50;
 
 /// How a node is set up.
 #[derive(Clone, Debug)]
@@ -95,40 +82,6 @@ pub struct NetNode {
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
-    id: NodeId,
-    address: String,
-    store: Arc<Store>,
-    inbox: Arc<Inbox>,
-    state: Mutex<State>,
-    /// Waiters that do not lead.
-    changed: Condvar,
-    /// The thread in the background.
-    idle: Condvar,
-    /// Used by the leader alone.
-    poll: Mutex<(Poll, Events)>,
-}
-
-struct State {
-    core: Core,
-    leader: Leader,
-    /// Waiters that sleep.
-    followers: usize,
-    /// Counts the times a waiter led, so that the background sees whether one did lately.
-    led: u64,
-    background_asleep: bool,
-    /// When the leader that is in epoll turns at the latest; `None` if nobody is.
-    polling_until: Option<Time>,
-    closed: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leader {
-    None,
-    Waiter,
-    Background,
-}
-
 impl NetNode {
     /// Starts a node: `make` gets its identifier and the address where it can be dialled (empty if it cannot).
     ///
@@ -154,6 +107,9 @@ impl NetNode {
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
         let (mut listener, address) = listen(&config)?;
+        if listener.is_some() {
+            raise_descriptor_limit();
+        }
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
@@ -317,7 +273,8 @@ impl NetNode {
         taken
     }
 
-    /// Drives the node on this thread until it ends; gives the reason. Lines for the log go to standard error.
+    /// Drives the node on this thread until it ends; gives the reason. This is to be the thread that started the node,
+    /// and it has to last as long: the system ends worker processes with the thread that started them. Lines for the log go to standard error.
     pub fn run(&self) -> String {
         self.run_with(|event| {
             if let Event::Log(line) = event {
@@ -356,129 +313,6 @@ impl Drop for NetNode {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One turn of the leader: waits without the lock, then handles what came.
-    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Time) -> MutexGuard<'a, State> {
-        let until = until.min(state.core.wake_at());
-        let timeout = match until {
-            Time::NEVER => None,
-            until => Some(Duration::from_nanos(until.since(state.core.clock.now()))),
-        };
-        state.polling_until = Some(until);
-        drop(state);
-        let mut poll = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
-        let (poll, events) = &mut *poll;
-        match poll.poll(events, timeout) {
-            Ok(()) => {}
-            // A signal: whoever waits may want to look at it, and nothing is lost by turning.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => panic!("epoll of this process's own descriptors failed: {error}"),
-        }
-        let mut state = self.lock();
-        state.polling_until = None;
-        if !state.closed {
-            state.core.on_ready(events);
-            self.finish(&mut state);
-        }
-        state
-    }
-
-    /// Ends whatever changed the state: writes, and tells who sleeps.
-    fn finish(&self, state: &mut State) {
-        if state.closed {
-            return;
-        }
-        state.core.flush();
-        if state.core.exit.is_some() {
-            state.core.shut_down();
-            state.closed = true;
-            self.changed.notify_all();
-            self.idle.notify_all();
-        } else if state.followers > 0 && !state.core.events.is_empty() {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Sleeps until something changed that concerns waiters.
-    fn follow<'a>(&'a self, mut state: MutexGuard<'a, State>, deadline: Option<Instant>) -> MutexGuard<'a, State> {
-        state.followers += 1;
-        if state.leader == Leader::Background && state.polling_until.is_some() {
-            self.inbox.wake();
-        }
-        let mut state = match deadline {
-            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(deadline) => {
-                let patience = deadline.saturating_duration_since(Instant::now());
-                self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        state.followers -= 1;
-        state
-    }
-
-    fn stop_leading(&self, state: &mut State) {
-        state.leader = Leader::None;
-        if state.followers > 0 {
-            self.changed.notify_all();
-        }
-        if state.background_asleep {
-            state.background_asleep = false;
-            self.idle.notify_all();
-        }
-    }
-
-    fn run_background(&self) {
-        let mut state = self.lock();
-        let mut led = state.led;
-        let mut looks = 0;
-        while !state.closed {
-            if state.leader == Leader::None && state.followers == 0 && state.led == led {
-                state.leader = Leader::Background;
-                while !state.closed && state.followers == 0 {
-                    state = self.turn(state, Time::NEVER);
-                }
-                self.stop_leading(&mut state);
-            }
-            looks = if state.led == led { looks + 1 } else { 0 };
-            led = state.led;
-            if looks > LOOKS_MAX && state.leader == Leader::Waiter {
-                looks = 0;
-                state.background_asleep = true;
-                while state.background_asleep && !state.closed {
-                    state = self.idle.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            } else if !state.closed {
-                state = self.idle.wait_timeout(state, TAKE_OVER).unwrap_or_else(PoisonError::into_inner).0;
-            }
-        }
-    }
-}
-
-impl Core {
-    /// Handles what epoll said.
-    fn on_ready(&mut self, events: &Events) {
-        for event in events {
-            match event.token() {
-                WAKER => self.on_notices(),
-                LISTENER => self.accept(),
-                LOCAL_LISTENER => self.accept_local(),
-                token if token.0 >= WORKERS => self.worker_ready(token.0),
-                _ => self.connection_ready(event),
-            }
-            self.settle();
-        }
-        for token in std::mem::take(&mut self.unread) {
-            self.read(token, true);
-            self.settle();
-        }
-        self.fire_timers();
-    }
-}
-
 fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
@@ -495,6 +329,8 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     }
     let listener = TcpListener::bind(address)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
+    // mio's own queue is short for an agent whose whole grid starts at once; a second call only lengthens it.
+    rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;
     let mut advertised = config.advertise.clone().unwrap_or_else(|| bound.to_string());
     if let Some(host) = advertised.strip_suffix(":0") {

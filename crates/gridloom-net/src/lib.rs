@@ -7,3 +7,4 @@ pub mod payload;
 pub mod segment;
 pub mod store;
 pub mod transport;
+pub mod worker;

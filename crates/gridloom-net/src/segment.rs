@@ -247,6 +247,11 @@ impl Segment {
         self.memory().key
     }
 
+    /// Bytes of the memory behind it, at least [`Segment::len`]: what others map, so that the mapping serves reuse too.
+    pub fn mapped_len(&self) -> u64 {
+        self.memory().len()
+    }
+
     /// The memory without keeping it: it outlives the segment if the pool keeps it.
     pub fn memory_weak(&self) -> Weak<Memory> {
         Arc::downgrade(self.memory())
@@ -395,6 +400,14 @@ impl Shared {
     }
 }
 
+/// Lets this process have as many descriptors as it may: each segment takes one, and the usual default is 1024.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // A refusal leaves the limit as it is; running out is an error with its own words later.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 /// A memory file of that size that can neither shrink nor grow, such as [`Pool::adopt`] takes.
 ///
 /// # Errors
@@ -413,7 +426,7 @@ fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     }
     let size = rustix::fs::fstat(fd)?.st_size as u64;
     // The file is whole pages, so what is mapped beyond `len_bytes` is there too.
-    if size % PAGE_BYTES != 0 || size < len_bytes {
+    if !size.is_multiple_of(PAGE_BYTES) || size < len_bytes {
         let why = format!("shared memory of {size} bytes where {len_bytes} were stated");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
@@ -494,7 +507,7 @@ mod tests {
         for size in [0u64, 1, 4096, 4097, 100_000, 1 << 20, (1 << 20) + 1, (1 << 33) + 5] {
             let class = class_bytes(size).unwrap();
             assert!(
-                class >= size && class % PAGE_BYTES == 0 && class <= (size + size / 8 + PAGE_BYTES),
+                class >= size && class.is_multiple_of(PAGE_BYTES) && class <= (size + size / 8 + PAGE_BYTES),
                 "{size} {class}"
             );
         }

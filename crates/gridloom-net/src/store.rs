@@ -13,6 +13,9 @@ use gridloom_core::base::{DatumId, Meta};
 use crate::payload::Payload;
 use crate::segment::{Pool, Segment};
 
+/// A datum in shared memory: its description, the memory, the first byte there, the number of bytes.
+pub type InSegment = (Meta, Arc<Segment>, u64, u64);
+
 /// Data by name; may be used from any thread.
 pub struct Store {
     pool: Pool,
@@ -59,12 +62,12 @@ impl Store {
         true
     }
 
-    /// The datum in shared memory (segment, first byte, number of bytes). What lies elsewhere is copied there once,
+    /// The datum in shared memory. What lies elsewhere is copied there once,
     /// and stays there.
     ///
     /// # Errors
     /// If there is no shared memory for it.
-    pub fn segment_of(&self, datum: &DatumId) -> io::Result<Option<(Meta, Arc<Segment>, u64, u64)>> {
+    pub fn segment_of(&self, datum: &DatumId) -> io::Result<Option<InSegment>> {
         let Some((meta, payload)) = self.get(datum) else { return Ok(None) };
         if let Payload::Segment { segment, offset, size_bytes } = payload {
             return Ok(Some((meta, segment, offset, size_bytes)));

@@ -125,10 +125,11 @@ fn a_datum_without_room_is_broken_and_the_next_one_comes() {
     client.dial(&server);
     let (large, fits) = (client.put(1, LARGE + 1), client.put(2, LARGE));
     client.perform([large, fits].map(|datum| Effect::SendDatum { to: server.id(), datum }));
-    server.expect("DatumBroken", |i| match i {
-        Input::DatumBroken { datum, why, .. } if *datum == large => Some(assert!(why.contains("no room"), "{why}")),
+    let why = server.expect("DatumBroken", |i| match i {
+        Input::DatumBroken { datum, why, .. } if *datum == large => Some(why.clone()),
         _ => None,
     });
+    assert!(why.contains("no room"), "{why}");
     server.expect_datum(fits);
 }
 

@@ -1,9 +1,30 @@
-//! Size and complexity expressions over parameters.
+//! Size and complexity expressions over parameters, and their value.
+//!
+//! Extents are evaluated exactly, in 128-bit integers: division truncates towards zero as in C, and whatever leaves the
+//! integers (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is
+//! evaluated in `f64`, where `/` is the division of reals; powers come from `libm`, so that two machines agree.
+//! Comparisons and logic give 0 or 1, and `&&`, `||` and `?:` evaluate only what decides.
+//!
+//! **Invariant:** what the parser and the deserialiser make is at most [`EXPRESSION_DEPTH_MAX`] deep and has at most
+//! [`EXPRESSION_NODES_MAX`] nodes, so the recursions here are bounded.
+
+use thiserror::Error;
+
+use crate::base::limits::EXPRESSION_DEPTH_MAX;
+use crate::idl::scalar;
+use crate::idl::signature::{BaseType, Mode, Param};
 
 use serde::{Deserialize, Serialize};
 
+/// Operators and operands of one expression: far more than a size or a complexity ever needs, and small enough that
+/// a hostile signature costs nothing.
+pub const EXPRESSION_NODES_MAX: usize = 1024;
+
+/// Integers up to this size are exact in the `f64` that holds a constant.
+pub(crate) const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// An expression. Parameters are referred to by index into [`super::Signature::params`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Expr {
     /// A constant.
     Number(f64),
@@ -43,4 +64,355 @@ pub enum BinaryOp {
     NotEqual,
     And,
     Or,
+}
+
+/// An expression that has no value.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[error("expression '{expression}' {failure}")]
+pub struct EvalError {
+    /// Its text.
+    pub expression: String,
+    /// What went wrong.
+    pub failure: EvalFailure,
+}
+
+/// Why an expression has no value.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum EvalFailure {
+    /// A step left the range.
+    #[error("overflows")]
+    Overflow,
+    /// `/ 0` or `% 0`.
+    #[error("divides by zero")]
+    DivisionByZero,
+    /// An integer to a negative power.
+    #[error("raises an integer to the negative power {0}")]
+    NegativePower(i128),
+    /// A size below zero.
+    #[error("is {0}, expected a size of 0 or more")]
+    Negative(i128),
+    /// A constant or parameter that is no integer where one is needed.
+    #[error("uses {0}, which is not an exact integer")]
+    NotAnInteger(f64),
+    /// The value does not fit the type wanted.
+    #[error("is {value}, which does not fit {dtype}")]
+    DoesNotFit {
+        /// The value, in words.
+        value: String,
+        /// The type.
+        dtype: crate::base::Dtype,
+    },
+    /// The value of a parameter is not known.
+    #[error("needs the value of parameter '{name}'")]
+    NeedsValue {
+        /// Its index.
+        param: usize,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Expr {
+    /// The exact value, given those of the parameters.
+    ///
+    /// # Errors
+    /// If a step leaves the 128-bit integers, divides by zero, or `value` does not know a parameter.
+    pub fn evaluate_integer(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<i128, EvalError> {
+        self.integer(params, value).map_err(|failure| self.error(params, failure))
+    }
+
+    /// The exact value as an extent.
+    ///
+    /// # Errors
+    /// As [`Expr::evaluate_integer`], and if it is negative or past 2⁶⁴.
+    pub fn evaluate_extent(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<u64, EvalError> {
+        let extent = self.evaluate_integer(params, value)?;
+        if extent < 0 {
+            return Err(self.error(params, EvalFailure::Negative(extent)));
+        }
+        u64::try_from(extent).map_err(|_| self.error(params, EvalFailure::Overflow))
+    }
+
+    /// The value in real arithmetic; may be infinite or NaN.
+    ///
+    /// # Errors
+    /// If `value` does not know a parameter.
+    pub fn evaluate_real(&self, params: &[Param], value: &dyn Fn(usize) -> Option<f64>) -> Result<f64, EvalError> {
+        self.real(params, value).map_err(|failure| self.error(params, failure))
+    }
+
+    /// Calls `visit` with every parameter referred to, from left to right.
+    pub fn visit_params(&self, visit: &mut dyn FnMut(usize)) {
+        match self {
+            Expr::Number(_) => {}
+            Expr::Param(index) => visit(*index),
+            Expr::Unary(_, operand) => operand.visit_params(visit),
+            Expr::Binary(_, left, right) => {
+                left.visit_params(visit);
+                right.visit_params(visit);
+            }
+            Expr::Conditional(condition, then, otherwise) => {
+                condition.visit_params(visit);
+                then.visit_params(visit);
+                otherwise.visit_params(visit);
+            }
+        }
+    }
+
+    /// The parameters referred to, ascending, each once.
+    pub fn params(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.visit_params(&mut |index| found.push(index));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Levels of nesting; 1 for a constant or a parameter.
+    pub fn depth(&self) -> usize {
+        match self {
+            Expr::Number(_) | Expr::Param(_) => 1,
+            Expr::Unary(_, operand) => 1 + operand.depth(),
+            Expr::Binary(_, left, right) => 1 + left.depth().max(right.depth()),
+            Expr::Conditional(condition, then, otherwise) => {
+                1 + condition.depth().max(then.depth()).max(otherwise.depth())
+            }
+        }
+    }
+
+    /// Whether it can be evaluated exactly: integral constants and integer parameters only.
+    pub fn is_integral(&self, params: &[Param]) -> bool {
+        match self {
+            Expr::Number(number) => number.fract() == 0.0 && number.abs() <= EXACT_INTEGER_MAX,
+            Expr::Param(index) => params.get(*index).is_some_and(is_integer_scalar),
+            Expr::Unary(_, operand) => operand.is_integral(params),
+            Expr::Binary(_, left, right) => left.is_integral(params) && right.is_integral(params),
+            Expr::Conditional(condition, then, otherwise) => {
+                condition.is_integral(params) && then.is_integral(params) && otherwise.is_integral(params)
+            }
+        }
+    }
+
+    /// Checks that the expression is bounded and uses only scalar `IN` parameters: integer ones, and, where `real` says
+    /// so, real ones and constants with a fraction.
+    ///
+    /// # Errors
+    /// In words, naming the parameter and the remedy.
+    pub fn checked(&self, params: &[Param], real: bool) -> Result<(), String> {
+        if self.depth() > EXPRESSION_DEPTH_MAX {
+            return Err(format!("the expression is nested deeper than {EXPRESSION_DEPTH_MAX} levels"));
+        }
+        self.uses_known(params, real)
+    }
+
+    fn uses_known(&self, params: &[Param], real: bool) -> Result<(), String> {
+        match self {
+            Expr::Number(number) if !number.is_finite() => Err(format!("the constant {number} is not finite")),
+            Expr::Number(number) if !real && (number.fract() != 0.0 || number.abs() > EXACT_INTEGER_MAX) => {
+                Err(format!("the constant {number} is not an exact integer, and sizes are whole numbers"))
+            }
+            Expr::Number(_) => Ok(()),
+            Expr::Param(index) => match params.get(*index) {
+                Some(param) => usable(param, real),
+                None => Err(format!("the expression refers to parameter {index} of {}", params.len())),
+            },
+            Expr::Unary(_, operand) => operand.uses_known(params, real),
+            Expr::Binary(_, left, right) => {
+                left.uses_known(params, real)?;
+                right.uses_known(params, real)
+            }
+            Expr::Conditional(condition, then, otherwise) => {
+                condition.uses_known(params, real)?;
+                then.uses_known(params, real)?;
+                otherwise.uses_known(params, real)
+            }
+        }
+    }
+
+    pub(crate) fn error(&self, params: &[Param], failure: EvalFailure) -> EvalError {
+        EvalError { expression: self.display(params).to_string(), failure }
+    }
+
+    fn integer(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<i128, EvalFailure> {
+        match self {
+            Expr::Number(number) if number.fract() == 0.0 && number.abs() <= EXACT_INTEGER_MAX => Ok(*number as i128),
+            Expr::Number(number) => Err(EvalFailure::NotAnInteger(*number)),
+            Expr::Param(index) => value(*index).ok_or_else(|| needs_value(params, *index)),
+            Expr::Unary(UnaryOp::Negate, operand) => {
+                operand.integer(params, value)?.checked_neg().ok_or(EvalFailure::Overflow)
+            }
+            Expr::Unary(UnaryOp::Not, operand) => Ok(i128::from(operand.integer(params, value)? == 0)),
+            Expr::Binary(BinaryOp::And, left, right) => {
+                Ok(i128::from(left.integer(params, value)? != 0 && right.integer(params, value)? != 0))
+            }
+            Expr::Binary(BinaryOp::Or, left, right) => {
+                Ok(i128::from(left.integer(params, value)? != 0 || right.integer(params, value)? != 0))
+            }
+            Expr::Binary(op, left, right) => {
+                integer_operation(*op, left.integer(params, value)?, right.integer(params, value)?)
+            }
+            Expr::Conditional(condition, then, otherwise) => {
+                let branch = if condition.integer(params, value)? != 0 { then } else { otherwise };
+                branch.integer(params, value)
+            }
+        }
+    }
+
+    fn real(&self, params: &[Param], value: &dyn Fn(usize) -> Option<f64>) -> Result<f64, EvalFailure> {
+        match self {
+            Expr::Number(number) => Ok(*number),
+            Expr::Param(index) => value(*index).ok_or_else(|| needs_value(params, *index)),
+            Expr::Unary(UnaryOp::Negate, operand) => Ok(-operand.real(params, value)?),
+            Expr::Unary(UnaryOp::Not, operand) => Ok(truth(operand.real(params, value)? == 0.0)),
+            Expr::Binary(BinaryOp::And, left, right) => {
+                Ok(truth(left.real(params, value)? != 0.0 && right.real(params, value)? != 0.0))
+            }
+            Expr::Binary(BinaryOp::Or, left, right) => {
+                Ok(truth(left.real(params, value)? != 0.0 || right.real(params, value)? != 0.0))
+            }
+            Expr::Binary(op, left, right) => {
+                Ok(real_operation(*op, left.real(params, value)?, right.real(params, value)?))
+            }
+            Expr::Conditional(condition, then, otherwise) => {
+                let branch = if condition.real(params, value)? != 0.0 { then } else { otherwise };
+                branch.real(params, value)
+            }
+        }
+    }
+}
+
+/// Whether the parameter is one number of an integer type.
+pub(crate) fn is_integer_scalar(param: &Param) -> bool {
+    !param.is_array && param.dims.is_empty() && matches!(param.base, BaseType::Number(dtype) if dtype.is_integer())
+}
+
+fn usable(param: &Param, real: bool) -> Result<(), String> {
+    let name = &param.name;
+    if param.mode != Mode::In {
+        let mode = param.mode;
+        return Err(format!(
+            "parameter '{name}' is {mode}, and expressions use only IN scalars, known before the call"
+        ));
+    }
+    if param.is_array || !param.dims.is_empty() {
+        return Err(format!("parameter '{name}' is an array, and expressions use only IN scalars"));
+    }
+    match param.base {
+        BaseType::Number(dtype) if dtype.is_integer() => Ok(()),
+        BaseType::Number(dtype) if real && scalar::is_real(dtype) => Ok(()),
+        BaseType::Number(dtype) if real => {
+            Err(format!("parameter '{name}' is {dtype}, and expressions use only integer and real numbers"))
+        }
+        BaseType::Number(dtype) => Err(format!("parameter '{name}' is {dtype}, and sizes use only integers")),
+        BaseType::Text | BaseType::Bytes => {
+            Err(format!("parameter '{name}' is a string, and expressions use only numbers"))
+        }
+    }
+}
+
+fn needs_value(params: &[Param], index: usize) -> EvalFailure {
+    let name = params.get(index).map_or_else(|| format!("#{index}"), |param| param.name.clone());
+    EvalFailure::NeedsValue { param: index, name }
+}
+
+fn integer_operation(op: BinaryOp, left: i128, right: i128) -> Result<i128, EvalFailure> {
+    let result = match op {
+        BinaryOp::Add => left.checked_add(right),
+        BinaryOp::Subtract => left.checked_sub(right),
+        BinaryOp::Multiply => left.checked_mul(right),
+        BinaryOp::Divide | BinaryOp::Remainder if right == 0 => return Err(EvalFailure::DivisionByZero),
+        BinaryOp::Divide => left.checked_div(right),
+        BinaryOp::Remainder => left.checked_rem(right),
+        BinaryOp::Power => return integer_power(left, right),
+        BinaryOp::Less => Some(i128::from(left < right)),
+        BinaryOp::LessEqual => Some(i128::from(left <= right)),
+        BinaryOp::Greater => Some(i128::from(left > right)),
+        BinaryOp::GreaterEqual => Some(i128::from(left >= right)),
+        BinaryOp::Equal => Some(i128::from(left == right)),
+        BinaryOp::NotEqual => Some(i128::from(left != right)),
+        BinaryOp::And => Some(i128::from(left != 0 && right != 0)),
+        BinaryOp::Or => Some(i128::from(left != 0 || right != 0)),
+    };
+    result.ok_or(EvalFailure::Overflow)
+}
+
+fn integer_power(base: i128, exponent: i128) -> Result<i128, EvalFailure> {
+    if exponent < 0 {
+        return Err(EvalFailure::NegativePower(exponent));
+    }
+    match (base, u32::try_from(exponent)) {
+        (0 | 1, _) => Ok(if exponent == 0 { 1 } else { base }),
+        (-1, _) => Ok(if exponent % 2 == 0 { 1 } else { -1 }),
+        (_, Ok(exponent)) => base.checked_pow(exponent).ok_or(EvalFailure::Overflow),
+        (_, Err(_)) => Err(EvalFailure::Overflow),
+    }
+}
+
+fn real_operation(op: BinaryOp, left: f64, right: f64) -> f64 {
+    match op {
+        BinaryOp::Add => left + right,
+        BinaryOp::Subtract => left - right,
+        BinaryOp::Multiply => left * right,
+        BinaryOp::Divide => left / right,
+        BinaryOp::Remainder => libm::fmod(left, right),
+        BinaryOp::Power => libm::pow(left, right),
+        BinaryOp::Less => truth(left < right),
+        BinaryOp::LessEqual => truth(left <= right),
+        BinaryOp::Greater => truth(left > right),
+        BinaryOp::GreaterEqual => truth(left >= right),
+        BinaryOp::Equal => truth(left == right),
+        BinaryOp::NotEqual => truth(left != right),
+        BinaryOp::And => truth(left != 0.0 && right != 0.0),
+        BinaryOp::Or => truth(left != 0.0 || right != 0.0),
+    }
+}
+
+fn truth(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idl::parser::parse_expression;
+
+    fn extent(text: &str, n: i128) -> Result<u64, String> {
+        let params = [Param::scalar("n", Mode::In, BaseType::Number(crate::base::Dtype::Int32))];
+        let expr = parse_expression(text, &["n"]).unwrap();
+        expr.evaluate_extent(&params, &|_| Some(n)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn extents_are_exact() {
+        assert_eq!(extent("n*n*n", 2_097_151), Ok(9_223_358_842_721_533_951));
+        assert_eq!(extent("7/2 + 7%4 + 2^10", 0), Ok(3 + 3 + 1024));
+        assert_eq!(extent("n > 3 ? n - 1 : 8/n", 0).unwrap_err(), "expression 'n > 3 ? n-1 : 8/n' divides by zero");
+        assert_eq!(extent("n > 3 ? n - 1 : 8/n", 5), Ok(4));
+        assert_eq!(extent("2^3^2", 0), Ok(512));
+        assert_eq!(extent("!n + (n == 0 && 1)", 0), Ok(2));
+    }
+
+    #[test]
+    fn what_is_no_extent_is_named() {
+        assert_eq!(extent("n - 1", 0).unwrap_err(), "expression 'n-1' is -1, expected a size of 0 or more");
+        assert_eq!(extent("n^40", 1 << 40).unwrap_err(), "expression 'n^40' overflows");
+        assert_eq!(extent("2^64", 0).unwrap_err(), "expression '2^64' overflows");
+        assert_eq!(extent("n % 0", 1).unwrap_err(), "expression 'n%0' divides by zero");
+        assert_eq!(extent("2^-n", 1).unwrap_err(), "expression '2^-n' raises an integer to the negative power -1");
+        assert_eq!(extent("n*0.5", 1).unwrap_err(), "expression 'n*0.5' uses 0.5, which is not an exact integer");
+    }
+
+    #[test]
+    fn a_missing_value_is_named() {
+        let params = [Param::scalar("n", Mode::In, BaseType::Number(crate::base::Dtype::Int32))];
+        let error = parse_expression("n+1", &["n"]).unwrap().evaluate_integer(&params, &|_| None).unwrap_err();
+        assert_eq!(error.failure, EvalFailure::NeedsValue { param: 0, name: "n".into() });
+    }
+
+    #[test]
+    fn work_is_real() {
+        let expr = parse_expression("2/3*n^3 + (n < 4 || 0)", &["n"]).unwrap();
+        assert_eq!(expr.evaluate_real(&[], &|_| Some(3.0)), Ok(2.0 / 3.0 * 27.0 + 1.0));
+    }
 }

@@ -1,6 +1,40 @@
 //! Function signatures: types, size and complexity expressions, and the parser of the interface description language.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`signature`] | the types: what a function takes and gives, and how a server runs it |
+//! | [`expr`] | size and complexity expressions and their value; text and wire form beside it |
+//! | [`parser`] | text of the language to definitions; `print` goes back |
+//! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
+//! | [`bind`] | a call against a signature, before anything is sent |
+//! | [`builder`] | signatures made by a program (the Python interface) |
 
+pub mod bind;
+pub mod bind_error;
+#[cfg(test)]
+mod bind_tests;
+pub mod builder;
+pub mod check;
 pub mod expr;
+pub mod expr_text;
+mod lexer;
+pub mod near;
+mod parse_call;
+mod parse_expr;
+mod parse_param;
+pub mod parser;
+#[cfg(test)]
+mod parser_tests;
+pub mod postfix;
+mod print;
+pub mod scalar;
 pub mod signature;
 
+pub use bind::{Actual, Bound};
+pub use bind_error::BindError;
+pub use builder::SignatureBuilder;
+pub use expr::{EvalError, EvalFailure, Expr};
+pub use lexer::IdlError;
+pub use near::near_names;
+pub use parser::{IdlFile, parse, parse_expression, parse_file};
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};

@@ -4,6 +4,8 @@
 //! unique; extents and the complexity use only constants and scalar integer `IN` parameters (the complexity also real
 //! ones); an `OUT` scalar is passed by pointer.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::Dtype;
@@ -63,7 +65,29 @@ pub struct Param {
     pub hidden: bool,
 }
 
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::In => "IN",
+            Mode::Out => "OUT",
+            Mode::InOut => "INOUT",
+            Mode::Work => "WORK",
+        })
+    }
+}
+
 impl Param {
+    /// A parameter that is one value.
+    pub fn scalar(name: &str, mode: Mode, base: BaseType) -> Param {
+        let name = name.to_string();
+        Param { name, mode, base, dims: Vec::new(), is_array: false, order: ArrayOrder::Any, hidden: false }
+    }
+
+    /// A parameter that is an array of these extents.
+    pub fn array(name: &str, mode: Mode, base: BaseType, dims: Vec<Expr>, order: ArrayOrder) -> Param {
+        Param { name: name.to_string(), mode, base, dims, is_array: true, order, hidden: false }
+    }
+
     /// Whether the caller gives a value.
     pub fn is_input(&self) -> bool {
         matches!(self.mode, Mode::In | Mode::InOut)

@@ -24,8 +24,8 @@ use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, H
 use crate::transport::notice::{Link, Notice};
 use crate::transport::outgoing::STACK_BYTES;
 
-/// Pause before connections are accepted again, when the system had no descriptor left for one.
-const ACCEPT_PAUSE_NS: u64 = 100 * MILLISECOND_NS;
+/// Pause before connections are accepted again, when there was no place or no descriptor left for one.
+const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
 
 impl Core {
     // ---- dialling
@@ -95,11 +95,10 @@ impl Core {
         self.accept_again = false;
         loop {
             let Some(listener) = &self.listener else { return };
-            let accepted = listener.accept();
-            let strangers = self.connections.values().filter(|c| !matches!(c.stage, ContactStage::Up(_))).count();
-            let done = match accepted {
-                // Dropped: whoever floods the node with half connections waits; so does, for seconds, an honest one.
-                Ok(_) if strangers >= HANDSHAKES_MAX => Ok(()),
+            if self.connections.len() - self.peers.len() >= HANDSHAKES_MAX {
+                return self.accept_later();
+            }
+            let done = match listener.accept() {
                 Ok((stream, _)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
                     let deadline = self.clock.now() + HANDSHAKE_NS_MAX;
                     self.add(stream, ContactStage::Shaking, handshake, None, deadline).map(|_| ())
@@ -110,11 +109,14 @@ impl Core {
             };
             if let Err(error) = done {
                 self.log(format!("a connection could not be accepted: {error}"));
-                self.accept_again = true;
-                self.check_at = self.check_at.min(self.clock.now() + ACCEPT_PAUSE_NS);
-                return;
+                return self.accept_later();
             }
         }
+    }
+
+    fn accept_later(&mut self) {
+        self.accept_again = true;
+        self.check_at = self.check_at.min(self.clock.now() + ACCEPT_PAUSE_NS);
     }
 
     fn add(

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::{io, thread};
@@ -17,13 +18,11 @@ use gridloom_core::graph::Task;
 use gridloom_core::node::{Effect, Event, Input, Message};
 use gridloom_core::wire::frame::{DataHeader, FrameError, Kind};
 use mio::net::TcpListener;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
-use super::speed;
 use super::timers::{Clock, Timers};
 use crate::identity::Secret;
-use crate::jobs::{JobEvent, Jobs, Registration, WorkerToken};
+use crate::jobs::{JobEvent, Jobs, WorkerToken, measure_speed};
 use crate::store::Store;
 use crate::transport::connection::Connection;
 use crate::transport::handshake::{Handshake, Hello};
@@ -261,26 +260,10 @@ impl Core {
     fn turn_jobs(&mut self) {
         let Some(jobs) = &mut self.jobs else { return };
         jobs.flush();
-        for registration in jobs.take_registrations() {
-            let change = match registration {
-                Registration::Add(fd, token) => {
-                    let token = Token(WORKERS + token.0 as usize);
-                    self.registry.register(&mut SourceFd(&fd), token, Interest::READABLE)
-                }
-                Registration::Writable(fd, token, writable) => {
-                    let token = Token(WORKERS + token.0 as usize);
-                    let interest = if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-                    self.registry.reregister(&mut SourceFd(&fd), token, interest)
-                }
-                Registration::Remove(fd, _) => {
-                    // It may be closed already, and so be watched no longer.
-                    let _ = self.registry.deregister(&mut SourceFd(&fd));
-                    Ok(())
-                }
-            };
-            if let Err(error) = change {
-                self.events.push_back(Event::Log(format!("a worker cannot be watched: {error}")));
-            }
+        // Its descriptors are level-triggered, beside mio's own, which are not: mio takes the data of an event of its
+        // epoll for a token, whoever registered it.
+        if let Err(error) = jobs.register_with(self.registry.as_fd(), |token| WORKERS as u64 + token.0) {
+            self.events.push_back(Event::Log(format!("a worker cannot be watched: {error}")));
         }
         self.pending.extend(jobs.take_events().into_iter().map(|event| match event {
             JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
@@ -290,7 +273,7 @@ impl Core {
     fn measure_speed(&mut self) {
         let inbox = self.inbox.clone();
         let thread = thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || inbox.post(Notice::Speed { flops: speed::measure() })) {
+        if let Err(error) = thread.spawn(move || inbox.post(Notice::Speed { flops: measure_speed() })) {
             self.log(format!("the speed cannot be measured: {error}"));
         }
     }

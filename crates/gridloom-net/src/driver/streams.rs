@@ -16,7 +16,8 @@ use crate::transport::bulk::Receiver;
 use crate::transport::connection::prepare_blocking;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::outgoing::{BULK_SILENCE, Closer, STACK_BYTES, dial_bulk};
+use crate::transport::outgoing::{BULK_SILENCE, Closer, STACK_BYTES};
+use crate::transport::sender::dial_bulk;
 use crate::transport::{Aside, Cargo, HANDSHAKES_MAX, TAKEN_EVERY};
 
 /// Streams that one peer may have open towards this node: one, and those whose end is not yet noticed.

@@ -304,8 +304,7 @@ impl Serialize for Raw<'_> {
 
 /// Body of a refusal.
 pub fn refusal(why: &str) -> Vec<u8> {
-    let end = why.floor_char_boundary(HANDSHAKE_BYTES_MAX / 2);
-    tagged(TAG_REFUSAL, &why.as_bytes()[..end])
+    tagged(TAG_REFUSAL, &why.as_bytes()[..why.len().min(HANDSHAKE_BYTES_MAX / 2)])
 }
 
 fn refuse(why: String, out: &mut Vec<Vec<u8>>) -> HandshakeError {

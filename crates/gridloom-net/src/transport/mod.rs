@@ -19,6 +19,7 @@ pub mod handshake;
 pub mod local;
 pub mod notice;
 pub mod outgoing;
+pub mod sender;
 
 use gridloom_core::base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};
@@ -95,5 +96,8 @@ pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
 pub const TAKEN_EVERY: u64 = 32;
 /// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
-/// Connections that may be in the handshake at a time; a further one is closed at once.
-pub const HANDSHAKES_MAX: usize = 256;
+/// Connections that may be in the handshake at a time; further ones wait in the system's queue. A grid that starts has
+/// hundreds of servers at its agent's door at once.
+pub const HANDSHAKES_MAX: usize = 1024;
+/// Connections that may wait in the system's queue (which has a bound of its own, `net.core.somaxconn`).
+pub const BACKLOG: i32 = 4096;

@@ -1,0 +1,409 @@
+//! A call against its signature, on the caller's side, before anything is sent.
+//!
+//! Arguments are given by position, by name, or both. By position come either the positional parameters
+//! ([`Signature::positional`]) from the first on, or, as GridRPC has it, all inputs that are not hidden, sizes included.
+//! What is left may be given by name; a size that is not given follows from the first array that has it as an extent
+//! of its own, and every other array is checked against it.
+//!
+//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule); a remote scalar must have
+//! the parameter's type already. Arrays never convert: type, number of dimensions, extents and memory order must fit.
+//! Memory order is free where both orders are the same: fewer than two extents above 1, or no elements. Byte order of
+//! arrays is free: the receiver converts.
+
+use crate::base::{ByteOrder, Dtype, Meta, Order};
+use crate::idl::bind_error::BindError;
+use crate::idl::expr::{EvalError, EvalFailure, Expr};
+use crate::idl::near::{did_you_mean, near_names};
+use crate::idl::scalar::{Scalar, is_real, scalar_value};
+use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
+
+/// What the caller passes for one parameter.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Actual {
+    /// Its description.
+    pub meta: Meta,
+    /// Bytes of a scalar or text when known now (`None`: an array, or a remote value).
+    pub inline: Option<Vec<u8>>,
+}
+
+/// A call that fits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bound {
+    /// For each parameter: description and bytes, in this machine's byte order, of every scalar or text input whose
+    /// value is known, inferred ones included; else `None`.
+    pub scalars: Vec<Option<(Meta, Vec<u8>)>>,
+    /// For each `OUT` and `INOUT` parameter in order: its index and the result's description.
+    pub outputs: Vec<(usize, Meta)>,
+    /// Work in floating-point operations, if the signature states it.
+    pub work_flops: Option<f64>,
+    /// For each `IN` and `INOUT` parameter in order (hidden ones included): index of the caller's argument, positional
+    /// ones first and then named ones, or `None` if its value was inferred.
+    pub actual_of: Vec<Option<usize>>,
+}
+
+impl Signature {
+    /// Checks a call and completes it.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn bind(&self, positional: &[Actual], named: &[(String, Actual)]) -> Result<Bound, BindError> {
+        let given = self.assign(positional.len(), named)?;
+        let actual =
+            |index: usize| given[index].map(|at| positional.get(at).unwrap_or_else(|| &named[at - positional.len()].1));
+        let mut binding =
+            Binding { signature: self, scalars: vec![None; self.params.len()], source: vec![None; self.params.len()] };
+        for index in self.inputs() {
+            if let Some(actual) = actual(index) {
+                binding.check_kind(index, actual)?;
+            }
+        }
+        for index in self.inputs() {
+            if let Some(actual) = actual(index) {
+                binding.infer_from(index, actual, &given)?;
+            }
+        }
+        for index in self.inputs() {
+            if let Some(actual) = actual(index) {
+                binding.check_shape(index, actual)?;
+            }
+        }
+        let mut outputs = Vec::new();
+        for (index, param) in self.params.iter().enumerate() {
+            if param.is_output() || param.mode == Mode::Work {
+                let meta = binding.output(index, actual(index))?;
+                if param.is_output() {
+                    outputs.push((index, meta));
+                }
+            }
+        }
+        let work_flops = self.work.as_ref().map(|work| binding.work(work)).transpose()?;
+        let actual_of = self.inputs().map(|index| given[index]).collect();
+        Ok(Bound { scalars: binding.scalars, outputs, work_flops, actual_of })
+    }
+
+    /// Which argument goes to which parameter.
+    fn assign(&self, count: usize, named: &[(String, Actual)]) -> Result<Vec<Option<usize>>, BindError> {
+        let function = || self.name.clone();
+        let short = self.positional();
+        let full: Vec<usize> = self.inputs().filter(|index| !self.params[*index].hidden).collect();
+        let order = if count == full.len() { &full } else { &short };
+        if count > order.len() {
+            let expected = if full.len() > short.len() {
+                format!("{}, or {} with the sizes", short.len(), full.len())
+            } else {
+                short.len().to_string()
+            };
+            return Err(BindError::Count { function: function(), expected, got: count, signature: self.to_string() });
+        }
+        let mut given = vec![None; self.params.len()];
+        for (at, index) in order.iter().take(count).enumerate() {
+            given[*index] = Some(at);
+        }
+        for (at, (name, _)) in named.iter().enumerate() {
+            let Some(index) = self.inputs().find(|index| self.params[*index].name == *name) else {
+                let inputs = self.inputs().map(|index| self.params[index].name.as_str());
+                let near = did_you_mean(&near_names(name, inputs));
+                let (name, signature) = (name.clone(), self.to_string());
+                return Err(BindError::UnknownName { function: function(), name, near, signature });
+            };
+            if given[index].is_some() {
+                return Err(BindError::Twice { function: function(), name: name.clone() });
+            }
+            given[index] = Some(count + at);
+        }
+        let missing: Vec<String> = short
+            .iter()
+            .filter(|index| given[**index].is_none())
+            .map(|index| format!("'{}'", self.params[*index].name))
+            .collect();
+        if !missing.is_empty() {
+            let noun = if missing.len() == 1 { "argument" } else { "arguments" };
+            let missing = format!("{noun} {}", missing.join(", "));
+            return Err(BindError::Missing { function: function(), missing, signature: self.to_string() });
+        }
+        Ok(given)
+    }
+}
+
+/// A call while it is being checked.
+struct Binding<'a> {
+    signature: &'a Signature,
+    scalars: Vec<Option<(Meta, Vec<u8>)>>,
+    /// Array parameter from which a size was inferred.
+    source: Vec<Option<usize>>,
+}
+
+impl Binding<'_> {
+    /// Kind, element type, number of dimensions and memory order; takes the value of a scalar.
+    fn check_kind(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
+        let param = &self.signature.params[index];
+        let wrong = |remedy: String| {
+            let expected = wanted(param);
+            let got = described(&actual.meta);
+            Err(BindError::Type { function: self.function(), param: param.name.clone(), expected, got, remedy })
+        };
+        match (&actual.meta, param.base) {
+            (Meta::Array { dtype, order, shape, .. }, BaseType::Number(want)) if param.is_array => {
+                if *dtype != want {
+                    return wrong(format!("; convert it with .astype(numpy.{want})"));
+                }
+                if shape.len() != param.dims.len() {
+                    let expected = format!("{} of {} dimensions", self.symbolic(param), param.dims.len());
+                    return Err(self.shape_error(param, shape, expected));
+                }
+                if actual.meta.checked_size_bytes().is_none() {
+                    return Err(self.malformed(param, "its size is past 2^64 bytes".to_string()));
+                }
+                self.check_order(param, *order, shape)
+            }
+            (Meta::Scalar { dtype, byte_order }, BaseType::Number(want)) if !param.is_array => {
+                self.take_scalar(index, *dtype, *byte_order, want, actual.inline.as_deref())
+            }
+            (Meta::Array { dtype, byte_order, shape, .. }, BaseType::Number(want))
+                if !param.is_array && shape.is_empty() && actual.inline.is_some() =>
+            {
+                self.take_scalar(index, *dtype, *byte_order, want, actual.inline.as_deref())
+            }
+            (Meta::Text { .. }, BaseType::Text) | (Meta::Bytes { .. }, BaseType::Bytes) => {
+                if let Some(bytes) = &actual.inline {
+                    if bytes.len() as u64 != actual.meta.size_bytes() {
+                        let why = format!("{} bytes of {} given", bytes.len(), actual.meta.size_bytes());
+                        return Err(self.malformed(param, why));
+                    }
+                    if param.base == BaseType::Text && std::str::from_utf8(bytes).is_err() {
+                        return Err(self.malformed(param, "its text is not UTF-8".to_string()));
+                    }
+                    self.scalars[index] = Some((actual.meta.clone(), bytes.clone()));
+                }
+                Ok(())
+            }
+            _ => wrong(String::new()),
+        }
+    }
+
+    fn take_scalar(
+        &mut self,
+        index: usize,
+        dtype: Dtype,
+        byte_order: ByteOrder,
+        want: Dtype,
+        inline: Option<&[u8]>,
+    ) -> Result<(), BindError> {
+        let param = &self.signature.params[index];
+        let (function, name) = (self.function(), param.name.clone());
+        let convertible = dtype == want || kind_converts(dtype, want);
+        let Some(bytes) = inline else {
+            return match (dtype == want, convertible) {
+                (true, _) => Ok(()),
+                (false, true) => Err(BindError::NeedsValue { function, param: name }),
+                (false, false) => Err(self.kind_error(param, dtype, want)),
+            };
+        };
+        if bytes.len() as u64 != dtype.size_bytes() {
+            let why = format!("{} bytes given for {dtype}, which has {}", bytes.len(), dtype.size_bytes());
+            return Err(self.malformed(param, why));
+        }
+        let verbatim = dtype == want && byte_order == ByteOrder::NATIVE;
+        if verbatim {
+            self.scalars[index] = Some((Meta::scalar(want), bytes.to_vec()));
+            return Ok(());
+        }
+        if !convertible {
+            return Err(self.kind_error(param, dtype, want));
+        }
+        let Some(value) = Scalar::read(dtype, byte_order, bytes) else {
+            return Err(self.malformed(param, format!("{dtype} does not change byte order; convert it to float64")));
+        };
+        let Some(converted) = value.write(want) else {
+            let remedy = match want {
+                Dtype::Float16 | Dtype::Float32 | Dtype::Complex64 => format!("; round it with numpy.{want}(...)"),
+                _ => String::new(),
+            };
+            let (expected, got) = (want.to_string(), format!("{value} ({dtype})"));
+            return Err(BindError::NotExact { function, param: name, expected, got, remedy });
+        };
+        self.scalars[index] = Some((Meta::scalar(want), converted));
+        Ok(())
+    }
+
+    fn check_order(&self, param: &Param, order: Order, shape: &[u64]) -> Result<(), BindError> {
+        let both = shape.contains(&0) || shape.iter().filter(|extent| **extent > 1).count() < 2;
+        let (expected, got, remedy) = match (param.order, order) {
+            _ if both => return Ok(()),
+            (ArrayOrder::C, Order::F) => ("C (row-major)", "Fortran (column-major)", "numpy.ascontiguousarray"),
+            (ArrayOrder::F, Order::C) => ("Fortran (column-major)", "C (row-major)", "numpy.asfortranarray"),
+            (ArrayOrder::C, Order::C) | (ArrayOrder::F, Order::F) | (ArrayOrder::Any, _) => return Ok(()),
+        };
+        let (function, param) = (self.function(), param.name.clone());
+        Err(BindError::Order { function, param, expected, got, remedy })
+    }
+
+    /// Takes sizes that nobody gave from an array's extents.
+    fn infer_from(&mut self, index: usize, actual: &Actual, given: &[Option<usize>]) -> Result<(), BindError> {
+        let signature = self.signature;
+        let (param, Meta::Array { shape, .. }) = (&signature.params[index], &actual.meta) else { return Ok(()) };
+        if !param.is_array {
+            return Ok(());
+        }
+        for (dim, extent) in param.dims.iter().zip(shape) {
+            let Expr::Param(size) = *dim else { continue };
+            if given[size].is_some() || self.scalars[size].is_some() {
+                continue;
+            }
+            let BaseType::Number(dtype) = signature.params[size].base else { continue };
+            let Some(bytes) = Scalar::Integer(i128::from(*extent)).write(dtype) else {
+                let name = &signature.params[size].name;
+                let expected = format!("{} with an extent {name} that fits {dtype}", self.symbolic(param));
+                return Err(self.shape_error(param, shape, expected));
+            };
+            self.scalars[size] = Some((Meta::scalar(dtype), bytes));
+            self.source[size] = Some(index);
+        }
+        Ok(())
+    }
+
+    fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
+        let (param, Meta::Array { shape, .. }) = (&self.signature.params[index], &actual.meta) else { return Ok(()) };
+        if !param.is_array {
+            return Ok(());
+        }
+        let expected = self.extents(index)?;
+        if expected == *shape {
+            return Ok(());
+        }
+        let differing: Vec<usize> = (0..shape.len()).filter(|dim| expected[*dim] != shape[*dim]).collect();
+        let blamed = |size: usize| differing.iter().any(|dim| param.dims[*dim].params().contains(&size));
+        // A size that this array itself sets, and agrees with, is left as a name.
+        let numbers: Vec<String> = (0..shape.len())
+            .map(|dim| match &param.dims[dim] {
+                Expr::Param(size) if self.source[*size] == Some(index) && !blamed(*size) => {
+                    self.signature.params[*size].name.clone()
+                }
+                _ => expected[dim].to_string(),
+            })
+            .collect();
+        let mut origins: Vec<usize> = differing.iter().flat_map(|dim| param.dims[*dim].params()).collect();
+        origins.sort_unstable();
+        origins.dedup();
+        let origins: Vec<String> = origins.into_iter().map(|size| self.origin(size)).collect();
+        let origins = if origins.is_empty() { String::new() } else { format!(" ({})", origins.join(", ")) };
+        let symbolic = self.symbolic(param);
+        let numbers = format!("[{}]", numbers.join(", "));
+        let text = if symbolic == numbers { numbers } else { format!("{symbolic} = {numbers}{origins}") };
+        Err(self.shape_error(param, shape, text))
+    }
+
+    /// `k = 3 from argument 'a'`.
+    fn origin(&self, size: usize) -> String {
+        let name = &self.signature.params[size].name;
+        let value = scalar_value(&self.scalars, size).map_or_else(|| "?".to_string(), |value| value.to_string());
+        match self.source[size] {
+            Some(array) => format!("{name} = {value} from argument '{}'", self.signature.params[array].name),
+            None => format!("{name} = {value} as given"),
+        }
+    }
+
+    fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {
+        let param = &self.signature.params[index];
+        let dtype = match param.base {
+            BaseType::Number(dtype) => dtype,
+            BaseType::Text => return Ok(Meta::Text { size_bytes: 0 }),
+            BaseType::Bytes => return Ok(Meta::Bytes { size_bytes: 0 }),
+        };
+        if !param.is_array {
+            return Ok(Meta::scalar(dtype));
+        }
+        let order = match (param.order, actual.map(|actual| &actual.meta)) {
+            (ArrayOrder::F, _) => Order::F,
+            (ArrayOrder::Any, Some(Meta::Array { order, .. })) => *order,
+            (ArrayOrder::C | ArrayOrder::Any, _) => Order::C,
+        };
+        let shape = self.extents(index)?;
+        let meta = Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape };
+        if meta.checked_size_bytes().is_none() {
+            let what = format!("array '{}' of shape {}", param.name, self.symbolic(param));
+            return Err(BindError::Value {
+                function: self.function(),
+                what,
+                why: format!("{meta} is past 2^64 bytes"),
+            });
+        }
+        Ok(meta)
+    }
+
+    fn extents(&self, index: usize) -> Result<Vec<u64>, BindError> {
+        let param = &self.signature.params[index];
+        let extent = |(at, dim): (usize, &Expr)| {
+            let what = || format!("extent {} of '{}'", at + 1, param.name);
+            dim.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))
+        };
+        param.dims.iter().enumerate().map(extent).collect()
+    }
+
+    fn work(&self, work: &Expr) -> Result<f64, BindError> {
+        let value = |index| scalar_value(&self.scalars, index).and_then(Scalar::real);
+        let flops = work
+            .evaluate_real(&self.signature.params, &value)
+            .map_err(|error| self.eval_error(error, "work (CalcOrder)".to_string()))?;
+        if flops.is_finite() && flops >= 0.0 {
+            return Ok(flops);
+        }
+        let text = work.display(&self.signature.params);
+        let why = format!("expression '{text}' is {flops}, expected a finite number of operations, 0 or more");
+        Err(BindError::Value { function: self.function(), what: "work (CalcOrder)".to_string(), why })
+    }
+
+    fn eval_error(&self, error: EvalError, what: String) -> BindError {
+        match error.failure {
+            EvalFailure::NeedsValue { name, .. } => BindError::NeedsValue { function: self.function(), param: name },
+            _ => BindError::Value { function: self.function(), what, why: error.to_string() },
+        }
+    }
+
+    fn kind_error(&self, param: &Param, got: Dtype, want: Dtype) -> BindError {
+        let (expected, got) = (format!("a {want} number"), format!("a {got} number"));
+        BindError::Type { function: self.function(), param: param.name.clone(), expected, got, remedy: String::new() }
+    }
+
+    fn shape_error(&self, param: &Param, shape: &[u64], expected: String) -> BindError {
+        BindError::Shape { function: self.function(), param: param.name.clone(), expected, got: format!("{shape:?}") }
+    }
+
+    fn malformed(&self, param: &Param, why: String) -> BindError {
+        BindError::Malformed { function: self.function(), param: param.name.clone(), why }
+    }
+
+    fn symbolic(&self, param: &Param) -> String {
+        let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.signature.params).to_string()).collect();
+        format!("[{}]", dims.join(", "))
+    }
+
+    fn function(&self) -> String {
+        self.signature.name.clone()
+    }
+}
+
+/// Whether some value of the one type is exactly one of the other.
+fn kind_converts(from: Dtype, to: Dtype) -> bool {
+    let complex = |dtype| matches!(dtype, Dtype::Complex64 | Dtype::Complex128);
+    let real = |dtype: Dtype| dtype.is_integer() || is_real(dtype);
+    (real(from) && (real(to) || complex(to))) || (complex(from) && complex(to)) || (from == to && from == Dtype::Bool)
+}
+
+fn wanted(param: &Param) -> String {
+    match (param.base, param.is_array) {
+        (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
+        (BaseType::Number(dtype), false) => format!("a {dtype} number"),
+        (BaseType::Text, _) => "a string".to_string(),
+        (BaseType::Bytes, _) => "bytes".to_string(),
+    }
+}
+
+fn described(meta: &Meta) -> String {
+    match meta {
+        Meta::Scalar { dtype, .. } => format!("a {dtype} number"),
+        Meta::Text { .. } => "a string".to_string(),
+        Meta::Bytes { .. } => "bytes".to_string(),
+        Meta::Array { dtype, .. } => format!("an array of {dtype}"),
+    }
+}

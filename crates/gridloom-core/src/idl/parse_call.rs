@@ -1,0 +1,154 @@
+//! What is called: `Calls "C" info = fn(n, 2*n, 1.0, (long) n, 'N', "upper", a);`
+//!
+//! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as a C `int`, or as
+//! a `double` if a real constant or parameter is in it, or as the type that a cast names. A character is a `char`, a
+//! string a `char *`. Fortran gets all of them by pointer.
+
+use crate::base::Dtype;
+use crate::base::limits::PARAMETERS_MAX;
+use crate::idl::expr::Expr;
+use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::parse_param::{is_type_word, type_from_words, type_name};
+use crate::idl::parser::Parser;
+use crate::idl::signature::{BaseType, Body, CallArgument, Language, Mode, Param};
+
+impl Parser<'_> {
+    pub(crate) fn calls(
+        &mut self,
+        default: Option<Language>,
+        params: &[Param],
+        names: &[String],
+    ) -> Result<Body, IdlError> {
+        let (token, place) = self.next()?;
+        match &token {
+            Token::Name(word) if word == "Calls" => {}
+            Token::Mark("{") => {
+                let message = "inline C bodies are not supported yet; use Calls, as in `Calls \"C\" fn(n, a);`";
+                return Err(self.error(place, message.to_string()));
+            }
+            other => return Err(self.expected("an option (such as 'CalcOrder') or 'Calls'", other, place)),
+        }
+        let has_language = matches!(self.peek()?.0, Token::Text(_));
+        let language = if has_language { self.language()? } else { default.unwrap_or(Language::C) };
+        let (mut symbol, mut symbol_place) = self.name("the name of the function to call")?;
+        let mut result = None;
+        if self.take_mark("=")? {
+            result = Some(self.result(&symbol, symbol_place, params, names)?);
+            (symbol, symbol_place) = self.name("the name of the function to call")?;
+        }
+        let args = self.call_arguments(params, names)?;
+        self.mark(";")?;
+        for (index, param) in params.iter().enumerate() {
+            let passed = args.contains(&CallArgument::Param(index)) || result.is_some_and(|(_, at)| at == index);
+            if !passed && param.mode != Mode::In {
+                let (mode, name) = (param.mode, &param.name);
+                let message = format!("{mode} parameter '{name}' is not passed to {symbol}; add it to the arguments");
+                return Err(self.error(symbol_place, message));
+            }
+        }
+        let symbol = if language == Language::Fortran { self.fortran_symbol(&symbol) } else { symbol };
+        Ok(Body::Native { language, symbol, args, result })
+    }
+
+    /// The `OUT` scalar that gets the value returned.
+    fn result(&self, name: &str, place: Place, params: &[Param], names: &[String]) -> Result<(Dtype, usize), IdlError> {
+        let Some(index) = names.iter().position(|known| known == name) else {
+            return Err(self.unknown_name(name, place, names));
+        };
+        match &params[index] {
+            Param { mode: Mode::Out, base: BaseType::Number(dtype), is_array: false, .. }
+                if dtype.is_integer() || crate::idl::scalar::is_real(*dtype) || *dtype == Dtype::Bool =>
+            {
+                Ok((*dtype, index))
+            }
+            param => {
+                let what = if param.is_array { "array" } else { "scalar" };
+                let (mode, kind) = (param.mode, type_name(param.base));
+                let message = format!(
+                    "the result goes to an OUT scalar that is an integer or real, such as `OUT int *{name}`; \
+                     '{name}' is an {mode} {what} of type {kind}"
+                );
+                Err(self.error(place, message))
+            }
+        }
+    }
+
+    fn call_arguments(&mut self, params: &[Param], names: &[String]) -> Result<Vec<CallArgument>, IdlError> {
+        let mut args = Vec::new();
+        self.mark("(")?;
+        if self.take_mark(")")? {
+            return Ok(args);
+        }
+        loop {
+            let place = self.peek()?.1;
+            args.push(self.call_argument(params, names)?);
+            if args.len() > PARAMETERS_MAX {
+                return Err(self.error(place, format!("a call has at most {PARAMETERS_MAX} arguments")));
+            }
+            match self.next()? {
+                (Token::Mark(","), _) => {}
+                (Token::Mark(")"), _) => return Ok(args),
+                (other, place) => return Err(self.expected("an operator, ',' or ')'", &other, place)),
+            }
+        }
+    }
+
+    fn call_argument(&mut self, params: &[Param], names: &[String]) -> Result<CallArgument, IdlError> {
+        let (token, place) = self.peek()?;
+        match token {
+            Token::Text(text) => {
+                self.next()?;
+                return Ok(CallArgument::Text(text));
+            }
+            Token::Character(character) => {
+                self.next()?;
+                return Ok(CallArgument::Value { dtype: Dtype::Int8, expr: Expr::Number(f64::from(character)) });
+            }
+            Token::Mark("(") if matches!(self.peek_second()?, Token::Name(word) if is_type_word(&word)) => {
+                let dtype = self.cast()?;
+                let (_, expr) = self.call_expression(params, names)?;
+                return Ok(CallArgument::Value { dtype, expr });
+            }
+            _ => {}
+        }
+        if let (Token::Name(name), Token::Mark("," | ")")) = (&token, self.peek_second()?) {
+            self.next()?;
+            let index = names.iter().position(|known| known == name);
+            return index.map(CallArgument::Param).ok_or_else(|| self.unknown_name(name, place, names));
+        }
+        let (real, expr) = self.call_expression(params, names)?;
+        let dtype = if real { Dtype::Float64 } else { Dtype::Int32 };
+        Ok(CallArgument::Value { dtype, expr })
+    }
+
+    fn call_expression(&mut self, params: &[Param], names: &[String]) -> Result<(bool, Expr), IdlError> {
+        let parsed = self.expression()?;
+        let expr = self.indexed(parsed.expr.clone(), names)?;
+        self.check_expression(&expr, &parsed, params, names, true)?;
+        Ok((parsed.real || !expr.is_integral(params), expr))
+    }
+
+    /// `(type)`, with its opening parenthesis next.
+    fn cast(&mut self) -> Result<Dtype, IdlError> {
+        let place = self.mark("(")?;
+        let mut words = Vec::new();
+        while let (Token::Name(word), _) = self.peek()? {
+            self.next()?;
+            words.push(word);
+        }
+        self.mark(")")?;
+        let texts: Vec<&str> = words.iter().map(String::as_str).collect();
+        match type_from_words(&texts) {
+            Some(BaseType::Number(dtype))
+                if dtype.is_integer() || matches!(dtype, Dtype::Float32 | Dtype::Float64 | Dtype::Bool) =>
+            {
+                Ok(dtype)
+            }
+            _ => {
+                let message =
+                    format!("expected a cast to an integer type, float or double, got '({})'", texts.join(" "));
+                Err(self.error(place, message))
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Expressions: operators of C with `^` for powers, which bind tightest and to the right.
+
+use crate::base::limits::EXPRESSION_DEPTH_MAX;
+use crate::idl::expr::{BinaryOp, EXPRESSION_NODES_MAX, Expr, UnaryOp};
+use crate::idl::expr_text::binary_level;
+use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::parser::Parser;
+
+/// An expression whose [`Expr::Param`] are still indices into [`Parser::uses`].
+#[derive(Clone)]
+pub(crate) struct ParsedExpr {
+    pub(crate) expr: Expr,
+    pub(crate) place: Place,
+    /// Whether a constant in it has a point or an exponent.
+    pub(crate) real: bool,
+}
+
+/// A subtree with its depth, and whether a constant in it is real.
+struct Tree(Expr, usize, bool);
+
+impl Parser<'_> {
+    pub(crate) fn expression(&mut self) -> Result<ParsedExpr, IdlError> {
+        let place = self.peek()?.1;
+        self.nesting = 0;
+        self.nodes = 0;
+        let Tree(expr, _, real) = self.conditional()?;
+        Ok(ParsedExpr { expr, place, real })
+    }
+
+    fn conditional(&mut self) -> Result<Tree, IdlError> {
+        self.enter()?;
+        let condition = self.binary(1)?;
+        let tree = if self.take_mark("?")? {
+            let then = self.conditional()?;
+            let (token, place) = self.next()?;
+            if token != Token::Mark(":") {
+                return Err(self.expected("':' of the conditional", &token, place));
+            }
+            let otherwise = self.conditional()?;
+            let depth = condition.1.max(then.1).max(otherwise.1);
+            let real = condition.2 || then.2 || otherwise.2;
+            let expr = Expr::Conditional(Box::new(condition.0), Box::new(then.0), Box::new(otherwise.0));
+            self.tree(expr, depth, real, place)?
+        } else {
+            condition
+        };
+        self.nesting -= 1;
+        Ok(tree)
+    }
+
+    fn binary(&mut self, level: u8) -> Result<Tree, IdlError> {
+        let mut left = self.unary()?;
+        loop {
+            let (token, place) = self.peek()?;
+            let Some(op) = binary_operator(&token).filter(|op| binary_level(*op) >= level) else { return Ok(left) };
+            self.next()?;
+            let right = self.binary(binary_level(op) + 1)?;
+            let (depth, real) = (left.1.max(right.1), left.2 || right.2);
+            left = self.tree(Expr::Binary(op, Box::new(left.0), Box::new(right.0)), depth, real, place)?;
+        }
+    }
+
+    fn unary(&mut self) -> Result<Tree, IdlError> {
+        let (token, place) = self.peek()?;
+        let op = match token {
+            Token::Mark("-") => Some(UnaryOp::Negate),
+            Token::Mark("!") => Some(UnaryOp::Not),
+            Token::Mark("+") => None,
+            _ => return self.power(),
+        };
+        self.next()?;
+        self.enter()?;
+        let Tree(operand, depth, real) = self.unary()?;
+        self.nesting -= 1;
+        match op {
+            Some(op) => self.tree(Expr::Unary(op, Box::new(operand)), depth, real, place),
+            None => Ok(Tree(operand, depth, real)),
+        }
+    }
+
+    fn power(&mut self) -> Result<Tree, IdlError> {
+        let base = self.primary()?;
+        let place = self.peek()?.1;
+        if !self.take_mark("^")? {
+            return Ok(base);
+        }
+        self.enter()?;
+        let exponent = self.unary()?;
+        self.nesting -= 1;
+        let (depth, real) = (base.1.max(exponent.1), base.2 || exponent.2);
+        self.tree(Expr::Binary(BinaryOp::Power, Box::new(base.0), Box::new(exponent.0)), depth, real, place)
+    }
+
+    fn primary(&mut self) -> Result<Tree, IdlError> {
+        let (token, place) = self.next()?;
+        match token {
+            Token::Integer(number) => self.tree(Expr::Number(number), 0, false, place),
+            Token::Real(number) => self.tree(Expr::Number(number), 0, true, place),
+            Token::Name(name) => {
+                self.uses.push((name, place));
+                self.tree(Expr::Param(self.uses.len() - 1), 0, false, place)
+            }
+            Token::Mark("(") => {
+                let inner = self.conditional()?;
+                let (token, place) = self.next()?;
+                if token != Token::Mark(")") {
+                    return Err(self.expected("an operator or ')'", &token, place));
+                }
+                Ok(inner)
+            }
+            other => Err(self.expected("a number, a parameter or '('", &other, place)),
+        }
+    }
+
+    fn tree(&mut self, expr: Expr, depth_below: usize, real: bool, place: Place) -> Result<Tree, IdlError> {
+        self.nodes += 1;
+        if depth_below >= EXPRESSION_DEPTH_MAX {
+            return Err(self.too_deep(place));
+        }
+        if self.nodes > EXPRESSION_NODES_MAX {
+            let message = format!("this expression has more than {EXPRESSION_NODES_MAX} operators and operands");
+            return Err(self.error(place, message));
+        }
+        Ok(Tree(expr, depth_below + 1, real))
+    }
+
+    /// Counts the recursion, which parentheses and signs deepen without deepening the tree. A tree of the largest depth
+    /// needs at most two levels of recursion for each of its own.
+    fn enter(&mut self) -> Result<(), IdlError> {
+        self.nesting += 1;
+        if self.nesting > 2 * EXPRESSION_DEPTH_MAX + 2 {
+            let place = self.peek()?.1;
+            return Err(self.too_deep(place));
+        }
+        Ok(())
+    }
+
+    fn too_deep(&self, place: Place) -> IdlError {
+        let message = format!("this expression is nested deeper than {EXPRESSION_DEPTH_MAX} levels; simplify it");
+        self.error(place, message)
+    }
+}
+
+fn binary_operator(token: &Token) -> Option<BinaryOp> {
+    let Token::Mark(mark) = token else { return None };
+    Some(match *mark {
+        "+" => BinaryOp::Add,
+        "-" => BinaryOp::Subtract,
+        "*" => BinaryOp::Multiply,
+        "/" => BinaryOp::Divide,
+        "%" => BinaryOp::Remainder,
+        "<" => BinaryOp::Less,
+        "<=" => BinaryOp::LessEqual,
+        ">" => BinaryOp::Greater,
+        ">=" => BinaryOp::GreaterEqual,
+        "==" => BinaryOp::Equal,
+        "!=" => BinaryOp::NotEqual,
+        "&&" => BinaryOp::And,
+        "||" => BinaryOp::Or,
+        _ => return None,
+    })
+}

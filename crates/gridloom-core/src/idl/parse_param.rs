@@ -1,0 +1,208 @@
+//! Parameters: mode and type in either order, then `x`, `*x` or `x[extent]…`; and the names of types.
+
+use crate::base::Dtype;
+use crate::base::limits::DIMENSIONS_MAX;
+use crate::idl::expr::Expr;
+use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::parse_expr::ParsedExpr;
+use crate::idl::parser::Parser;
+use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param};
+
+/// A parameter whose extents wait until all names are known.
+#[derive(Clone)]
+pub(crate) struct ParsedParam {
+    /// Without extents.
+    pub(crate) param: Param,
+    pub(crate) dims: Vec<ParsedExpr>,
+    pub(crate) place: Place,
+}
+
+impl Parser<'_> {
+    pub(crate) fn parameter(&mut self) -> Result<ParsedParam, IdlError> {
+        let mut mode = None;
+        let mut words: Vec<(String, Place)> = Vec::new();
+        loop {
+            let (token, place) = self.peek()?;
+            let Token::Name(word) = token else { break };
+            if let Some(found) = mode_of(&word) {
+                if mode.is_some() {
+                    return Err(self.error(place, "a parameter has one mode; leave the second out".to_string()));
+                }
+                mode = Some(found);
+            } else if is_type_word(&word) {
+                words.push((word, place));
+            } else {
+                break;
+            }
+            self.next()?;
+        }
+        self.refuse_foreign(mode.is_some())?;
+        let pointer = self.take_mark("*")?;
+        let (name, place) = self.name("a parameter's name")?;
+        let Some(mode) = mode else {
+            let message = format!("expected the mode of '{name}': write IN, OUT, INOUT or WORK before it");
+            return Err(self.error(place, message));
+        };
+        if words.is_empty() {
+            let message = format!("expected the type of '{name}'; types are {TYPES}");
+            return Err(self.error(place, message));
+        }
+        let base = self.type_of(&words)?;
+        let dims = self.extents(&name)?;
+        self.check_declarator(mode, base, &name, pointer, !dims.is_empty(), place, &type_text(&words))?;
+        let mut param = Param::scalar(&name, mode, base);
+        param.is_array = !dims.is_empty();
+        if mode == Mode::Work && pointer {
+            // One element of scratch space: as an array, it needs no case of its own.
+            param = Param::array(&name, mode, base, vec![Expr::Number(1.0)], ArrayOrder::C);
+        }
+        Ok(ParsedParam { param, dims, place })
+    }
+
+    /// Names the parts of Ninf's language that are known and not there.
+    fn refuse_foreign(&mut self, has_mode: bool) -> Result<(), IdlError> {
+        let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
+        let message = match (word.as_str(), self.peek_second()?) {
+            ("allocate" | "broadcast", _) => format!("'{word}' (for MPI ranks) is not supported yet"),
+            ("filename" | "filepointer", _) => {
+                format!("type '{word}' is not supported yet; pass the content as an array of char")
+            }
+            (_, Token::Mark("(")) if !has_mode => {
+                format!("callback parameters such as '{word}' are not supported yet; leave it out")
+            }
+            (_, Token::Name(_) | Token::Mark("*")) => format!("unknown type '{word}'; types are {TYPES}"),
+            _ => return Ok(()),
+        };
+        Err(self.error(place, message))
+    }
+
+    fn extents(&mut self, name: &str) -> Result<Vec<ParsedExpr>, IdlError> {
+        let mut dims = Vec::new();
+        while self.take_mark("[")? {
+            let (token, place) = self.peek()?;
+            if token == Token::Mark("]") {
+                let message = format!("expected the extent of '{name}' between [ and ], such as [n] with `IN int n`");
+                return Err(self.error(place, message));
+            }
+            dims.push(self.expression()?);
+            if dims.len() > DIMENSIONS_MAX {
+                return Err(self.error(place, format!("'{name}' has more than {DIMENSIONS_MAX} dimensions")));
+            }
+            match self.next()? {
+                (Token::Mark("]"), _) => {}
+                (Token::Mark(":"), place) => {
+                    let message = "sub-arrays [size : start, end, step] are not supported yet; write [size]";
+                    return Err(self.error(place, message.to_string()));
+                }
+                (other, place) => return Err(self.expected("an operator or ']'", &other, place)),
+            }
+        }
+        Ok(dims)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn check_declarator(
+        &self,
+        mode: Mode,
+        base: BaseType,
+        name: &str,
+        pointer: bool,
+        array: bool,
+        place: Place,
+        type_text: &str,
+    ) -> Result<(), IdlError> {
+        let message = match (base, mode) {
+            (BaseType::Number(_), _) if pointer && array => {
+                format!("arrays of pointers are not supported; write `{mode} {type_text} {name}[…]`")
+            }
+            (BaseType::Number(_), Mode::In) if pointer => {
+                format!("an IN scalar is passed by value: write `IN {type_text} {name}`, or `{name}[1]` for a pointer")
+            }
+            (BaseType::Number(_), Mode::Out | Mode::InOut) if !pointer && !array => {
+                format!("a scalar that the function sets is passed by pointer: write `{mode} {type_text} *{name}`")
+            }
+            (BaseType::Number(_), Mode::Work) if !pointer && !array => {
+                format!("scratch space needs a size: write `WORK {type_text} {name}[n]`")
+            }
+            (BaseType::Text, _) if pointer || array => {
+                format!("arrays of strings are not supported; write `IN string {name}`, or `char {name}[n]`")
+            }
+            (BaseType::Text, Mode::Out | Mode::InOut | Mode::Work) => {
+                format!("a string that the function sets needs a size: write `{mode} char {name}[n]`")
+            }
+            _ => return Ok(()),
+        };
+        Err(self.error(place, message))
+    }
+
+    fn type_of(&self, words: &[(String, Place)]) -> Result<BaseType, IdlError> {
+        let texts: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+        let known = type_from_words(&texts);
+        known.ok_or_else(|| self.error(words[0].1, format!("unknown type '{}'; types are {TYPES}", type_text(words))))
+    }
+}
+
+/// The type that these words name, in the order of C or any other.
+pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
+    let signs = words.iter().filter(|word| matches!(**word, "unsigned" | "signed")).count();
+    let unsigned = words.contains(&"unsigned");
+    let mut rest: Vec<&str> = words.iter().copied().filter(|word| !matches!(*word, "unsigned" | "signed")).collect();
+    rest.sort_unstable();
+    let (signed_type, unsigned_type) = match rest.as_slice() {
+        ["char"] => (Dtype::Int8, Dtype::Uint8),
+        ["short"] | ["int", "short"] => (Dtype::Int16, Dtype::Uint16),
+        ["int"] => (Dtype::Int32, Dtype::Uint32),
+        [] if signs > 0 => (Dtype::Int32, Dtype::Uint32),
+        ["long"] | ["int", "long"] | ["long", "long"] | ["int", "long", "long"] => (Dtype::Int64, Dtype::Uint64),
+        _ if signs > 0 => return None,
+        ["string"] => return Some(BaseType::Text),
+        ["float"] => (Dtype::Float32, Dtype::Float32),
+        ["double"] => (Dtype::Float64, Dtype::Float64),
+        ["double", "long"] => (Dtype::LongDouble, Dtype::LongDouble),
+        ["scomplex"] => (Dtype::Complex64, Dtype::Complex64),
+        ["dcomplex"] => (Dtype::Complex128, Dtype::Complex128),
+        [name] => return Dtype::from_name(name).map(BaseType::Number),
+        _ => return None,
+    };
+    (signs <= 1).then_some(BaseType::Number(if unsigned { unsigned_type } else { signed_type }))
+}
+
+pub(crate) fn is_type_word(word: &str) -> bool {
+    const WORDS: [&str; 11] =
+        ["unsigned", "signed", "char", "short", "int", "long", "float", "double", "string", "scomplex", "dcomplex"];
+    WORDS.contains(&word) || Dtype::from_name(word).is_some()
+}
+
+/// The name of a type as the language's own texts write it.
+pub(crate) fn type_name(base: BaseType) -> &'static str {
+    match base {
+        BaseType::Text => "string",
+        BaseType::Bytes => "bytes",
+        BaseType::Number(Dtype::Int8) => "char",
+        BaseType::Number(Dtype::Int16) => "short",
+        BaseType::Number(Dtype::Int32) => "int",
+        BaseType::Number(Dtype::Int64) => "long",
+        BaseType::Number(Dtype::Float32) => "float",
+        BaseType::Number(Dtype::Float64) => "double",
+        BaseType::Number(Dtype::Complex64) => "scomplex",
+        BaseType::Number(Dtype::Complex128) => "dcomplex",
+        BaseType::Number(other) => other.name(),
+    }
+}
+
+fn type_text(words: &[(String, Place)]) -> String {
+    words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn mode_of(word: &str) -> Option<Mode> {
+    match word {
+        "IN" => Some(Mode::In),
+        "OUT" => Some(Mode::Out),
+        "INOUT" => Some(Mode::InOut),
+        "WORK" => Some(Mode::Work),
+        _ => None,
+    }
+}
+
+const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, scomplex, dcomplex, \
+                     int8 to uint64, float16, bool";

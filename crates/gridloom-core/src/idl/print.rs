@@ -1,0 +1,144 @@
+//! Signatures as one line for people, and definitions as text of the language.
+
+use std::fmt;
+
+use crate::base::Dtype;
+use crate::idl::expr::Expr;
+use crate::idl::parse_param::type_name;
+use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
+
+/// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
+/// what follows from it and may be given by name, and what comes back.
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inferable = self.grouped(&self.inferable());
+        let semicolon = if inferable.is_empty() { "" } else { "; " };
+        write!(f, "{}({}{semicolon}{inferable}) -> ", self.name, self.grouped(&self.positional()))?;
+        let outputs: Vec<usize> = (0..self.params.len()).filter(|index| self.params[*index].is_output()).collect();
+        match outputs.len() {
+            1 => f.write_str(&self.grouped(&outputs)),
+            _ => write!(f, "({})", self.grouped(&outputs)),
+        }
+    }
+}
+
+impl Signature {
+    /// `m, n: int32, x: float64[n]`.
+    fn grouped(&self, indices: &[usize]) -> String {
+        let mut text = String::new();
+        for (at, index) in indices.iter().enumerate() {
+            let described = self.described(&self.params[*index]);
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(&self.params[*index].name);
+            let next = indices.get(at + 1).map(|next| self.described(&self.params[*next]));
+            if next.as_ref() != Some(&described) {
+                text.push_str(": ");
+                text.push_str(&described);
+            }
+        }
+        text
+    }
+
+    /// `float64[m, k]`.
+    fn described(&self, param: &Param) -> String {
+        let base = match param.base {
+            BaseType::Number(dtype) => dtype.name(),
+            BaseType::Text => "string",
+            BaseType::Bytes => "bytes",
+        };
+        if !param.is_array {
+            return base.to_string();
+        }
+        let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.params).to_string()).collect();
+        let order = if param.order == ArrayOrder::F && dims.len() > 1 { " in Fortran order" } else { "" };
+        format!("{base}[{}]{order}", dims.join(", "))
+    }
+
+    fn declaration(&self, param: &Param) -> String {
+        let mut text = format!("{} {} ", param.mode, type_name(param.base));
+        if param.is_output() && !param.is_array {
+            text.push('*');
+        }
+        text.push_str(&param.name);
+        for dim in &param.dims {
+            text.push_str(&format!("[{}]", dim.display(&self.params)));
+        }
+        text
+    }
+}
+
+/// Text of the language that defines the same, if the body is native; a comment stands for a Python body. Texts of
+/// several definitions can be joined.
+impl fmt::Display for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signature = &self.signature;
+        let (module, function) = signature.name.split_once('/').unwrap_or(("", &signature.name));
+        writeln!(f, "Module {module};")?;
+        if matches!(&self.body, Body::Native { language: Language::Fortran, .. }) {
+            // The symbol is kept as it was formatted.
+            writeln!(f, "FortranFormat \"%s\";")?;
+        }
+        let params: Vec<String> = signature.params.iter().map(|param| signature.declaration(param)).collect();
+        writeln!(f, "Define {function}({})", params.join(", "))?;
+        if !signature.about.is_empty() {
+            writeln!(f, "{}", quoted(&signature.about))?;
+        }
+        if let Some(work) = &signature.work {
+            writeln!(f, "CalcOrder {}", work.display(&signature.params))?;
+        }
+        match &self.body {
+            Body::Native { language, symbol, args, result } => {
+                let language = match language {
+                    Language::C => "C",
+                    Language::Fortran => "FORTRAN",
+                };
+                write!(f, "Calls \"{language}\" ")?;
+                if let Some((_, index)) = result {
+                    write!(f, "{} = ", signature.params[*index].name)?;
+                }
+                let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params)).collect();
+                writeln!(f, "{symbol}({});", args.join(", "))
+            }
+            Body::Python { module, function } => writeln!(f, "/* Python: {function} of {module} */"),
+        }
+    }
+}
+
+fn argument(arg: &CallArgument, params: &[Param]) -> String {
+    match arg {
+        CallArgument::Param(index) => {
+            params.get(*index).map_or_else(|| format!("#{index}"), |param| param.name.clone())
+        }
+        CallArgument::Text(text) => quoted(text),
+        CallArgument::Value { dtype: Dtype::Int8, expr: Expr::Number(code) }
+            if (32.0..127.0).contains(code) && code.fract() == 0.0 =>
+        {
+            let character = char::from(*code as u8);
+            let escape = if matches!(character, '\'' | '\\') { "\\" } else { "" };
+            format!("'{escape}{character}'")
+        }
+        CallArgument::Value { dtype: Dtype::Float64, expr: Expr::Number(number) } => format!("{number:?}"),
+        CallArgument::Value { dtype: Dtype::Int32, expr }
+            if expr.is_integral(params) && !matches!(expr, Expr::Param(_)) =>
+        {
+            expr.display(params).to_string()
+        }
+        CallArgument::Value { dtype, expr } => {
+            format!("({}) ({})", type_name(BaseType::Number(*dtype)), expr.display(params))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '"' | '\\' => quoted.extend(['\\', character]),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
