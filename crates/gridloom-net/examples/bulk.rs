@@ -1,5 +1,5 @@
 //! 256 MiB from node to node over TCP bulk and by shared memory, beside blocking sockets into a warm buffer. The sender
-//! is a process of its own.
+//! is a process of its own. Then small round trips while bulk flows over TCP.
 //!
 //! `cargo run --release -p gridloom-net --example bulk [MiB]`
 
@@ -33,6 +33,16 @@ impl Machine for Mover {
             Input::PeerUp { peer, .. } => {
                 self.server = Some(peer);
                 effects.push(Effect::Emit(Event::Log("up".into())));
+            }
+            Input::Command(Command::Cancel { .. }) => {
+                let to = self.server.expect("commands come after the connection");
+                effects.push(Effect::Send { to, message: Message::Ping { token: 0 } });
+            }
+            Input::Received { from, message: Message::Ping { token } } => {
+                effects.push(Effect::Send { to: from, message: Message::Pong { token } });
+            }
+            Input::Received { message: Message::Pong { .. }, .. } => {
+                effects.push(Effect::Emit(Event::Log("pong".into())));
             }
             Input::Command(_) => {
                 let to = self.server.expect("commands come after the connection");
@@ -81,6 +91,9 @@ fn measure(mib: usize) {
             node.wait(None, |events| events.pop_front()).expect("it arrives");
         };
         report(what, mib, fetch);
+        if !shared_memory {
+            round_trips_under_load(&node);
+        }
         if shared_memory {
             report("  and every page looked at", mib, || {
                 fetch();
@@ -91,6 +104,28 @@ fn measure(mib: usize) {
         drop(node);
         server.wait().expect("it ends");
     }
+}
+
+/// Small round trips while data come, one after the other.
+fn round_trips_under_load(node: &NetNode) {
+    let is = |event: &Event, what: &str| matches!(event, Event::Log(text) if text == what);
+    let mut times = Vec::new();
+    for _ in 0..4 {
+        node.command(Command::Release { data: Vec::new() });
+        let mut here = false;
+        while !here {
+            let start = Instant::now();
+            node.command(Command::Cancel { tasks: Vec::new() });
+            node.wait(None, |events| {
+                here |= events.iter().any(|event| is(event, "here"));
+                events.drain(..).any(|event| is(&event, "pong")).then_some(())
+            });
+            times.push(start.elapsed());
+        }
+    }
+    times.sort_unstable();
+    let (half, most) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+    println!("  round trips meanwhile: {} with p50 {half:?} p99 {most:?}", times.len());
 }
 
 fn report(what: &str, mib: usize, mut round: impl FnMut()) {

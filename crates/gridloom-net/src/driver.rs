@@ -107,9 +107,7 @@ impl NetNode {
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
         let (mut listener, address) = listen(&config)?;
-        if listener.is_some() {
-            raise_descriptor_limit();
-        }
+        raise_descriptor_limit();
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
@@ -239,6 +237,9 @@ impl NetNode {
 
     /// Waits until `take` finds what it looks for in the queue of events, which it is shown whenever there are new
     /// ones; it removes what it takes. `None` at the deadline, or when the node has ended.
+    ///
+    /// `take` looks at the whole queue, not at its first event only: it is not asked again about what it has seen, until
+    /// something new comes. Events stay in the queue until they are taken, so a program takes also those it ignores.
     ///
     /// `take` runs under the node's lock: it must be short and must not call the node.
     pub fn wait<R>(

@@ -2,14 +2,16 @@
 
 mod transport_support;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 use gridloom_core::base::{DatumId, Dtype, Meta};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
+use gridloom_net::identity::{HostId, Secret};
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::bulk::{encode_header, write_datum};
-use gridloom_net::transport::handshake::Purpose;
+use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::{Cargo, CargoHeader};
 use transport_support::*;
 
@@ -166,7 +168,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     drop(bulk);
     // The control connection lives: the server says there how far it came, and takes another stream.
     let mut said = [0; 9];
-    std::io::Read::read_exact(&mut control, &mut said).unwrap();
+    control.read_exact(&mut said).unwrap();
     assert_eq!(said[8], 3, "an aside");
     let mut bulk = shaken(&server, Purpose::BulkSend, 2);
     write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000)).unwrap();
@@ -188,4 +190,30 @@ fn a_bulk_header_that_lies_ends_the_peer() {
         server.expect_lost(gridloom_core::base::NodeId(1));
         server.still_serves();
     }
+}
+
+#[test]
+fn where_shared_memory_fails_tcp_is_taken() {
+    let server = server();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // It says that it runs on this host, and listens on no local socket: so it looks from another namespace.
+    let own = Hello { address, host: HostId::here().0, ..hello(Purpose::Control, 0) };
+    let mut control = connect(&server);
+    let (handshake, first) = Handshake::dial(Secret::none(), own.clone()).unwrap();
+    run_blocking(&mut control, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
+    server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
+    let datum = server.put(1, LARGE);
+    server.perform([Effect::SendDatum { to: own.node, datum }]);
+    let (mut bulk, _) = listener.accept().unwrap();
+    let handshake = Handshake::accept(Secret::none(), own).unwrap();
+    let (peer, _) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
+    assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
+    let mut length = [0; 4];
+    bulk.read_exact(&mut length).unwrap();
+    let header: CargoHeader = decode_header(length, &mut bulk).unwrap();
+    assert_eq!((header.serial, header.size_bytes), (1, LARGE));
+    let mut bytes = vec![0; LARGE as usize];
+    bulk.read_exact(&mut bytes).unwrap();
+    assert!(bytes == pattern(1, LARGE));
 }

@@ -69,7 +69,14 @@ pub(super) enum Leader {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(|poisoned| {
+            // A bug of ours: the thread that met it reported its panic. The others get an end rather than a hang.
+            let mut state = poisoned.into_inner();
+            state.core.exit.get_or_insert_with(|| "it panicked".into());
+            state.closed = true;
+            self.changed.notify_all();
+            state
+        })
     }
 
     /// One turn of the leader: waits without the lock, then handles what came.
