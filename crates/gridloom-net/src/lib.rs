@@ -1,1 +1,10 @@
 //! gridloom-net
+
+pub mod driver;
+pub mod identity;
+pub mod jobs;
+pub mod payload;
+pub mod segment;
+pub mod store;
+pub mod transport;
+pub mod worker;

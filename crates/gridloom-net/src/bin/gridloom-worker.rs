@@ -1,0 +1,15 @@
+//! Serves native functions of one slot of a server: `gridloom-worker worker --fd 0`. Servers start it; nobody else does.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    let fd = args.iter().skip_while(|arg| *arg != "--fd").nth(1).and_then(|fd| fd.parse().ok());
+    match gridloom_net::worker::native_main(fd.unwrap_or(0)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gridloom-worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

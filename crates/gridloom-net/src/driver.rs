@@ -1,0 +1,341 @@
+//! A node of a grid in this process: a machine, and the world that keeps `node::protocol`'s contract for it.
+//!
+//! Who drives it when is told in `lead`.
+//!
+//! **Invariant:** machine, connections, timers and slots are one state under one lock; it is not held across anything
+//! that can block.
+
+mod contacts;
+mod core;
+mod lead;
+mod streams;
+mod timers;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
+use gridloom_core::base::{NodeId, Time};
+use gridloom_core::node::{Command, Event, Input, Node, Role};
+use mio::net::TcpListener;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Waker};
+
+use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER};
+use self::lead::{Leader, Shared, State};
+use self::timers::{Clock, Timers};
+use crate::identity::{HostId, Secret, random_node_id};
+use crate::jobs::{Jobs, JobsConfig};
+use crate::segment::{Pool, raise_descriptor_limit};
+use crate::store::Store;
+use crate::transport::handshake::{Hello, Purpose};
+use crate::transport::notice::Inbox;
+use crate::transport::{BACKLOG, local};
+
+pub use self::core::BoxMachine;
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// Where it listens; `None` for a client, which only dials. Port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+    /// Where others shall dial it, if not at the address where it listens.
+    pub advertise: Option<String>,
+    /// Admits to the grid.
+    pub secret: Secret,
+    /// Listen where other hosts can reach it, though nothing is encrypted.
+    pub allow_remote: bool,
+    /// Pass memory to nodes of the same host.
+    pub shared_memory: bool,
+    /// Its slots, if it has any.
+    pub jobs: Option<JobsConfig>,
+    /// Memory that is kept warm for reuse.
+    pub pool_keep_bytes: u64,
+    /// Largest datum that it takes from others.
+    pub datum_bytes_max: u64,
+}
+
+impl Default for NetConfig {
+    /// A client without secret.
+    fn default() -> NetConfig {
+        NetConfig {
+            listen: None,
+            advertise: None,
+            secret: Secret::none(),
+            allow_remote: false,
+            shared_memory: true,
+            jobs: None,
+            pool_keep_bytes: 1 << 30,
+            datum_bytes_max: STORE_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// A node of a grid.
+pub struct NetNode {
+    shared: Arc<Shared>,
+    background: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl NetNode {
+    /// Starts a node: `make` gets its identifier and the address where it can be dialled (empty if it cannot).
+    ///
+    /// # Errors
+    /// If it cannot listen, or may not where it was told to.
+    pub fn start(make: impl FnOnce(NodeId, &str) -> Node, config: NetConfig) -> io::Result<Arc<NetNode>> {
+        NetNode::start_with(config, |id, address| {
+            let node = make(id, address);
+            (node.role(), node.name().to_string(), Box::new(node) as BoxMachine)
+        })
+    }
+
+    /// Starts a node around any machine; `make` gives its role and name too.
+    ///
+    /// # Errors
+    /// As [`NetNode::start`].
+    pub fn start_with(
+        config: NetConfig,
+        make: impl FnOnce(NodeId, &str) -> (Role, String, BoxMachine),
+    ) -> io::Result<Arc<NetNode>> {
+        let id = random_node_id()?;
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
+        let (mut listener, address) = listen(&config)?;
+        raise_descriptor_limit();
+        if let Some(listener) = &mut listener {
+            registry.register(listener, LISTENER, Interest::READABLE)?;
+        }
+        let host = if config.shared_memory { HostId::here().0 } else { String::new() };
+        let local_listener = if host.is_empty() { None } else { Some(local::listen(id)?) };
+        if let Some(listener) = &local_listener {
+            registry.register(&mut SourceFd(&listener.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
+        }
+        let (role, name, machine) = make(id, &address);
+        let store = Arc::new(Store::new(Pool::new(config.pool_keep_bytes)));
+        let own = Hello {
+            purpose: Purpose::Control,
+            node: id,
+            role,
+            name,
+            address: address.clone(),
+            host,
+            stream: 0,
+            nonce: [0; 32],
+            certificates: None,
+        };
+        let mut core = Core {
+            own,
+            secret: config.secret,
+            machine,
+            clock: Clock::new(),
+            timers: Timers::default(),
+            registry,
+            inbox: inbox.clone(),
+            store: store.clone(),
+            datum_bytes_max: config.datum_bytes_max,
+            jobs: config.jobs.map(Jobs::new),
+            listener,
+            local_listener,
+            connections: Default::default(),
+            next_token: CONNECTIONS,
+            peers: Default::default(),
+            dials: Default::default(),
+            next_dial: 0,
+            local_shaking: 0,
+            shadowed: Default::default(),
+            check_at: Time::NEVER,
+            accept_again: false,
+            dirty: Default::default(),
+            unread: Default::default(),
+            pending: VecDeque::new(),
+            effects: Vec::new(),
+            events: VecDeque::new(),
+            exit: None,
+        };
+        if let Some(jobs) = &mut core.jobs {
+            jobs.prestart();
+        }
+        core.input(Input::Start);
+        core.flush();
+        let state = State {
+            core,
+            leader: Leader::None,
+            followers: 0,
+            led: 0,
+            background_asleep: false,
+            polling_until: None,
+            closed: false,
+        };
+        let shared = Arc::new(Shared {
+            id,
+            address,
+            store,
+            inbox,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            idle: Condvar::new(),
+            poll: Mutex::new((poll, Events::with_capacity(256))),
+        });
+        let background = match role {
+            Role::Client => {
+                let shared = shared.clone();
+                Some(thread::Builder::new().name("gridloom".into()).spawn(move || shared.run_background())?)
+            }
+            // Their main thread leads all the time.
+            Role::Agent | Role::Server => None,
+        };
+        Ok(Arc::new(NetNode { shared, background: Mutex::new(background) }))
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> NodeId {
+        self.shared.id
+    }
+
+    /// Where it can be dialled, empty if it cannot.
+    pub fn address(&self) -> &str {
+        &self.shared.address
+    }
+
+    /// Its data.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
+    }
+
+    /// The world's time.
+    pub fn now(&self) -> Time {
+        self.shared.lock().core.clock.now()
+    }
+
+    /// Gives the machine a command. What it sends has been written, as far as the sockets take it, on return.
+    pub fn command(&self, command: Command) {
+        self.commands([command]);
+    }
+
+    /// Gives the machine commands; what they send is written together.
+    pub fn commands(&self, commands: impl IntoIterator<Item = Command>) {
+        let mut state = self.shared.lock();
+        if state.closed {
+            return;
+        }
+        for command in commands {
+            state.core.input(Input::Command(command));
+        }
+        self.shared.finish(&mut state);
+        // The leader waits for a later time than the earliest one now, or for the event that has just come.
+        let news = state.leader == Leader::Waiter && !state.core.events.is_empty();
+        if state.polling_until.is_some_and(|until| state.core.wake_at() < until || news || state.closed) {
+            self.shared.inbox.wake();
+        }
+    }
+
+    /// Waits until `take` finds what it looks for in the queue of events, which it is shown whenever there are new
+    /// ones; it removes what it takes. `None` at the deadline, or when the node has ended.
+    ///
+    /// `take` looks at the whole queue, not at its first event only: it is not asked again about what it has seen, until
+    /// something new comes. Events stay in the queue until they are taken, so a program takes also those it ignores.
+    ///
+    /// `take` runs under the node's lock: it must be short and must not call the node.
+    pub fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut VecDeque<Event>) -> Option<R>,
+    ) -> Option<R> {
+        let shared = &*self.shared;
+        let mut state = shared.lock();
+        let until = deadline.map_or(Time::NEVER, |deadline| state.core.clock.at(deadline));
+        let mut leading = false;
+        let taken = loop {
+            if let Some(taken) = take(&mut state.core.events) {
+                break Some(taken);
+            }
+            if state.closed || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break None;
+            }
+            if !leading && state.leader == Leader::None {
+                state.leader = Leader::Waiter;
+                leading = true;
+            }
+            state = match leading {
+                true => shared.turn(state, until),
+                false => shared.follow(state, deadline),
+            };
+        };
+        if leading {
+            shared.stop_leading(&mut state);
+            state.led += 1;
+        }
+        taken
+    }
+
+    /// Drives the node on this thread until it ends; gives the reason. This is to be the thread that started the node,
+    /// and it has to last as long: the system ends worker processes with the thread that started them. Lines for the log go to standard error.
+    pub fn run(&self) -> String {
+        self.run_with(|event| {
+            if let Event::Log(line) = event {
+                eprintln!("{line}");
+            }
+        })
+    }
+
+    /// Drives the node on this thread until it ends, and hands over its events; gives the reason.
+    pub fn run_with(&self, mut on_event: impl FnMut(Event)) -> String {
+        let some = |events: &mut VecDeque<Event>| (!events.is_empty()).then(|| std::mem::take(events));
+        while let Some(events) = self.wait(None, some) {
+            events.into_iter().for_each(&mut on_event);
+        }
+        self.shared.lock().core.exit.clone().expect("waiting without deadline ends only with the node")
+    }
+
+    /// Ends the node: connections close, slots end, waiters return.
+    pub fn stop(&self) {
+        let mut state = self.shared.lock();
+        state.core.exit.get_or_insert_with(|| "stopped".into());
+        self.shared.finish(&mut state);
+        drop(state);
+        self.shared.inbox.wake();
+    }
+}
+
+impl Drop for NetNode {
+    fn drop(&mut self) {
+        self.stop();
+        let background = self.background.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // Its panic was reported on its own thread; there is nobody left to tell.
+        if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
+    if !address.ip().is_loopback() && !config.allow_remote {
+        return refuse(format!(
+            "listening on {address} lets other hosts reach this node, and nothing is encrypted yet; pass \
+             --i-know-this-network-is-trusted if only trusted hosts can, or listen on 127.0.0.1"
+        ));
+    }
+    if address.ip().is_unspecified() && config.advertise.is_none() {
+        return refuse(format!(
+            "listening on {address}: say with --advertise at which address others can dial this node"
+        ));
+    }
+    let listener = TcpListener::bind(address)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
+    // mio's own queue is short for an agent whose whole grid starts at once; a second call only lengthens it.
+    rustix::net::listen(&listener, BACKLOG)?;
+    let bound = listener.local_addr()?;
+    let mut advertised = config.advertise.clone().unwrap_or_else(|| bound.to_string());
+    if let Some(host) = advertised.strip_suffix(":0") {
+        advertised = format!("{host}:{}", bound.port());
+    }
+    Ok((Some(listener), advertised))
+}

@@ -1,0 +1,282 @@
+//! Bulk as the loop sees it: streams that open and end, what arrived, what broke; never the bytes.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use std::{io, net, thread};
+
+use gridloom_core::base::NodeId;
+use gridloom_core::node::Input;
+
+use super::core::{Core, Incoming, Peer};
+use crate::identity::Secret;
+use crate::payload::Payload;
+use crate::transport::bulk::Receiver;
+use crate::transport::connection::prepare_blocking;
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::notice::{Inbox, Link, Notice};
+use crate::transport::outgoing::{BULK_SILENCE, Closer, STACK_BYTES};
+use crate::transport::sender::dial_bulk;
+use crate::transport::{Aside, Cargo, HANDSHAKES_MAX, TAKEN_EVERY};
+
+/// Streams that one peer may have open towards this node: one, and those whose end is not yet noticed.
+const STREAMS_MAX: usize = 8;
+
+impl Peer {
+    /// Whether the peer may open that stream.
+    pub(super) fn may_open(&self, stream: u64) -> bool {
+        self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
+    }
+}
+
+impl Core {
+    /// What threads have told since the last turn.
+    pub(super) fn on_notices(&mut self) {
+        let mut released: BTreeMap<Link, Vec<u64>> = BTreeMap::new();
+        for notice in self.inbox.clone().take() {
+            match notice {
+                Notice::Released { link, serial } => released.entry(link).or_default().push(serial),
+                notice => self.on_notice(notice),
+            }
+        }
+        for (link, serials) in released {
+            self.aside_on(link, &Aside::Released { serials });
+        }
+    }
+
+    fn on_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Resolved { dial, addresses } => self.resolved(dial, addresses),
+            Notice::LocalPeer { hello, stream, reply } => {
+                // A thread that no longer waits has given up its stream.
+                let _ = reply.send(self.admit_local(&hello, stream));
+            }
+            Notice::LocalShaken => self.local_shaking -= 1,
+            Notice::Opened { link, stream, socket } => self.receive_tcp(link, stream, socket),
+            Notice::Arrived { link, stream, serial, cargo, payload } => {
+                self.arrived(link, cargo, payload);
+                self.taken(link, stream, serial);
+            }
+            Notice::NoRoom { link, stream, serial, cargo, why } => {
+                if let (true, Cargo::Datum { datum, .. }) = (self.is_up(link), cargo) {
+                    self.input(Input::DatumBroken { from: link.peer, datum, why });
+                }
+                self.taken(link, stream, serial);
+            }
+            Notice::StreamEnded { link, stream, serial, fault } => self.stream_ended(link, stream, serial, fault),
+            Notice::SendFailed { link, datum, why } => self.aside_on(link, &Aside::Broken { datum, why }),
+            Notice::AskToOpen { link, stream } => self.aside_on(link, &Aside::OpenBulk { stream }),
+            Notice::Released { link, serial } => self.aside_on(link, &Aside::Released { serials: vec![serial] }),
+            Notice::Speed { flops } => self.input(Input::SpeedMeasured { flops }),
+        }
+        self.settle();
+    }
+
+    /// What a peer's world says.
+    pub(super) fn on_aside(&mut self, from: NodeId, aside: Aside) -> Result<(), String> {
+        let Some(peer) = self.peers.get_mut(&from) else { return Ok(()) };
+        match aside {
+            Aside::OpenBulk { stream } if !peer.may_open(stream) => {
+                return Err(format!("it asked for bulk stream {stream}, {STREAMS_MAX} may be open"));
+            }
+            Aside::OpenBulk { stream } => {
+                peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
+                let (link, address) = (peer.link, peer.hello.address.clone());
+                self.open_bulk(link, address, stream);
+            }
+            Aside::Taken { stream, serial } => {
+                if let Some(outgoing) = &peer.outgoing {
+                    outgoing.taken(stream, serial);
+                }
+            }
+            Aside::StreamEnded { stream, serial } => {
+                let lost = peer.outgoing.as_ref().map_or(Vec::new(), |outgoing| outgoing.stream_ended(stream, serial));
+                for datum in lost {
+                    self.aside(from, &Aside::Broken { datum, why: "the bulk connection broke".into() });
+                }
+            }
+            Aside::Released { serials } => {
+                if let Some(outgoing) = &peer.outgoing {
+                    outgoing.released(&serials);
+                }
+            }
+            Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, why }),
+            Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
+        }
+        Ok(())
+    }
+
+    /// A bulk connection that a peer has dialled.
+    pub(super) fn take_bulk(&mut self, socket: net::TcpStream, hello: Hello, purpose: Purpose) {
+        let Some(peer) = self.peers.get_mut(&hello.node) else { return };
+        if let Err(error) = prepare_blocking(&socket, BULK_SILENCE) {
+            let link = peer.link;
+            self.log(format!("a bulk connection of {} cannot be used: {error}", hello.name));
+            return self.stream_ended(link, hello.stream, 0, None);
+        }
+        if purpose == Purpose::BulkReceive {
+            if let Some(outgoing) = &peer.outgoing {
+                outgoing.opened(hello.stream, socket);
+            }
+            return;
+        }
+        let link = peer.link;
+        peer.incoming.insert(hello.stream, Incoming { closer: None, told: 0 });
+        self.receive_tcp(link, hello.stream, socket);
+    }
+
+    /// Dials a bulk connection that the peer asked for.
+    fn open_bulk(&mut self, link: Link, address: String, stream: u64) {
+        let (inbox, secret, mut own) = (self.inbox.clone(), self.secret.clone(), self.own.clone());
+        (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
+        let open = move || {
+            inbox.post(match dial_bulk(&address, &secret, own) {
+                Ok(socket) => Notice::Opened { link, stream, socket },
+                Err(_) => Notice::StreamEnded { link, stream, serial: 0, fault: None },
+            });
+        };
+        let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
+        if let Err(error) = thread.spawn(open) {
+            self.log(format!("no thread to open a bulk connection: {error}"));
+            self.stream_ended(link, stream, 0, None);
+        }
+    }
+
+    /// Starts receiving on a stream that is in the peer's list.
+    fn receive_tcp(&mut self, link: Link, stream: u64, socket: net::TcpStream) {
+        if !self.is_up(link) {
+            return;
+        }
+        let receiver = self.receiver(link, stream);
+        let started = socket.try_clone().and_then(|closer| {
+            let thread = thread::Builder::new().name(format!("from {}", link.peer)).stack_size(STACK_BYTES);
+            thread.spawn(move || receiver.run_tcp(socket)).map(|_| closer)
+        });
+        match (started, self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream))) {
+            (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
+            (Ok(closer), None) => Closer::Tcp(closer).close(),
+            (Err(error), _) => {
+                self.log(format!("no thread to receive from {}: {error}", link.peer));
+                self.stream_ended(link, stream, 0, None);
+            }
+        }
+    }
+
+    fn receiver(&self, link: Link, stream: u64) -> Receiver {
+        let (inbox, store) = (self.inbox.clone(), self.store.clone());
+        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max }
+    }
+
+    // ---- shared memory
+
+    pub(super) fn accept_local(&mut self) {
+        loop {
+            let Some(listener) = &self.local_listener else { return };
+            match listener.accept() {
+                Ok(_) if self.local_shaking >= HANDSHAKES_MAX => {}
+                Ok((stream, _)) => self.shake_local(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Out of descriptors, mostly: whoever dialled tries again, which wakes this again.
+                Err(error) => return self.log(format!("a local connection could not be accepted: {error}")),
+            }
+        }
+    }
+
+    fn shake_local(&mut self, mut stream: UnixStream) {
+        let nobody = Link { peer: self.own.node, generation: 0 };
+        let (receiver, secret, own) = (self.receiver(nobody, 0), self.secret.clone(), self.own.clone());
+        let shake = move || {
+            let admitted = shake_local(&mut stream, receiver.inbox.clone(), secret, own);
+            receiver.inbox.post(Notice::LocalShaken);
+            if let Ok((link, number)) = admitted {
+                Receiver { link, stream: number, ..receiver }.run_local(stream);
+            }
+        };
+        self.local_shaking += 1;
+        let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(shake) {
+            self.local_shaking -= 1;
+            self.log(format!("no thread for a local connection: {error}"));
+        }
+    }
+
+    fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<Link> {
+        let shares = !self.own.host.is_empty() && hello.host == self.own.host && hello.purpose == Purpose::Local;
+        let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
+        peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), told: 0 });
+        Some(peer.link)
+    }
+
+    // ---- news of streams
+
+    fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload) {
+        if !self.is_up(link) {
+            return;
+        }
+        match cargo {
+            Cargo::Datum { datum, meta } => {
+                self.store.put(datum, meta.clone(), payload);
+                self.input(Input::DatumArrived { from: link.peer, datum, meta });
+            }
+            Cargo::Probe => self.input(Input::ProbeArrived { from: link.peer, size_bytes: payload.size_bytes() }),
+        }
+    }
+
+    fn taken(&mut self, link: Link, stream: u64, serial: u64) {
+        if !self.is_up(link) {
+            return;
+        }
+        let incoming = self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream));
+        if let Some(incoming) = incoming.filter(|incoming| serial - incoming.told >= TAKEN_EVERY) {
+            incoming.told = serial;
+            self.aside(link.peer, &Aside::Taken { stream, serial });
+        }
+    }
+
+    fn stream_ended(&mut self, link: Link, stream: u64, serial: u64, fault: Option<String>) {
+        if !self.is_up(link) {
+            return;
+        }
+        let peer = self.peers.get_mut(&link.peer).expect("it is up");
+        peer.incoming.remove(&stream);
+        let token = peer.token;
+        match fault {
+            Some(fault) => self.lose(token, &fault),
+            None => self.aside(link.peer, &Aside::StreamEnded { stream, serial }),
+        }
+    }
+
+    /// Whether that very connection to the peer still stands.
+    fn is_up(&self, link: Link) -> bool {
+        self.peers.get(&link.peer).is_some_and(|peer| peer.link == link)
+    }
+
+    fn aside_on(&mut self, link: Link, aside: &Aside) {
+        if self.is_up(link) {
+            self.aside(link.peer, aside);
+        }
+    }
+}
+
+/// The acceptor's side of a local handshake, on a thread of its own. The loop knows who is a peer.
+fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: Hello) -> io::Result<(Link, u64)> {
+    let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
+    stream.set_read_timeout(Some(patience))?;
+    let closer = stream.try_clone()?;
+    let admitted = std::cell::Cell::new(None);
+    let decide = |hello: &Hello| {
+        let (reply, answer) = mpsc::channel();
+        let stream = closer.try_clone().map_err(|error| error.to_string())?;
+        inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
+        admitted.set(answer.recv_timeout(patience).ok().flatten().map(|link| (link, hello.stream)));
+        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
+    };
+    let shaken = run_blocking(stream, Handshake::accept(secret, own)?, None, decide);
+    if let (Err(_), Some((link, stream))) = (&shaken, admitted.get()) {
+        inbox.post(Notice::StreamEnded { link, stream, serial: 0, fault: None });
+    }
+    shaken?;
+    stream.set_read_timeout(None)?;
+    admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+}

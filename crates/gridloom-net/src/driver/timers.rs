@@ -1,0 +1,81 @@
+//! The world's clock, and the timers of its machine.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use gridloom_core::base::Time;
+use gridloom_core::node::TimerId;
+
+/// Monotonic time, anchored to the Unix epoch when the node started: setting the system's clock does not move it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    start_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Clock {
+        // A system clock before 1970 is wrong, and harmless here: only differences matter.
+        let start_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        Clock { start: Instant::now(), start_ns }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(self.start_ns + self.start.elapsed().as_nanos() as u64)
+    }
+
+    pub(crate) fn at(&self, instant: Instant) -> Time {
+        Time(self.start_ns + instant.saturating_duration_since(self.start).as_nanos() as u64)
+    }
+}
+
+/// Timers by time and by name. **Promise:** each fires once, not before its time; a cancelled one does not.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    at: HashMap<TimerId, Time>,
+    queue: BTreeSet<(Time, TimerId)>,
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, timer: TimerId, at: Time) {
+        self.cancel(timer);
+        self.at.insert(timer, at);
+        self.queue.insert((at, timer));
+    }
+
+    pub(crate) fn cancel(&mut self, timer: TimerId) {
+        if let Some(at) = self.at.remove(&timer) {
+            self.queue.remove(&(at, timer));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Time {
+        self.queue.first().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<TimerId> {
+        let (at, timer) = *self.queue.first().filter(|(at, _)| *at <= now)?;
+        self.queue.remove(&(at, timer));
+        self.at.remove(&timer);
+        Some(timer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fire_once_in_order_and_not_when_cancelled() {
+        let mut timers = Timers::default();
+        timers.set(TimerId(1), Time(10));
+        timers.set(TimerId(2), Time(5));
+        timers.set(TimerId(3), Time(7));
+        timers.set(TimerId(1), Time(6));
+        timers.cancel(TimerId(3));
+        assert_eq!((timers.next(), timers.pop_due(Time(4))), (Time(5), None));
+        assert_eq!(timers.pop_due(Time(20)), Some(TimerId(2)));
+        assert_eq!(timers.pop_due(Time(20)), Some(TimerId(1)));
+        assert_eq!((timers.next(), timers.pop_due(Time(20))), (Time::NEVER, None));
+    }
+}

@@ -1,0 +1,131 @@
+//! What a worker answers: results into the store, failures into words.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use gridloom_core::base::{DatumId, Meta, TaskError};
+
+use super::JobEvent;
+use super::link::{Link, PendingOutput, Sent};
+use crate::payload::Payload;
+use crate::store::Store;
+use crate::worker::channel::Received;
+use crate::worker::protocol::{FromWorker, Place, Value};
+
+/// Reads once what a worker has sent, puts results into the store and appends the events.
+///
+/// # Errors
+/// If the worker says what makes no sense, or its results cannot be taken over: it must be given up.
+pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Vec<JobEvent>) -> io::Result<Received> {
+    let received = link.inbox.receive(link.socket.as_fd(), false)?;
+    while let Some((message, inline)) = link.inbox.next::<FromWorker>()? {
+        match message {
+            FromWorker::Ready => link.ready = true,
+            FromWorker::Broken { why } => link.fault = Some(why),
+            FromWorker::Ended { serial, run_ns, outcome } => {
+                let made = match outcome {
+                    Ok(values) => {
+                        let inline = copies(&values, inline)?;
+                        Ok((values, inline))
+                    }
+                    Err(error) => Err(error),
+                };
+                let mut files = Vec::new();
+                for value in made.iter().flat_map(|(values, _)| values) {
+                    if matches!(value.place, Place::File { .. }) {
+                        files.push(link.inbox.take_fd()?);
+                    }
+                }
+                // The answer to a task that was taken back, or stopped and buried, is of no interest.
+                let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
+                let task = pending.task.id;
+                let outcome = match made {
+                    _ if stopped => Err(TaskError::Cancelled),
+                    Ok((values, inline)) => Ok(keep(pending.outputs, values, inline, files, store)?),
+                    Err(error) => Err(named(error, &pending.task.function, server)),
+                };
+                events.push(JobEvent::Ended { task, outcome, run_ns });
+            }
+        }
+    }
+    Ok(received)
+}
+
+/// Copies of the inline results.
+fn copies(values: &[Value], mut inline: &[u8]) -> io::Result<Vec<Option<Payload>>> {
+    let mut copies = Vec::with_capacity(values.len());
+    for value in values {
+        copies.push(match value.place {
+            Place::Inline { size_bytes } => {
+                let (bytes, rest) =
+                    inline.split_at_checked(size_bytes as usize).ok_or_else(|| nonsense("a result is missing"))?;
+                inline = rest;
+                Some(Payload::copied(bytes))
+            }
+            Place::Shared { .. } | Place::File { .. } => None,
+        });
+    }
+    Ok(copies)
+}
+
+fn keep(
+    outputs: Vec<PendingOutput>,
+    values: Vec<Value>,
+    inline: Vec<Option<Payload>>,
+    files: Vec<OwnedFd>,
+    store: &Store,
+) -> io::Result<Vec<(DatumId, Meta)>> {
+    if values.len() != outputs.len() {
+        return Err(nonsense("it gave another number of results than were asked for"));
+    }
+    let mut files = files.into_iter();
+    let mut made = Vec::with_capacity(outputs.len());
+    for ((output, value), inline) in outputs.into_iter().zip(values).zip(inline) {
+        let payload = match (value.place, inline, output.memory) {
+            (Place::Inline { .. }, Some(inline), _) => inline,
+            (Place::Shared { .. }, _, Some(memory)) => Payload::segment(memory.freeze()),
+            (Place::File { size_bytes }, ..) => {
+                let file = files.next().ok_or_else(|| nonsense("a file is missing"))?;
+                Payload::segment(store.pool().adopt(file, size_bytes)?)
+            }
+            (Place::Inline { .. } | Place::Shared { .. }, ..) => {
+                return Err(nonsense("a result is not where it should be"));
+            }
+        };
+        // Only text and bytes may differ from what was asked for, and only in size.
+        let meta = match output.meta {
+            Meta::Text { .. } => Meta::Text { size_bytes: payload.size_bytes() },
+            Meta::Bytes { .. } => Meta::Bytes { size_bytes: payload.size_bytes() },
+            meta @ (Meta::Scalar { .. } | Meta::Array { .. }) => meta,
+        };
+        if meta.checked_size_bytes() != Some(payload.size_bytes()) {
+            return Err(nonsense("a result has another size than its description"));
+        }
+        // A result that is there already came from elsewhere, and is the same datum.
+        store.put(output.datum, meta.clone(), payload);
+        made.push((output.datum, meta));
+    }
+    Ok(made)
+}
+
+/// The error with the names that only the server knows.
+fn named(mut error: TaskError, task_function: &str, server_name: &str) -> TaskError {
+    match &mut error {
+        TaskError::Crashed { function, server, .. }
+        | TaskError::Raised { function, server, .. }
+        | TaskError::WrongResult { function, server, .. }
+        | TaskError::CannotRun { function, server, .. }
+        | TaskError::Refused { function, server, .. } => {
+            function.clear();
+            function.push_str(task_function);
+            server.clear();
+            server.push_str(server_name);
+        }
+        _ => {}
+    }
+    error
+}
+
+fn nonsense(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}

@@ -1,0 +1,59 @@
+//! What the slots are given, and what they tell.
+
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::idl::Definition;
+
+/// How the slots are set up.
+#[derive(Clone, Debug)]
+pub struct JobsConfig {
+    /// The server's name, for errors.
+    pub server_name: String,
+    /// Tasks that run at a time.
+    pub slots: u32,
+    /// What is offered.
+    pub definitions: Vec<Definition>,
+    /// Shared libraries, searched in this order for symbols.
+    pub libraries: Vec<PathBuf>,
+    /// Program that serves native functions, run as `PROGRAM worker --fd N`.
+    pub worker_program: PathBuf,
+    /// Interpreter that serves Python functions, run as `PYTHON -m gridloom.worker --fd N`.
+    pub python: PathBuf,
+    /// Files of Python modules.
+    pub modules: Vec<PathBuf>,
+    /// Tasks that one worker holds at a time, the running one included.
+    pub queue_depth: u32,
+    /// Variables added to the workers' environment.
+    pub env: Vec<(String, String)>,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum JobEvent {
+    /// A started task ended; its results are in the store.
+    Ended {
+        /// The task.
+        task: TaskId,
+        /// Its results' true descriptions, or why there are none.
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        /// Nanoseconds that the function ran.
+        run_ns: u64,
+    },
+}
+
+/// A worker, as the poller names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WorkerToken(pub u64);
+
+/// A change of what the poller watches. A worker has two descriptors under one token: its socket and its process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Registration {
+    /// Watch for reading.
+    Add(RawFd, WorkerToken),
+    /// Watch for writing too, or no longer.
+    Writable(RawFd, WorkerToken, bool),
+    /// Watch no longer. The descriptor may be closed already (which removes it from an epoll by itself).
+    Remove(RawFd, WorkerToken),
+}

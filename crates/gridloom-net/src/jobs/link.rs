@@ -1,0 +1,367 @@
+//! One worker process, seen from the server: its socket, its tasks, and what it knows of our memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Weak};
+
+use gridloom_core::base::{DatumId, Meta};
+use gridloom_core::graph::{Argument, Task};
+use gridloom_core::idl::Definition;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::JobsConfig;
+use crate::payload::Payload;
+use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
+use crate::worker::Setup;
+use crate::worker::channel::{Inbox, Outbox};
+use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
+
+/// Segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual bound is 1024 descriptors.
+const KNOWN_SEGMENTS_MAX: usize = 512;
+
+/// What a worker can run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kind {
+    Native,
+    Python,
+}
+
+impl Kind {
+    pub(super) fn other(self) -> Kind {
+        match self {
+            Kind::Native => Kind::Python,
+            Kind::Python => Kind::Native,
+        }
+    }
+}
+
+/// A task with what it needs.
+pub(super) struct Pending {
+    pub(super) task: Arc<Task>,
+    pub(super) function: u32,
+    pub(super) kind: Kind,
+    /// For each argument that is a datum, its value.
+    pub(super) inputs: Vec<Option<(Meta, Payload)>>,
+    pub(super) outputs: Vec<PendingOutput>,
+    /// Workers that died with it before it ended.
+    pub(super) attempts: u32,
+}
+
+/// A result to be made.
+pub(super) struct PendingOutput {
+    pub(super) datum: DatumId,
+    pub(super) meta: Meta,
+    /// Where it shall be; `None` if it comes in the answer.
+    pub(super) memory: Option<SegmentMut>,
+}
+
+/// A task that the worker has.
+pub(super) struct Sent {
+    pub(super) serial: u64,
+    pub(super) pending: Pending,
+    /// It was stopped: whatever becomes of it, it ends as cancelled.
+    pub(super) stopped: bool,
+}
+
+struct Known {
+    memory: Weak<Memory>,
+    /// Serial of the last task that used it.
+    used: u64,
+}
+
+/// A worker process.
+pub(super) struct Link {
+    pub(super) socket: OwnedFd,
+    pub(super) process: OwnedFd,
+    pub(super) inbox: Inbox,
+    pub(super) outbox: Outbox,
+    pub(super) tasks: VecDeque<Sent>,
+    pub(super) ready: bool,
+    /// It is not spoken to any more: killed, or its socket is closed.
+    pub(super) dying: bool,
+    /// Why it is given up, if the worker said it or spoke nonsense.
+    pub(super) fault: Option<String>,
+    pub(super) watched_for_writing: bool,
+    /// Its socket is no longer watched.
+    pub(super) closed: bool,
+    child: Child,
+    words: SharedWords,
+    known: BTreeMap<u64, Known>,
+    loaded: BTreeSet<u32>,
+    next_serial: u64,
+    ended_serial: u64,
+    destroyed_seen: u64,
+}
+
+impl Link {
+    /// Starts a worker. Its socket is its descriptor 0 (so that no other process inherits it by chance), its standard
+    /// output goes to our standard error.
+    pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Link> {
+        let (socket, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let mut command = match kind {
+            Kind::Native => {
+                let mut command = Command::new(&config.worker_program);
+                command.arg("worker");
+                command
+            }
+            Kind::Python => {
+                let mut command = Command::new(&config.python);
+                command.args(["-m", "gridloom.worker"]);
+                command
+            }
+        };
+        command.args(["--fd", "0"]).envs(config.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
+        let words = SharedWords::new(TASKS_PER_WORKER_MAX)?;
+        let words_fd = words.fd().try_clone_to_owned()?;
+        let mut child = command.spawn().map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
+        })?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let process = pid.ok_or(rustix::io::Errno::SRCH).and_then(|pid| {
+            // Not yet reaped, so the number is still this process's.
+            rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        });
+        let process = match process {
+            Ok(process) => process,
+            Err(error) => {
+                let _ = child.kill();
+                child.wait()?;
+                return Err(error.into());
+            }
+        };
+        let mut link = Link {
+            socket,
+            process,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            tasks: VecDeque::new(),
+            ready: false,
+            dying: false,
+            fault: None,
+            watched_for_writing: false,
+            closed: false,
+            child,
+            words,
+            known: BTreeMap::new(),
+            loaded: BTreeSet::new(),
+            next_serial: 1,
+            ended_serial: 0,
+            destroyed_seen: destroyed_count(),
+        };
+        let setup = Setup {
+            server_name: config.server_name.clone(),
+            libraries: config.libraries.clone(),
+            modules: config.modules.clone(),
+        };
+        link.outbox.push_fd(words_fd);
+        link.outbox.push(&ToWorker::Setup(setup), std::iter::empty())?;
+        Ok(link)
+    }
+
+    /// Whether its words have room for one more task.
+    pub(super) fn has_room(&self, depth: usize) -> bool {
+        !self.dying && self.tasks.len() < depth && self.next_serial - self.ended_serial < TASKS_PER_WORKER_MAX as u64
+    }
+
+    /// Whether it lives and has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.dying && self.tasks.is_empty()
+    }
+
+    /// Appends a task to what will be sent.
+    ///
+    /// # Errors
+    /// If it cannot be put into words; the task comes back, and the worker must be given up.
+    pub(super) fn send(&mut self, pending: Pending, definition: &Definition) -> Result<(), (Pending, io::Error)> {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        Board(self.words.words()).queue(serial);
+        match self.encode(serial, &pending, definition) {
+            Ok(()) => {
+                self.tasks.push_back(Sent { serial, pending, stopped: false });
+                Ok(())
+            }
+            Err(error) => Err((pending, error)),
+        }
+    }
+
+    fn encode(&mut self, serial: u64, pending: &Pending, definition: &Definition) -> io::Result<()> {
+        if self.loaded.insert(pending.function) {
+            let load = ToWorker::Load { function: pending.function, definition: definition.clone() };
+            self.outbox.push(&load, std::iter::empty())?;
+        }
+        let mut inline: Vec<&[u8]> = Vec::with_capacity(pending.inputs.len());
+        let mut args = Vec::with_capacity(pending.inputs.len());
+        for (arg, input) in pending.task.args.iter().zip(&pending.inputs) {
+            args.push(match (arg, input) {
+                (Argument::Inline { meta, bytes }, _) => {
+                    inline.push(bytes);
+                    Value { meta: meta.clone(), place: Place::Inline { size_bytes: bytes.len() as u32 } }
+                }
+                (Argument::Datum(_), Some((meta, Payload::Segment { segment, offset, size_bytes }))) => {
+                    let (key, len) = (segment.key(), segment.mapped_len());
+                    let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
+                    let place = Place::Shared { key, new, len, offset: *offset, size_bytes: *size_bytes };
+                    Value { meta: meta.clone(), place }
+                }
+                (Argument::Datum(_), Some((meta, payload))) => {
+                    inline.push(payload.bytes());
+                    Value { meta: meta.clone(), place: Place::Inline { size_bytes: payload.size_bytes() as u32 } }
+                }
+                (Argument::Datum(_), None) => unreachable!("every datum was fetched when the task came"),
+            });
+        }
+        let mut outs = Vec::with_capacity(pending.outputs.len());
+        for output in &pending.outputs {
+            let place = match &output.memory {
+                None => Place::Inline { size_bytes: 0 },
+                Some(memory) => {
+                    let segment = memory.segment();
+                    let (key, len) = (segment.key(), segment.mapped_len());
+                    let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
+                    Place::Shared { key, new, len, offset: 0, size_bytes: segment.len() }
+                }
+            };
+            outs.push(Value { meta: output.meta.clone(), place });
+        }
+        let run = Run { serial, function: pending.function, args, outs };
+        self.outbox.push(&ToWorker::Run(run), inline.into_iter())?;
+        if self.known.len() > KNOWN_SEGMENTS_MAX {
+            self.forget_oldest(serial)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the use of a segment; if the worker does not know it, appends its descriptor and says so.
+    fn know(
+        &mut self,
+        serial: u64,
+        key: u64,
+        describe: impl FnOnce() -> (Weak<Memory>, io::Result<OwnedFd>),
+    ) -> io::Result<bool> {
+        if let Some(known) = self.known.get_mut(&key) {
+            known.used = serial;
+            return Ok(false);
+        }
+        let (memory, fd) = describe();
+        self.outbox.push_fd(fd?);
+        self.known.insert(key, Known { memory, used: serial });
+        Ok(true)
+    }
+
+    fn forget_oldest(&mut self, serial: u64) -> io::Result<()> {
+        let mut by_age: Vec<(u64, u64)> = self.known.iter().map(|(key, known)| (known.used, *key)).collect();
+        by_age.sort_unstable();
+        by_age.truncate(KNOWN_SEGMENTS_MAX / 4);
+        let keys = by_age.into_iter().filter(|(used, _)| *used != serial).map(|(_, key)| key).collect();
+        self.forget(keys)
+    }
+
+    /// Tells the worker of memory that was given up since the last time.
+    pub(super) fn forget_destroyed(&mut self) -> io::Result<()> {
+        let destroyed = destroyed_count();
+        if destroyed == self.destroyed_seen {
+            return Ok(());
+        }
+        self.destroyed_seen = destroyed;
+        let gone = self.known.iter().filter(|(_, known)| known.memory.strong_count() == 0);
+        let keys = gone.map(|(key, _)| *key).collect();
+        self.forget(keys)
+    }
+
+    fn forget(&mut self, keys: Vec<u64>) -> io::Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        keys.iter().for_each(|key| drop(self.known.remove(key)));
+        self.outbox.push(&ToWorker::Forget { keys }, std::iter::empty())
+    }
+
+    /// The progress of its tasks.
+    pub(super) fn board(&self) -> Board<'_> {
+        Board(self.words.words())
+    }
+
+    /// Takes the task of that serial, which the worker says has ended.
+    pub(super) fn take_ended(&mut self, serial: u64) -> Option<Sent> {
+        self.ended_serial = self.ended_serial.max(serial.min(self.next_serial - 1));
+        let at = self.tasks.iter().position(|sent| sent.serial == serial)?;
+        self.tasks.remove(at)
+    }
+
+    /// Ends the process at once. Its end is noticed like any other.
+    pub(super) fn kill(&mut self) {
+        self.dying = true;
+        // It fails only if the process has ended, which is what is wanted.
+        let _ = self.child.kill();
+    }
+
+    /// Its process number, unless it is on its way out.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        if self.dying { None } else { i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) }
+    }
+
+    /// How the process ended, if it has.
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Tells an idle worker to end: it reads the end of the stream.
+    pub(super) fn hang_up(&self) {
+        if self.tasks.is_empty() {
+            // It fails only if the worker has hung up first.
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Gives an idle worker `grace_ms` to end by itself, kills any other, and reaps it.
+    pub(super) fn end(mut self, grace_ms: i64) {
+        if self.tasks.is_empty() && !self.dying {
+            let mut watched = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
+            let grace = rustix::event::Timespec { tv_sec: grace_ms / 1000, tv_nsec: grace_ms % 1000 * 1_000_000 };
+            let _ = rustix::event::poll(&mut watched, Some(&grace));
+        }
+        self.kill();
+        // It fails only if it was reaped already.
+        let _ = self.child.wait();
+    }
+
+    /// Its socket and its process, for the poller.
+    pub(super) fn fds(&self) -> [i32; 2] {
+        use std::os::fd::AsRawFd;
+        [self.socket.as_fd().as_raw_fd(), self.process.as_fd().as_raw_fd()]
+    }
+}
+
+/// How a process ended, in words.
+pub(super) fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
+        (None, Some(code)) => format!("exit status {code}"),
+        (None, None) => "for no known reason".into(),
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL: killed, perhaps for lack of memory)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        31 => " (SIGSYS)",
+        _ => "",
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the bytes of a value lie. Cloning a payload never copies them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::segment::Segment;
+
+/// The bytes of one value; immutable, shared by its clones.
+#[derive(Clone)]
+pub enum Payload {
+    /// In the heap of this process.
+    Inline(Arc<[u8]>),
+    /// In shared memory.
+    Segment {
+        /// The memory.
+        segment: Arc<Segment>,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        size_bytes: u64,
+    },
+    /// In memory of someone else, such as a NumPy array, who keeps it while this lives.
+    Foreign(Arc<dyn Foreign>),
+}
+
+/// Memory of someone else that stays unchanged while this lives.
+pub trait Foreign: Send + Sync {
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+impl Payload {
+    /// A payload that owns a copy of `bytes`.
+    pub fn copied(bytes: &[u8]) -> Payload {
+        Payload::Inline(bytes.into())
+    }
+
+    /// A whole segment.
+    pub fn segment(segment: Arc<Segment>) -> Payload {
+        Payload::Segment { offset: 0, size_bytes: segment.len(), segment }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Inline(bytes) => bytes,
+            Payload::Segment { segment, offset, size_bytes } => {
+                &segment.bytes()[*offset as usize..(*offset + *size_bytes) as usize]
+            }
+            Payload::Foreign(memory) => memory.bytes(),
+        }
+    }
+
+    /// Their number.
+    pub fn size_bytes(&self) -> u64 {
+        self.bytes().len() as u64
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self {
+            Payload::Inline(_) => "inline",
+            Payload::Segment { .. } => "segment",
+            Payload::Foreign(_) => "foreign",
+        };
+        write!(f, "Payload({place}, {} bytes)", self.size_bytes())
+    }
+}

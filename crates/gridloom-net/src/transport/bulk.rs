@@ -1,0 +1,226 @@
+//! Large data over TCP: blocking sockets, `writev` from where the bytes lie, read to where they shall lie.
+//!
+//! ```text
+//!  0        4
+//!  +--------+------------------+--------- - -
+//!  | header | CargoHeader      | bytes
+//!  | length | (postcard)       |
+//!  +--------+------------------+--------- - -
+//!   u32 LE
+//! ```
+//! **Promises:** a receiver allocates what a header states only if it is within the node's bound and fits the
+//! description; a datum without room is read past, so that the ones behind it still come. A header that breaks the
+//! rules ends the peer's connection (`fault`), an ordinary end of the stream does not.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use gridloom_core::wire::frame;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::notice::{Inbox, Link, Notice};
+use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader};
+use crate::payload::Payload;
+use crate::store::Store;
+
+/// Bytes of a probe are zeros, written from one block.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Writes a datum.
+///
+/// # Errors
+/// If the stream breaks.
+pub fn write_datum(stream: &mut impl Write, header: &CargoHeader, bytes: &[u8]) -> io::Result<()> {
+    let head = encode_header(header);
+    write_all_of(stream, &head, bytes)
+}
+
+/// Writes a probe.
+///
+/// # Errors
+/// If the stream breaks.
+pub fn write_probe(stream: &mut impl Write, header: &CargoHeader) -> io::Result<()> {
+    stream.write_all(&encode_header(header))?;
+    let mut left = header.size_bytes;
+    while left > 0 {
+        let block = left.min(ZEROS.len() as u64);
+        stream.write_all(&ZEROS[..block as usize])?;
+        left -= block;
+    }
+    Ok(())
+}
+
+/// A header with its length before it.
+pub fn encode_header<T: Serialize>(header: &T) -> Vec<u8> {
+    let mut bytes = postcard::to_extend(header, vec![0; 4]).expect("postcard into a vector fails for no type of ours");
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+/// Parses a header of that stated length, read by `read`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] if it breaks the rules, another kind if the stream broke.
+pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Read) -> io::Result<T> {
+    let length = u32::from_le_bytes(length) as usize;
+    if length > CARGO_HEADER_BYTES_MAX {
+        return Err(invalid(format!("bulk header of {length} bytes exceeds the limit of {CARGO_HEADER_BYTES_MAX}")));
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes)?;
+    frame::parse(&bytes).map_err(|error| invalid(error.to_string()))
+}
+
+/// Checks a header against the one before it, its own description and the bound.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] if it breaks the rules.
+pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
+    if header.serial <= last_serial {
+        return Err(invalid(format!("bulk number {} after {last_serial} (replayed or injected)", header.serial)));
+    }
+    match &header.cargo {
+        Cargo::Datum { meta, .. } if meta.checked_size_bytes() != Some(header.size_bytes) => {
+            Err(invalid(format!("a description of {meta} with {} bytes", header.size_bytes)))
+        }
+        Cargo::Datum { .. } | Cargo::Probe => Ok(()),
+    }
+}
+
+/// The receiving end of one stream.
+#[derive(Clone)]
+pub struct Receiver {
+    /// From whom.
+    pub link: Link,
+    /// The stream's number.
+    pub stream: u64,
+    /// Where the news go.
+    pub inbox: Arc<Inbox>,
+    /// Whose pool the memory comes from.
+    pub store: Arc<Store>,
+    /// Largest datum taken.
+    pub datum_bytes_max: u64,
+}
+
+impl Receiver {
+    /// Receives until the stream ends, and tells the loop.
+    pub fn run_tcp(self, mut stream: TcpStream) {
+        let mut serial = 0;
+        let end = loop {
+            match self.receive_one(&mut stream, serial) {
+                Ok(next) => serial = next,
+                Err(error) => break error,
+            }
+        };
+        self.ended(serial, &end);
+    }
+
+    /// Tells the loop that the stream ended.
+    pub fn ended(&self, serial: u64, error: &io::Error) {
+        let fault = (error.kind() == ErrorKind::InvalidData).then(|| error.to_string());
+        self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, fault });
+    }
+
+    /// Tells the loop of something whole.
+    pub fn arrived(&self, header: CargoHeader, payload: Payload) {
+        let CargoHeader { serial, cargo, .. } = header;
+        self.inbox.post(Notice::Arrived { link: self.link, stream: self.stream, serial, cargo, payload });
+    }
+
+    /// Tells the loop of something that had no room.
+    pub fn no_room(&self, header: CargoHeader, why: String) {
+        let CargoHeader { serial, cargo, .. } = header;
+        self.inbox.post(Notice::NoRoom { link: self.link, stream: self.stream, serial, cargo, why });
+    }
+
+    fn receive_one(&self, stream: &mut TcpStream, last_serial: u64) -> io::Result<u64> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let header: CargoHeader = decode_header(length, stream)?;
+        check_header(&header, last_serial)?;
+        let serial = header.serial;
+        let room = match header.size_bytes > self.datum_bytes_max {
+            true => Err(io::Error::other(format!("more than the {} bytes that this node takes", self.datum_bytes_max))),
+            false => self.store.pool().allocate(header.size_bytes),
+        };
+        match room {
+            Ok(mut memory) => {
+                stream.read_exact(memory.bytes_mut())?;
+                self.arrived(header, Payload::segment(memory.freeze()));
+            }
+            Err(error) => {
+                let skipped = io::copy(&mut stream.take(header.size_bytes), &mut io::sink())?;
+                if skipped < header.size_bytes {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                let why = format!("no room for {} bytes: {error}", header.size_bytes);
+                self.no_room(header, why);
+            }
+        }
+        Ok(serial)
+    }
+}
+
+fn write_all_of(stream: &mut impl Write, mut head: &[u8], mut bytes: &[u8]) -> io::Result<()> {
+    while !head.is_empty() {
+        match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(bytes)]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(length) => {
+                let of_head = length.min(head.len());
+                head = &head[of_head..];
+                bytes = &bytes[length - of_head..];
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.write_all(bytes)
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::base::{DatumId, Dtype, Meta, NodeId};
+
+    use super::*;
+
+    fn header(size_bytes: u64) -> CargoHeader {
+        let datum = DatumId { client: NodeId(1), serial: 2 };
+        CargoHeader { serial: 5, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) }, size_bytes }
+    }
+
+    #[test]
+    fn a_datum_is_written_whole_through_short_writes() {
+        struct Short(Vec<u8>);
+        impl Write for Short {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let length = bytes.len().min(3);
+                self.0.extend_from_slice(&bytes[..length]);
+                Ok(length)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut out = Short(Vec::new());
+        write_datum(&mut out, &header(9), &[7; 9]).unwrap();
+        let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
+        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
+        assert_eq!(rest, [7; 9]);
+    }
+
+    #[test]
+    fn headers_that_lie_are_refused() {
+        assert!(check_header(&header(9), 4).is_ok());
+        assert!(check_header(&header(9), 5).is_err());
+        assert!(check_header(&header(10), 4).is_err());
+        let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}

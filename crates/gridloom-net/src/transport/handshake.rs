@@ -1,0 +1,334 @@
+//! The first words on every connection: who are you, do you know the grid's secret, do we speak the same version.
+//!
+//! ```text
+//! dialler                                   acceptor
+//!   | Hello (nonce, kind, who I am) ---------->|
+//!   |<--------------- Hello (nonce, who I am)  |
+//!   |<--- Proof: keyed hash of both hellos     |
+//!   | Proof: likewise, for the other side ---->|
+//!   |<------------- Verdict -----------------> |   of the decider: welcome, or duplicate
+//! ```
+//! Either side may answer with a refusal in words instead. Each frame is a frame of `wire::frame` of kind `Hello`,
+//! whose body is a tag byte and then: Hello: magic `GRLM`, lowest and highest version (u16 LE each), postcard of
+//! [`Hello`]; Proof: 32 bytes; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
+//! all versions to come, so that nodes of different versions can at least say so.
+//!
+//! **Decider.** Two nodes may dial each other at the same moment; of a pair's control connections, the node with the
+//! larger identifier alone decides which one stands. On all other kinds the acceptor decides.
+//!
+//! **Promises:** no input panics; nothing past [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
+//! **Limits:** the proof binds the two nodes, not the bytes that follow; a weak secret can be guessed off line by who
+//! completes half a handshake. Encryption is for links that leave the trusted network.
+
+use std::io::{self, Read, Write};
+
+use gridloom_core::base::NodeId;
+use gridloom_core::node::Role;
+use gridloom_core::wire::frame::{self, Decoder, Encoder, Kind};
+use serde::ser::SerializeTuple;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::identity::{Secret, random};
+
+const MAGIC: [u8; 4] = *b"GRLM";
+/// Versions of the protocol that this build speaks.
+pub const VERSIONS: (u16, u16) = (1, 1);
+/// Longest frame of a handshake: a stranger costs no more.
+pub const HANDSHAKE_BYTES_MAX: usize = 4096;
+/// Time that a handshake may take, nanoseconds. Also what a stranger may hold a place for.
+pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
+/// What a node says, and its operator reads, when the secrets differ.
+pub const WRONG_SECRET: &str =
+    "grid secret does not match; set GRIDLOOM_SECRET (or GRIDLOOM_SECRET_FILE) to the same value on both sides";
+
+/// What a connection is for, seen from the dialler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Messages and small data, both ways.
+    Control,
+    /// The dialler will send large data.
+    BulkSend,
+    /// The dialler will receive large data, as it was asked to.
+    BulkReceive,
+    /// The dialler will pass shared memory.
+    Local,
+}
+
+/// Who speaks, and what for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// What the connection is for; the acceptor repeats the dialler's.
+    pub purpose: Purpose,
+    /// The node.
+    pub node: NodeId,
+    /// What it is.
+    pub role: Role,
+    /// Its name.
+    pub name: String,
+    /// Where it can be dialled, empty if it cannot.
+    pub address: String,
+    /// Kernel and network namespace, empty if it does not share memory.
+    pub host: String,
+    /// Number of the bulk stream, 0 on control connections.
+    pub stream: u64,
+    /// Makes every handshake another.
+    pub nonce: [u8; 32],
+    /// Room for certificates.
+    pub certificates: Option<Vec<u8>>,
+}
+
+/// What the decider said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The connection stands.
+    Welcome,
+    /// Another one between the two stands already.
+    Duplicate,
+}
+
+/// Why a handshake ended without a connection.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The other side refused, in its words.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// This side refused; the text was put into the output for the other.
+    #[error("refused: {0}")]
+    Unacceptable(String),
+    /// What came is no handshake.
+    #[error("not a Gridloom handshake: {0}")]
+    Malformed(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Hello,
+    Proof,
+    Verdict,
+}
+
+/// One side of one handshake. Knows no socket: takes frame bodies, gives frame bodies.
+#[derive(Debug)]
+pub struct Handshake {
+    secret: Secret,
+    own: Hello,
+    own_body: Vec<u8>,
+    dialler: bool,
+    stage: Stage,
+    peer: Option<(Hello, Vec<u8>)>,
+}
+
+impl Handshake {
+    /// The dialler's side, and the body to send first.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn dial(secret: Secret, mut own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
+        own.nonce = random()?;
+        let own_body = hello_body(&own);
+        let first = own_body.clone();
+        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None }, first))
+    }
+
+    /// The acceptor's side.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn accept(secret: Secret, mut own: Hello) -> io::Result<Handshake> {
+        own.nonce = random()?;
+        Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None })
+    }
+
+    /// What the connection is for, as the dialler said.
+    pub fn purpose(&self) -> Purpose {
+        self.own.purpose
+    }
+
+    /// What the peer is and what it is called, if it has said so.
+    pub fn peer(&self) -> Option<&Hello> {
+        self.peer.as_ref().map(|(hello, _)| hello)
+    }
+
+    /// Takes a frame's body, appends the bodies to send, and gives the peer and the verdict once there is one.
+    /// `decide` is asked if this side is the decider: `Err` refuses.
+    ///
+    /// # Errors
+    /// The connection must be closed on any, after what is in `out` was sent.
+    pub fn on_frame(
+        &mut self,
+        body: &[u8],
+        out: &mut Vec<Vec<u8>>,
+        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
+    ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
+        let (&tag, rest) = body.split_first().ok_or_else(|| HandshakeError::Malformed("empty frame".into()))?;
+        match (tag, self.stage) {
+            (TAG_REFUSAL, _) => Err(HandshakeError::Refused(
+                String::from_utf8_lossy(rest).chars().filter(|c| !c.is_control()).collect(),
+            )),
+            (TAG_HELLO, Stage::Hello) => self.on_hello(rest, body, out).map(|()| None),
+            (TAG_PROOF, Stage::Proof) => self.on_proof(rest, out, decide),
+            (TAG_VERDICT, Stage::Verdict) => {
+                let verdict = match rest {
+                    [0] => Verdict::Welcome,
+                    [1] => Verdict::Duplicate,
+                    _ => return Err(HandshakeError::Malformed("unknown verdict".into())),
+                };
+                Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
+            }
+            (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} when {stage:?} was due"))),
+        }
+    }
+
+    fn on_hello(&mut self, rest: &[u8], body: &[u8], out: &mut Vec<Vec<u8>>) -> Result<(), HandshakeError> {
+        let Some((prefix, rest)) = rest.split_first_chunk::<8>().filter(|(prefix, _)| prefix[..4] == MAGIC) else {
+            return Err(HandshakeError::Malformed("no magic number".into()));
+        };
+        let (low, high) = (u16::from_le_bytes([prefix[4], prefix[5]]), u16::from_le_bytes([prefix[6], prefix[7]]));
+        if low > VERSIONS.1 || high < VERSIONS.0 {
+            let why = format!(
+                "protocol versions {low} to {high} were offered, {} to {} are spoken here; install the same release of \
+                 Gridloom on both sides",
+                VERSIONS.0, VERSIONS.1
+            );
+            return Err(refuse(why, out));
+        }
+        let peer: Hello = frame::parse(rest).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
+        if peer.node == self.own.node {
+            return Err(refuse(format!("node {} dialled itself", peer.node), out));
+        }
+        if !self.dialler {
+            self.own.purpose = peer.purpose;
+            self.own.stream = peer.stream;
+            self.own_body = hello_body(&self.own);
+            out.push(self.own_body.clone());
+            let proof = self.secret.prove(ACCEPTOR, &[body, &self.own_body]);
+            out.push(tagged(TAG_PROOF, proof.as_bytes()));
+        }
+        self.peer = Some((peer, body.to_vec()));
+        self.stage = Stage::Proof;
+        Ok(())
+    }
+
+    fn on_proof(
+        &mut self,
+        rest: &[u8],
+        out: &mut Vec<Vec<u8>>,
+        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
+    ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
+        let (peer, peer_body) = self.peer.as_ref().expect("a proof is due only after a hello");
+        let (theirs, transcript): (&[u8], [&[u8]; 2]) = match self.dialler {
+            true => (ACCEPTOR, [&self.own_body, peer_body]),
+            false => (DIALLER, [peer_body, &self.own_body]),
+        };
+        let proof = rest.first_chunk::<32>().filter(|_| rest.len() == 32);
+        let proof = *proof.ok_or_else(|| HandshakeError::Malformed("a proof has 32 bytes".into()))?;
+        // Comparing two hashes of blake3 takes constant time.
+        if self.secret.prove(theirs, &transcript) != blake3::Hash::from_bytes(proof) {
+            return Err(refuse(WRONG_SECRET.into(), out));
+        }
+        if self.dialler {
+            out.push(tagged(TAG_PROOF, self.secret.prove(DIALLER, &transcript).as_bytes()));
+        }
+        self.stage = Stage::Verdict;
+        let decider = match self.own.purpose {
+            Purpose::Control => self.own.node > peer.node,
+            Purpose::BulkSend | Purpose::BulkReceive | Purpose::Local => !self.dialler,
+        };
+        if !decider {
+            return Ok(None);
+        }
+        let verdict = decide(peer).map_err(|why| refuse(why, out))?;
+        out.push(vec![TAG_VERDICT, (verdict == Verdict::Duplicate) as u8]);
+        Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
+    }
+}
+
+/// Runs a handshake on a blocking stream that has timeouts set. `first` is what [`Handshake::dial`] gave.
+///
+/// # Errors
+/// If the stream breaks or the handshake fails.
+pub fn run_blocking<S: Read + Write>(
+    stream: &mut S,
+    mut handshake: Handshake,
+    first: Option<Vec<u8>>,
+    decide: impl Fn(&Hello) -> Result<Verdict, String>,
+) -> io::Result<(Hello, Verdict)> {
+    let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+    if let Some(first) = first {
+        stream.write_all(&framed(&mut encoder, &first))?;
+    }
+    loop {
+        let mut frame = vec![0; frame::HEADER_BYTES];
+        stream.read_exact(&mut frame)?;
+        let length = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
+        if length > HANDSHAKE_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "handshake frame too long"));
+        }
+        frame.resize(frame::HEADER_BYTES + length, 0);
+        stream.read_exact(&mut frame[frame::HEADER_BYTES..])?;
+        let body = match decoder.next(&frame) {
+            Ok(Some((frame, _))) if frame.kind == Kind::Hello => frame.body,
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "not a handshake frame")),
+        };
+        let mut out = Vec::new();
+        let done = handshake.on_frame(body, &mut out, &decide);
+        let bytes: Vec<u8> = out.iter().flat_map(|body| framed(&mut encoder, body)).collect();
+        stream.write_all(&bytes)?;
+        match done {
+            Ok(None) => {}
+            Ok(Some(done)) => return Ok(done),
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// A handshake frame around a body.
+pub fn framed(encoder: &mut Encoder, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + body.len());
+    encoder.message(Kind::Hello, &Raw(body), &mut bytes).expect("a handshake's frames are short");
+    bytes
+}
+
+/// Bytes that postcard writes as they are.
+struct Raw<'a>(&'a [u8]);
+
+impl Serialize for Raw<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(self.0.len())?;
+        self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
+        tuple.end()
+    }
+}
+
+/// Body of a refusal.
+pub fn refusal(why: &str) -> Vec<u8> {
+    tagged(TAG_REFUSAL, &why.as_bytes()[..why.len().min(HANDSHAKE_BYTES_MAX / 2)])
+}
+
+fn refuse(why: String, out: &mut Vec<Vec<u8>>) -> HandshakeError {
+    out.push(refusal(&why));
+    HandshakeError::Unacceptable(why)
+}
+
+fn hello_body(hello: &Hello) -> Vec<u8> {
+    let mut body = tagged(TAG_HELLO, &MAGIC);
+    body.extend_from_slice(&VERSIONS.0.to_le_bytes());
+    body.extend_from_slice(&VERSIONS.1.to_le_bytes());
+    postcard::to_extend(hello, body).expect("postcard into a vector fails for no type of ours")
+}
+
+fn tagged(tag: u8, rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(rest.len() + 1);
+    body.push(tag);
+    body.extend_from_slice(rest);
+    body
+}
+
+const TAG_HELLO: u8 = 1;
+const TAG_PROOF: u8 = 2;
+const TAG_VERDICT: u8 = 3;
+const TAG_REFUSAL: u8 = 4;
+const DIALLER: &[u8] = b"gridloom dialler";
+const ACCEPTOR: &[u8] = b"gridloom acceptor";

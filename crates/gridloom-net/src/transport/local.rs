@@ -1,0 +1,171 @@
+//! Large data between two nodes of one host: the memory itself is handed over, and nothing is copied.
+//!
+//! ```text
+//! owner                                         reader
+//!   | header + descriptor of the memory ==========>|   unix socket, one per ordered pair
+//!   |                                              |   maps it, puts it into its store
+//!   |<----------------------- Released (serials)   |   control connection, when its last reference is gone
+//! ```
+//! The socket has an abstract name made of the node's identifier, so only nodes of one network namespace meet on it;
+//! the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
+//! released it or is lost (`outgoing`).
+//!
+//! **Promise:** the reader maps only files that cannot shrink under it (`Segment::import` checks the seal).
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use gridloom_core::base::NodeId;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+use super::CargoHeader;
+use super::bulk::{Receiver, check_header, decode_header, encode_header};
+use super::notice::Notice;
+use crate::payload::Payload;
+use crate::segment::{Segment, SegmentId};
+
+/// Before nothing: the bytes stay where they are. The descriptor of the memory comes with its first byte.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GrantHeader {
+    /// As over TCP.
+    pub cargo: CargoHeader,
+    /// The memory's name at its owner.
+    pub segment: SegmentId,
+    /// Size of the memory.
+    pub segment_bytes: u64,
+    /// Where in it the datum begins.
+    pub offset: u64,
+}
+
+/// Listens where nodes of this host pass memory to `node`.
+///
+/// # Errors
+/// If the system refuses.
+pub fn listen(node: NodeId) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&address(node)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Connects to that node.
+///
+/// # Errors
+/// If it does not run in this network namespace.
+pub fn connect(node: NodeId) -> io::Result<UnixStream> {
+    UnixStream::connect_addr(&address(node)?)
+}
+
+/// Hands memory over.
+///
+/// # Errors
+/// If the stream breaks.
+pub fn send_grant(stream: &mut UnixStream, header: &GrantHeader, memory: BorrowedFd<'_>) -> io::Result<()> {
+    let bytes = encode_header(header);
+    let memory = [memory];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&memory)), "the space was made for one descriptor");
+    let sent = loop {
+        match sendmsg(stream.as_fd(), &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            sent => break sent?,
+        }
+    };
+    stream.write_all(&bytes[sent..])
+}
+
+impl Receiver {
+    /// Receives until the stream ends, and tells the loop.
+    pub fn run_local(self, mut stream: UnixStream) {
+        let mut serial = 0;
+        let end = loop {
+            match self.receive_grant(&mut stream, serial) {
+                Ok(next) => serial = next,
+                Err(error) => break error,
+            }
+        };
+        self.ended(serial, &end);
+    }
+
+    fn receive_grant(&self, stream: &mut UnixStream, last_serial: u64) -> io::Result<u64> {
+        let (length, memory) = receive_length(stream)?;
+        let header: GrantHeader = decode_header(length, stream)?;
+        check_header(&header.cargo, last_serial)?;
+        let serial = header.cargo.serial;
+        let size_bytes = header.cargo.size_bytes;
+        let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
+        let memory = memory.filter(|_| fits).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "a grant without memory, or one that reaches behind its end")
+        })?;
+        let (inbox, link) = (self.inbox.clone(), self.link);
+        let release = Box::new(move || inbox.post(Notice::Released { link, serial }));
+        match Segment::import(memory, header.segment_bytes, header.segment, release) {
+            Ok(segment) => {
+                self.arrived(header.cargo, Payload::Segment { segment, offset: header.offset, size_bytes });
+            }
+            Err(error) => {
+                self.inbox.post(Notice::Released { link, serial });
+                self.no_room(header.cargo, format!("its shared memory cannot be mapped: {error}"));
+            }
+        }
+        Ok(serial)
+    }
+}
+
+/// The length of the next header, and the descriptor that came with it. More than one is a breach; they are closed.
+fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
+    let mut length = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut into = [IoSliceMut::new(&mut length)];
+        match recvmsg(stream.as_fd(), &mut into, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?.bytes,
+        }
+    };
+    if received == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut memory = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            memory = descriptors.last();
+        }
+    }
+    stream.read_exact(&mut length[received..])?;
+    Ok((length, memory))
+}
+
+fn address(node: NodeId) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("gridloom-{:016x}", node.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Pool;
+    use crate::transport::Cargo;
+
+    #[test]
+    fn memory_passes_without_a_copy() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let mut memory = Pool::new(0).allocate(5000).unwrap();
+        memory.bytes_mut().fill(4);
+        let memory = memory.freeze();
+        let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000 };
+        let header = GrantHeader { cargo, segment: memory.id(), segment_bytes: 5000, offset: 0 };
+        send_grant(&mut here, &header, memory.fd()).unwrap();
+        let (length, descriptor) = receive_length(&mut there).unwrap();
+        assert_eq!(decode_header::<GrantHeader>(length, &mut there).unwrap(), header);
+        let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|| ())).unwrap();
+        assert_eq!(import.bytes(), memory.bytes());
+    }
+}

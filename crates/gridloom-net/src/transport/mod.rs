@@ -1,0 +1,103 @@
+//! How bytes get from node to node: control connections, bulk connections and shared memory.
+//!
+//! ```text
+//!            node A                                               node B
+//!   loop ── Connection ══ TCP, frames: messages, small data ══ Connection ── loop
+//!   sender thread ─────── TCP, header + bytes as they lie ──── receiver thread       (large data, per ordered pair)
+//!   sender thread ─────── unix socket, header + memory's fd ── receiver thread       (same, on one host)
+//! ```
+//! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
+//! with the same [`handshake`]; the TCP kinds come in at the node's one listening address.
+//!
+//! **Bulk ends in a report.** Each ordered pair numbers what it sends. The receiver acknowledges on the control
+//! connection now and then, and says so when a bulk connection ends; the sender then names what it had sent there and
+//! was not received ([`Aside::Broken`]). So a datum that breaks off on its way is always reported, by one side, once.
+
+pub mod bulk;
+pub mod connection;
+pub mod handshake;
+pub mod local;
+pub mod notice;
+pub mod outgoing;
+pub mod sender;
+
+use gridloom_core::base::{DatumId, Meta};
+use serde::{Deserialize, Serialize};
+
+/// What the worlds of two nodes say to each other on the control connection, beside what their machines say.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Aside {
+    /// "I cannot reach you: open a bulk connection to me, on which I shall send."
+    OpenBulk {
+        /// Number of the stream.
+        stream: u64,
+    },
+    /// "I have all that you sent on that stream up to this number."
+    Taken {
+        /// The stream.
+        stream: u64,
+        /// The last number.
+        serial: u64,
+    },
+    /// "That stream ended; I have what you sent on it up to this number, and nothing after it."
+    StreamEnded {
+        /// The stream.
+        stream: u64,
+        /// The last number, or 0.
+        serial: u64,
+    },
+    /// "This datum, which you wait for, will not arrive."
+    Broken {
+        /// The datum.
+        datum: DatumId,
+        /// Why.
+        why: String,
+    },
+    /// "Your shared memory that came under these numbers is no longer used here."
+    Released {
+        /// The numbers.
+        serials: Vec<u64>,
+    },
+    /// A probe small enough to go the way of small data.
+    Probe {
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What is sent on a bulk connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Cargo {
+    /// A datum.
+    Datum {
+        /// Its name.
+        datum: DatumId,
+        /// Its description.
+        meta: Meta,
+    },
+    /// Bytes that are measured and thrown away.
+    Probe,
+}
+
+/// Before the bytes of a datum on a bulk connection, after its own length in 4 bytes (little endian).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CargoHeader {
+    /// Counts what the pair sent, from 1.
+    pub serial: u64,
+    /// What it is.
+    pub cargo: Cargo,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Longest [`CargoHeader`] (or header of a grant): a shape of 64 extents fits six times.
+pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
+/// After so many data the receiver acknowledges, so that the sender's list of what is under way stays short.
+pub const TAKEN_EVERY: u64 = 32;
+/// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
+pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
+/// Connections that may be in the handshake at a time; further ones wait in the system's queue. A grid that starts has
+/// hundreds of servers at its agent's door at once.
+pub const HANDSHAKES_MAX: usize = 1024;
+/// Connections that may wait in the system's queue (which has a bound of its own, `net.core.somaxconn`).
+pub const BACKLOG: i32 = 4096;

@@ -1,0 +1,155 @@
+//! What the threads of a node tell its loop: a list under a lock, and a wake-up when it was empty.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+
+use gridloom_core::base::{DatumId, NodeId};
+use mio::Waker;
+
+use super::Cargo;
+use super::handshake::Hello;
+use crate::payload::Payload;
+
+/// One control connection to a peer: what a thread tells of an earlier one is out of date.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Link {
+    /// The peer.
+    pub peer: NodeId,
+    /// Counts this node's control connections.
+    pub generation: u64,
+}
+
+/// What a thread tells the loop.
+#[derive(Debug)]
+pub enum Notice {
+    /// The addresses behind a name.
+    Resolved {
+        /// The dial.
+        dial: u64,
+        /// The addresses.
+        addresses: io::Result<Vec<SocketAddr>>,
+    },
+    /// A node of this host wants to pass shared memory; answered with its link and stream if it is a peer.
+    LocalPeer {
+        /// Who, proven.
+        hello: Box<Hello>,
+        /// To shut the stream when the peer is lost.
+        stream: UnixStream,
+        /// Where the answer goes.
+        reply: Sender<Option<Link>>,
+    },
+    /// A handshake on a local socket ended, either way: its place is free.
+    LocalShaken,
+    /// This node opened the bulk connection that the peer had asked for.
+    Opened {
+        /// For whom.
+        link: Link,
+        /// The stream.
+        stream: u64,
+        /// The connection.
+        socket: TcpStream,
+    },
+    /// Something whole came.
+    Arrived {
+        /// From whom.
+        link: Link,
+        /// On which stream.
+        stream: u64,
+        /// Its number.
+        serial: u64,
+        /// What it is.
+        cargo: Cargo,
+        /// Its bytes.
+        payload: Payload,
+    },
+    /// Something came that had no room; it was read and thrown away.
+    NoRoom {
+        /// From whom.
+        link: Link,
+        /// On which stream.
+        stream: u64,
+        /// Its number.
+        serial: u64,
+        /// What it is.
+        cargo: Cargo,
+        /// Why.
+        why: String,
+    },
+    /// A stream on which this node received ended, or could not be opened.
+    StreamEnded {
+        /// From whom.
+        link: Link,
+        /// The stream.
+        stream: u64,
+        /// The last number that came whole, or 0.
+        serial: u64,
+        /// The peer broke the protocol.
+        fault: Option<String>,
+    },
+    /// A datum cannot be sent.
+    SendFailed {
+        /// To whom.
+        link: Link,
+        /// The datum.
+        datum: DatumId,
+        /// Why.
+        why: String,
+    },
+    /// The peer cannot be reached with a bulk connection: ask it to open one.
+    AskToOpen {
+        /// Whom.
+        link: Link,
+        /// The stream.
+        stream: u64,
+    },
+    /// Shared memory of a peer is no longer used here.
+    Released {
+        /// Whose.
+        link: Link,
+        /// Under which number it came.
+        serial: u64,
+    },
+    /// The speed of a slot.
+    Speed {
+        /// Floating-point operations per second.
+        flops: f64,
+    },
+}
+
+/// Where threads leave what they have to tell.
+#[derive(Debug)]
+pub struct Inbox {
+    notices: Mutex<Vec<Notice>>,
+    waker: Waker,
+}
+
+impl Inbox {
+    /// An inbox that wakes its loop by `waker`.
+    pub fn new(waker: Waker) -> Inbox {
+        Inbox { notices: Mutex::default(), waker }
+    }
+
+    /// Leaves a notice.
+    pub fn post(&self, notice: Notice) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        notices.push(notice);
+        let first = notices.len() == 1;
+        drop(notices);
+        if first {
+            self.wake();
+        }
+    }
+
+    /// Wakes the loop.
+    pub fn wake(&self) {
+        self.waker.wake().expect("an eventfd of this process takes a wake-up");
+    }
+
+    /// Takes everything left so far.
+    pub fn take(&self) -> Vec<Notice> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

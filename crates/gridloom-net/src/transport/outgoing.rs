@@ -1,0 +1,182 @@
+//! Large data on the way to one peer: a queue, a thread that sends what is in it, and the list of what is under way.
+//!
+//! What was sent and is not acknowledged stays on the list, so that the
+//! end of a stream can be told datum by datum (see `transport`). Shared memory stays granted until the peer releases
+//! it; if the peer is lost first, the memory is retired rather than reused, as the peer may still look at it.
+//!
+//! **Promises:** the loop never waits here; dropping it ends the thread.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use gridloom_core::base::DatumId;
+
+use super::Cargo;
+use super::handshake::Hello;
+use super::notice::{Inbox, Link};
+use super::sender::{Job, Thread};
+use crate::identity::Secret;
+use crate::payload::Payload;
+use crate::segment::Segment;
+use crate::store::Store;
+
+/// Stack of a thread that moves bulk: it calls little more than the kernel.
+pub const STACK_BYTES: usize = 256 << 10;
+/// A bulk connection whose network is silent for so long, with bytes under way, is broken.
+pub const BULK_SILENCE: Duration = Duration::from_secs(20);
+/// How the peer can be reached.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// What this node says of itself.
+    pub own: Hello,
+    /// The grid's secret.
+    pub secret: Secret,
+    /// What the peer said of itself.
+    pub peer: Hello,
+}
+
+/// Large data on the way to one peer.
+pub struct Outgoing {
+    jobs: Sender<Job>,
+    opened: Sender<Opened>,
+    shared: Arc<Shared>,
+}
+
+/// A stream that the peer was asked to open, or why there is none.
+pub(super) type Opened = (u64, io::Result<TcpStream>);
+
+/// What the loop and the thread share.
+pub(super) struct Shared {
+    pub(super) link: Link,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) state: Mutex<State>,
+}
+
+/// What changes, under the lock.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) cancelled: bool,
+    pub(super) current: Option<(u64, Closer)>,
+    /// Sent and not acknowledged: stream, number, datum.
+    pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
+    /// Memory that the peer uses, by number.
+    pub(super) grants: BTreeMap<u64, Arc<Segment>>,
+}
+
+/// Ends the use of a stream by another thread.
+#[derive(Debug)]
+pub enum Closer {
+    /// TCP.
+    Tcp(TcpStream),
+    /// Unix.
+    Unix(UnixStream),
+}
+
+impl Closer {
+    /// Shuts the stream.
+    pub fn close(&self) {
+        // A stream that the other side has closed already cannot be shut, nor need it.
+        let _ = match self {
+            Closer::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Closer::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Outgoing {
+    /// Starts the thread; streams are opened when the first datum goes.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn start(route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
+        let shared = Arc::new(Shared { link, inbox, state: Mutex::default() });
+        let (jobs, queue) = mpsc::channel();
+        let (opened, awaited) = mpsc::channel();
+        let sharing = !route.own.host.is_empty() && route.own.host == route.peer.host;
+        let thread =
+            Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: 0, sent: 0 };
+        thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES).spawn(|| thread.run(queue))?;
+        Ok(Outgoing { jobs, opened, shared })
+    }
+
+    /// Sends a datum.
+    pub fn send(&self, cargo: Cargo, payload: Payload) {
+        let size_bytes = payload.size_bytes();
+        self.push(Job { cargo, size_bytes, payload: Some(payload) });
+    }
+
+    /// Sends a probe.
+    pub fn probe(&self, size_bytes: u64) {
+        self.push(Job { cargo: Cargo::Probe, size_bytes, payload: None });
+    }
+
+    /// The peer opened the stream that it was asked for.
+    pub fn opened(&self, stream: u64, socket: TcpStream) {
+        // The thread may have given up waiting and be gone: the socket closes then.
+        let _ = self.opened.send((stream, Ok(socket)));
+    }
+
+    /// The peer has everything up to that number of that stream.
+    pub fn taken(&self, stream: u64, serial: u64) {
+        self.shared.lock().under_way.retain(|(of, number, _)| *of != stream || *number > serial);
+    }
+
+    /// The peer says that the stream ended after that number: gives the data that were sent on it in vain.
+    pub fn stream_ended(&self, stream: u64, serial: u64) -> Vec<DatumId> {
+        let _ = self.opened.send((stream, Err(io::Error::other("the peer could not open a bulk connection either"))));
+        let mut state = self.shared.lock();
+        if let Some((_, closer)) = state.current.take_if(|(current, _)| *current == stream) {
+            closer.close();
+        }
+        let mut lost = Vec::new();
+        state.under_way.retain(|(of, number, datum)| {
+            if *of == stream && *number > serial {
+                lost.extend(*datum);
+            }
+            *of != stream
+        });
+        lost
+    }
+
+    /// The peer no longer uses what it got under these numbers.
+    pub fn released(&self, serials: &[u64]) {
+        let mut state = self.shared.lock();
+        let freed: Vec<_> = serials.iter().filter_map(|serial| state.grants.remove(serial)).collect();
+        drop(state);
+        drop(freed);
+    }
+
+    /// Number of segments that the peer uses.
+    pub fn grants(&self) -> usize {
+        self.shared.lock().grants.len()
+    }
+
+    fn push(&self, job: Job) {
+        self.jobs.send(job).expect("the thread takes jobs until this is dropped");
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.cancelled = true;
+        if let Some((_, closer)) = state.current.take() {
+            closer.close();
+        }
+        for segment in std::mem::take(&mut state.grants).into_values() {
+            segment.retire();
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,269 @@
+//! The thread that sends large data to one peer (see [`super::outgoing`]).
+//!
+//! It takes the best way that works: shared memory if both run on one host, else a TCP connection that it dials, else
+//! one that the peer is asked to dial.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver as Channel;
+use std::thread;
+use std::time::Duration;
+
+use gridloom_core::base::DatumId;
+use gridloom_core::base::limits::DIAL_NS_MAX;
+
+use super::bulk::{write_datum, write_probe};
+use super::connection::prepare_blocking;
+use super::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use super::local::{self, GrantHeader, send_grant};
+use super::notice::Notice;
+use super::outgoing::{BULK_SILENCE, Closer, Opened, Route, Shared};
+use super::{Cargo, CargoHeader};
+use crate::identity::Secret;
+use crate::payload::Payload;
+use crate::segment::Segment;
+use crate::store::Store;
+
+/// How often opening a stream is tried before a datum is given up, and the pause between: the peer may not have seen
+/// the last frame of the control handshake yet.
+const OPEN_ATTEMPTS: u32 = 4;
+const OPEN_PAUSE: Duration = Duration::from_millis(25);
+
+/// What is to be sent.
+pub(super) struct Job {
+    pub(super) cargo: Cargo,
+    pub(super) size_bytes: u64,
+    /// `None` for a probe.
+    pub(super) payload: Option<Payload>,
+}
+
+/// A stream that is open.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Local(UnixStream),
+}
+
+/// The thread's state.
+pub(super) struct Thread {
+    pub(super) route: Route,
+    pub(super) shared: Arc<Shared>,
+    pub(super) store: Arc<Store>,
+    pub(super) awaited: Channel<Opened>,
+    pub(super) sharing: bool,
+    pub(super) stream: Option<(u64, Stream)>,
+    pub(super) streams: u64,
+    pub(super) sent: u64,
+}
+
+impl Thread {
+    pub(super) fn run(mut self, queue: Channel<Job>) {
+        for job in queue {
+            if self.shared.lock().cancelled {
+                return;
+            }
+            self.sent += 1;
+            let datum = match &job.cargo {
+                Cargo::Datum { datum, .. } => Some(*datum),
+                Cargo::Probe => None,
+            };
+            if let Err(why) = self.send(job, datum)
+                && let Some(datum) = datum
+            {
+                self.shared.inbox.post(Notice::SendFailed { link: self.shared.link, datum, why });
+            }
+        }
+    }
+
+    /// `Ok` also if the stream broke: the peer says so then, and the list tells what was lost.
+    fn send(&mut self, job: Job, datum: Option<DatumId>) -> Result<(), String> {
+        loop {
+            let number = match &self.stream {
+                Some((number, _)) => *number,
+                None => self.open()?,
+            };
+            if !self.record(number, datum) {
+                self.stream = None;
+                continue;
+            }
+            let header = CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes };
+            let done = match &mut self.stream.as_mut().expect("opened above").1 {
+                Stream::Tcp(stream) => match &job.payload {
+                    Some(payload) => write_datum(stream, &header, payload.bytes()),
+                    None => write_probe(stream, &header),
+                },
+                Stream::Local(stream) => match granted(&self.store, &header, job.payload.as_ref(), datum) {
+                    Ok((segment, offset)) => grant(stream, &self.shared, header, segment, offset),
+                    Err(error) => {
+                        self.shared.lock().under_way.retain(|(_, serial, _)| *serial != header.serial);
+                        return Err(format!("no shared memory to pass it in: {error}"));
+                    }
+                },
+            };
+            if done.is_err()
+                && let Some((number, _)) = self.stream.take()
+                && let Some((_, closer)) = self.shared.lock().current.take_if(|(current, _)| *current == number)
+            {
+                closer.close();
+            }
+            return Ok(());
+        }
+    }
+
+    /// Puts what is about to be sent on the list; `false` if the stream has ended meanwhile.
+    fn record(&self, stream: u64, datum: Option<DatumId>) -> bool {
+        let mut state = self.shared.lock();
+        let current = state.current.as_ref().is_some_and(|(current, _)| *current == stream);
+        if current {
+            state.under_way.push_back((stream, self.sent, datum));
+        }
+        current
+    }
+
+    fn open(&mut self) -> Result<u64, String> {
+        let mut why = String::new();
+        for attempt in 0..OPEN_ATTEMPTS {
+            if attempt > 0 {
+                thread::sleep(OPEN_PAUSE * attempt);
+            }
+            self.streams += 1;
+            let stream = match self.open_once(self.streams) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    why = error.to_string();
+                    continue;
+                }
+            };
+            let closer = match &stream {
+                Stream::Tcp(stream) => stream.try_clone().map(Closer::Tcp),
+                Stream::Local(stream) => stream.try_clone().map(Closer::Unix),
+            };
+            let closer = closer.map_err(|error| error.to_string())?;
+            let mut state = self.shared.lock();
+            if state.cancelled {
+                return Err("the peer is gone".into());
+            }
+            state.current = Some((self.streams, closer));
+            self.stream = Some((self.streams, stream));
+            return Ok(self.streams);
+        }
+        Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
+    }
+
+    fn open_once(&mut self, number: u64) -> io::Result<Stream> {
+        if self.sharing {
+            match self.open_local(number) {
+                Ok(stream) => return Ok(Stream::Local(stream)),
+                // Not there, or another user's with other rights: TCP always works where control did.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.sharing = false,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut failed = io::Error::other("neither side can be dialled");
+        if !self.route.peer.address.is_empty() {
+            let mut own = self.route.own.clone();
+            (own.purpose, own.stream) = (Purpose::BulkSend, number);
+            match dial_bulk(&self.route.peer.address, &self.route.secret, own) {
+                Ok(stream) => return Ok(Stream::Tcp(stream)),
+                Err(error) => failed = error,
+            }
+        }
+        if self.route.own.address.is_empty() {
+            return Err(failed);
+        }
+        self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
+        loop {
+            match self.awaited.recv_timeout(Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX)) {
+                Ok((stream, socket)) if stream == number => return socket.map(Stream::Tcp),
+                Ok(_) => {}
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not open one")),
+            }
+        }
+    }
+
+    fn open_local(&self, number: u64) -> io::Result<UnixStream> {
+        let mut stream = local::connect(self.route.peer.node)?;
+        let mut own = self.route.own.clone();
+        (own.purpose, own.stream) = (Purpose::Local, number);
+        stream.set_read_timeout(Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
+        let (handshake, first) = Handshake::dial(self.route.secret.clone(), own)?;
+        let (peer, verdict) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        stream.set_read_timeout(None)?;
+        Ok(stream)
+    }
+}
+
+/// Dials a bulk connection, whichever way the data will go.
+///
+/// # Errors
+/// If nobody answers, or refuses.
+pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        let mut stream = match TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)) {
+            Ok(stream) => stream,
+            Err(error) => {
+                failed = error;
+                continue;
+            }
+        };
+        prepare_blocking(&stream, BULK_SILENCE)?;
+        stream.set_read_timeout(Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
+        let (handshake, first) = Handshake::dial(secret.clone(), own)?;
+        run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        stream.set_read_timeout(None)?;
+        return Ok(stream);
+    }
+    Err(failed)
+}
+
+/// The memory to hand over: where the datum lies already, or else a copy.
+fn granted(
+    store: &Store,
+    header: &CargoHeader,
+    payload: Option<&Payload>,
+    datum: Option<DatumId>,
+) -> io::Result<(Arc<Segment>, u64)> {
+    if let Some(Payload::Segment { segment, offset, .. }) = payload {
+        return Ok((segment.clone(), *offset));
+    }
+    if let Some(datum) = datum
+        && let Some((_, segment, offset, size_bytes)) = store.segment_of(&datum)?
+        && size_bytes == header.size_bytes
+    {
+        return Ok((segment, offset));
+    }
+    // A probe, or a datum that was dropped since it was to be sent.
+    let mut memory = store.pool().allocate(header.size_bytes)?;
+    match payload {
+        Some(payload) => memory.bytes_mut().copy_from_slice(payload.bytes()),
+        None => memory.bytes_mut().fill(0),
+    }
+    Ok((memory.freeze(), 0))
+}
+
+fn grant(
+    stream: &mut UnixStream,
+    shared: &Shared,
+    cargo: CargoHeader,
+    segment: Arc<Segment>,
+    offset: u64,
+) -> io::Result<()> {
+    let serial = cargo.serial;
+    let header = GrantHeader { cargo, segment: segment.id(), segment_bytes: segment.len(), offset };
+    let mut state = shared.lock();
+    if state.cancelled {
+        return Err(io::ErrorKind::NotConnected.into());
+    }
+    state.grants.insert(serial, segment.clone());
+    drop(state);
+    send_grant(stream, &header, segment.fd()).inspect_err(|_| {
+        // It may have gone out before the stream broke: the memory is given up, not reused.
+        segment.retire();
+        shared.lock().grants.remove(&serial);
+    })
+}

@@ -1,0 +1,87 @@
+//! The worker's side: a process that runs functions for a server, so that a crash takes down nothing else.
+//!
+//! [`serve`] is the loop that every kind of worker has; what a function is, a [`Functions`] knows: [`native`] calls
+//! symbols of shared libraries, the Python package calls Python functions.
+
+pub(crate) mod channel;
+pub mod convert;
+pub mod native;
+pub(crate) mod protocol;
+mod serve;
+mod values;
+
+use std::sync::Arc;
+
+use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::idl::Definition;
+
+pub use native::native_main;
+pub use protocol::Setup;
+pub use serve::{inherited, serve};
+pub(crate) use values::{relabelled, wanted_order};
+
+use crate::segment::Mapping;
+
+/// What a worker can run. Functions have the numbers that the server gave them.
+pub trait Functions {
+    /// Called once, first.
+    ///
+    /// # Errors
+    /// If nothing can be run at all; the text is told to everyone who calls.
+    fn setup(&mut self, _setup: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Makes a function ready.
+    ///
+    /// # Errors
+    /// If it cannot be run; the text becomes the `why` of [`TaskError::CannotRun`].
+    fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String>;
+
+    /// Calls a function. The room of each `INOUT` parameter holds the argument already; that of an `OUT` parameter
+    /// holds anything.
+    ///
+    /// # Errors
+    /// As the function fails. `function` and `server` in the error may be left empty: the server fills them in.
+    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError>;
+}
+
+/// An argument: `IN` and `INOUT` parameters in declaration order.
+#[derive(Clone, Debug)]
+pub struct ArgView<'a> {
+    /// Its description, in this machine's byte order and the memory order that the parameter asks for.
+    pub meta: Meta,
+    /// Its bytes, aligned. They may be mapped for reading only.
+    pub bytes: &'a [u8],
+    /// Set if `bytes` are shared memory: who keeps this may look at them after the call, at contents that may have
+    /// changed by then.
+    pub mapping: Option<Arc<Mapping>>,
+}
+
+/// Room for a result: `OUT` and `INOUT` parameters in declaration order.
+#[derive(Debug)]
+pub struct OutView<'a> {
+    /// Its description. That of a text or bytes result is made from what was put into the room.
+    pub meta: Meta,
+    /// Its room.
+    pub room: Room<'a>,
+}
+
+/// Where a result is written.
+#[derive(Debug)]
+pub enum Room<'a> {
+    /// Exactly as many bytes as the description says, aligned.
+    Fixed(&'a mut [u8]),
+    /// Text or bytes, as long as they become.
+    Growing(&'a mut Vec<u8>),
+}
+
+impl Room<'_> {
+    /// What it holds.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Room::Fixed(bytes) => bytes,
+            Room::Growing(bytes) => bytes,
+        }
+    }
+}

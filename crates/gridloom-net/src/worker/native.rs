@@ -1,0 +1,399 @@
+//! Native functions: symbols of shared libraries, called through libffi as their signature says.
+//!
+//! "C": scalars by value, arrays and results by pointer, text as a string that ends in a zero byte. "FORTRAN":
+//! everything by pointer, and the lengths of all strings behind the last argument, as `size_t`.
+//!
+//! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
+//! signature crashes this process, and no other.
+
+use std::ffi::c_void;
+use std::io;
+use std::path::PathBuf;
+
+use gridloom_core::base::{Dtype, Meta, TaskError};
+use gridloom_core::idl::{BaseType, Body, CallArgument, Definition, Language, Mode, Param};
+use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
+use libloading::Library;
+
+use super::convert::Aligned;
+use super::{ArgView, Functions, OutView, Room, Setup};
+
+/// Room for a text result whose signature states no extent, and at least for one that is updated in place.
+pub const TEXT_BYTES_DEFAULT: usize = 64 << 10;
+
+/// Room for any scalar, with its alignment.
+type Cell = [u128; 2];
+
+/// Body of the program that serves native functions: runs until the server ends it.
+///
+/// # Errors
+/// If `fd` is no socket of a server, or the server says what makes no sense.
+pub fn native_main(fd: i32) -> io::Result<()> {
+    super::serve(super::inherited(fd)?, &mut Native::default())
+}
+
+/// The functions of shared libraries.
+#[derive(Default)]
+pub struct Native {
+    libraries: Vec<(PathBuf, Result<Library, String>)>,
+    functions: Vec<Option<Prepared>>,
+}
+
+struct Prepared {
+    definition: Definition,
+    language: Language,
+    args: Vec<CallArgument>,
+    result: Option<(Dtype, usize)>,
+    cif: Cif,
+    code: CodePtr,
+    /// For each parameter, its place among the arguments and among the results.
+    places: Vec<(Option<usize>, Option<usize>)>,
+}
+
+impl Functions for Native {
+    fn setup(&mut self, setup: &Setup) -> Result<(), String> {
+        for path in &setup.libraries {
+            // SAFETY: loading runs the library's initialisers: the operator of the server chose it, and this process
+            // is there to run its code.
+            let library = unsafe { Library::new(path) }.map_err(|error| error.to_string());
+            self.libraries.push((path.clone(), library));
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
+        let Body::Native { language, symbol, args, result } = &definition.body else {
+            return Err("it is not a native function".into());
+        };
+        let code = self.find(symbol)?;
+        let params = &definition.signature.params;
+        let mut types = Vec::with_capacity(args.len());
+        for arg in args {
+            types.push(argument_type(arg, *language, params)?);
+        }
+        if *language == Language::Fortran {
+            types.extend(args.iter().filter(|arg| is_text(arg, params)).map(|_| Type::usize()));
+        }
+        let returns = match result {
+            None => Type::void(),
+            Some((dtype, param)) => {
+                let fits = params.get(*param).is_some_and(|param| param.base == BaseType::Number(*dtype));
+                if !fits {
+                    return Err(format!("it returns {dtype}, its parameter number {param} is of another type"));
+                }
+                if *dtype == Dtype::ComplexLongDouble {
+                    return Err(format!("a {dtype} cannot be taken as the value of a function"));
+                }
+                value_type(*dtype)?
+            }
+        };
+        let cif = Cif::try_new(types, returns).map_err(|error| format!("libffi: {error:?}"))?;
+        let (mut input, mut output) = (0, 0);
+        let places = params
+            .iter()
+            .map(|param| {
+                let at = (param.is_input().then_some(input), param.is_output().then_some(output));
+                input += usize::from(param.is_input());
+                output += usize::from(param.is_output());
+                at
+            })
+            .collect();
+        let prepared = Prepared {
+            definition: definition.clone(),
+            language: *language,
+            args: args.clone(),
+            result: *result,
+            cif,
+            code,
+            places,
+        };
+        let index = function as usize;
+        if self.functions.len() <= index {
+            self.functions.resize_with(index + 1, || None);
+        }
+        self.functions[index] = Some(prepared);
+        Ok(())
+    }
+
+    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+        let prepared = self.functions.get(function as usize).and_then(Option::as_ref);
+        prepared.expect("only loaded functions are called").call(args, outs)
+    }
+}
+
+impl Native {
+    fn find(&self, symbol: &str) -> Result<CodePtr, String> {
+        for library in self.libraries.iter().filter_map(|(_, library)| library.as_ref().ok()) {
+            // SAFETY: the symbol is only looked up here; its type is stated by the signature (see the module's doc).
+            // The library is never unloaded: `self` lives as long as the process.
+            if let Ok(found) = unsafe { library.get::<unsafe extern "C" fn()>(symbol.as_bytes()) } {
+                return Ok(CodePtr::from_fun(*found));
+            }
+        }
+        if self.libraries.is_empty() {
+            return Err(format!("symbol '{symbol}' cannot be found: the server was given no library"));
+        }
+        let searched: Vec<String> = self
+            .libraries
+            .iter()
+            .map(|(path, library)| match library {
+                Ok(_) => path.display().to_string(),
+                Err(why) => format!("{} (which cannot be loaded: {why})", path.display()),
+            })
+            .collect();
+        Err(format!("symbol '{symbol}' is in none of its libraries: {}", searched.join(", ")))
+    }
+}
+
+/// Text in the form that native code wants, and where it came from.
+struct TextBuffer {
+    memory: Aligned,
+    capacity: usize,
+    out: Option<usize>,
+}
+
+impl Prepared {
+    fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+        let params = &self.definition.signature.params;
+        self.check(args)?;
+        // Each argument has a cell: its value, or the pointer to it; pointers of FORTRAN values go to `referred`.
+        let mut cells: Vec<Cell> = vec![[0; 2]; self.args.len()];
+        let mut referred: Vec<Cell> = vec![[0; 2]; self.args.len()];
+        let mut works: Vec<Aligned> = Vec::new();
+        let mut texts: Vec<TextBuffer> = Vec::new();
+        for (at, arg) in self.args.iter().enumerate() {
+            let by_value = self.language == Language::C;
+            cells[at] = match arg {
+                CallArgument::Value { dtype, expr } => {
+                    let value = expr.value_bytes(*dtype, params, &self.scalars(args));
+                    let value = cell_of(&value.map_err(|error| refused(error.to_string()))?);
+                    if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
+                }
+                CallArgument::Text(text) => {
+                    let mut text = TextBuffer::new(text.as_bytes(), text.len(), self.language, None);
+                    let at = pointer(text.memory.bytes_mut());
+                    texts.push(text);
+                    at
+                }
+                CallArgument::Param(index) => {
+                    let param = &params[*index];
+                    let (input, output) = self.places[*index];
+                    if param.base == BaseType::Text {
+                        let old = input.map_or(&[][..], |input| args[input].bytes);
+                        let capacity = self.text_capacity(param, old, args)?;
+                        let mut text = TextBuffer::new(old, capacity, self.language, output);
+                        let at = pointer(text.memory.bytes_mut());
+                        texts.push(text);
+                        at
+                    } else if param.mode == Mode::Work {
+                        let mut work = Aligned::zeroed(self.size_of(param, args)?);
+                        let at = pointer(work.bytes_mut());
+                        works.push(work);
+                        at
+                    } else if let Some(output) = output {
+                        match &mut outs[output].room {
+                            Room::Fixed(bytes) => pointer(bytes),
+                            Room::Growing(_) => return Err(refused("a number is expected, not text".into())),
+                        }
+                    } else if is_array(param) {
+                        address(input.map_or(std::ptr::null(), |input| args[input].bytes.as_ptr()))
+                    } else {
+                        let value = cell_of(input.map_or(&[][..], |input| args[input].bytes));
+                        if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
+                    }
+                }
+            };
+        }
+        let mut lengths: Vec<usize> = Vec::new();
+        if self.language == Language::Fortran {
+            lengths.extend(texts.iter().map(|text| text.capacity));
+        }
+        let passed: Vec<Arg<'_>> = cells.iter().map(Arg::new).chain(lengths.iter().map(Arg::new)).collect();
+        let mut returned: Cell = [0; 2];
+        let ret = if self.result.is_some() { Ret::new(&mut returned) } else { Ret::void() };
+        // SAFETY: the call interface was made from the same list of arguments as `passed`; each cell is at least as
+        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `texts`, `referred`)
+        // outlives the call. That the symbol has this type is the signature's word, see the module's doc.
+        unsafe { self.cif.call_return_into(self.code, &passed, ret) };
+        if let Some((dtype, param)) = self.result
+            && let Some(output) = self.places[param].1
+            && let Room::Fixed(room) = &mut outs[output].room
+        {
+            room.copy_from_slice(&bytes_of(&returned)[..dtype.size_bytes() as usize]);
+        }
+        for text in &texts {
+            if let Some(output) = text.out
+                && let Room::Growing(room) = &mut outs[output].room
+            {
+                room.clear();
+                room.extend_from_slice(text.result(self.language));
+                if let Err(error) = std::str::from_utf8(room) {
+                    let why = format!("text result that is not UTF-8 ({error})");
+                    return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A wrong type must not reach native code, whatever the server let through.
+    fn check(&self, args: &[ArgView<'_>]) -> Result<(), TaskError> {
+        for (param, (input, _)) in self.definition.signature.params.iter().zip(&self.places) {
+            let Some(arg) = input.map(|input| &args[input]) else { continue };
+            let fits = match (&arg.meta, param.base) {
+                (Meta::Scalar { dtype, .. }, BaseType::Number(wanted)) => *dtype == wanted && !is_array(param),
+                (Meta::Array { dtype, .. }, BaseType::Number(wanted)) => *dtype == wanted && is_array(param),
+                (Meta::Text { .. }, BaseType::Text) => true,
+                _ => false,
+            };
+            if !fits {
+                return Err(refused(format!("parameter '{}' got {}", param.name, arg.meta)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Values of the scalar parameters, for expressions.
+    fn scalars(&self, args: &[ArgView<'_>]) -> Vec<Option<(Meta, Vec<u8>)>> {
+        let scalar = |place: &(Option<usize>, Option<usize>)| {
+            let arg = &args[place.0?];
+            matches!(arg.meta, Meta::Scalar { .. }).then(|| (arg.meta.clone(), arg.bytes.to_vec()))
+        };
+        self.places.iter().map(scalar).collect()
+    }
+
+    fn size_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
+        let scalars = self.scalars(args);
+        let mut size: usize = match param.base {
+            BaseType::Number(dtype) => dtype.size_bytes() as usize,
+            BaseType::Text | BaseType::Bytes => 1,
+        };
+        for extent in &param.dims {
+            let extent = extent.extent_of(&self.definition.signature.params, &scalars);
+            let extent = extent.map_err(|error| refused(error.to_string()))?;
+            size = usize::try_from(extent)
+                .ok()
+                .and_then(|extent| size.checked_mul(extent))
+                .filter(|size| *size < isize::MAX as usize / 2)
+                .ok_or_else(|| refused(format!("extent {extent} of parameter '{}' is out of range", param.name)))?;
+        }
+        Ok(size)
+    }
+
+    fn text_capacity(&self, param: &Param, old: &[u8], args: &[ArgView<'_>]) -> Result<usize, TaskError> {
+        let stated = if param.dims.is_empty() { 0 } else { self.size_of(param, args)? };
+        Ok(match (param.is_output(), param.dims.is_empty()) {
+            (false, _) => old.len().max(stated),
+            (true, false) => stated.max(old.len()),
+            (true, true) => TEXT_BYTES_DEFAULT.max(old.len()),
+        })
+    }
+}
+
+impl TextBuffer {
+    fn new(old: &[u8], capacity: usize, language: Language, out: Option<usize>) -> TextBuffer {
+        let mut memory = Aligned::zeroed(capacity + 1);
+        memory.bytes_mut()[..old.len()].copy_from_slice(old);
+        if language == Language::Fortran {
+            memory.bytes_mut()[old.len()..capacity].fill(b' ');
+        }
+        TextBuffer { memory, capacity, out }
+    }
+
+    /// What the function left: up to the zero byte, in FORTRAN without the blanks that fill the room.
+    fn result(&self, language: Language) -> &[u8] {
+        let bytes = &self.memory.bytes()[..self.capacity];
+        match language {
+            Language::C => &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())],
+            Language::Fortran => &bytes[..bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1)],
+        }
+    }
+}
+
+fn is_array(param: &Param) -> bool {
+    param.is_array || !param.dims.is_empty()
+}
+
+fn is_text(arg: &CallArgument, params: &[Param]) -> bool {
+    match arg {
+        CallArgument::Text(_) => true,
+        CallArgument::Param(index) => params.get(*index).is_some_and(|param| param.base == BaseType::Text),
+        CallArgument::Value { .. } => false,
+    }
+}
+
+fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Result<Type, String> {
+    match arg {
+        CallArgument::Text(_) => Ok(Type::pointer()),
+        CallArgument::Value { dtype, .. } => {
+            if matches!(dtype, Dtype::Float16 | Dtype::LongDouble | Dtype::ComplexLongDouble) {
+                return Err(format!("an expression cannot be passed as {dtype}"));
+            }
+            if language == Language::C { value_type(*dtype) } else { Ok(Type::pointer()) }
+        }
+        CallArgument::Param(index) => {
+            let param = params.get(*index).ok_or_else(|| format!("it has no parameter number {index}"))?;
+            match param.base {
+                BaseType::Bytes => Err(format!("parameter '{}' is bytes, which native code cannot take", param.name)),
+                BaseType::Number(dtype) if language == Language::C && param.mode == Mode::In && !is_array(param) => {
+                    value_type(dtype)
+                }
+                BaseType::Number(_) | BaseType::Text => Ok(Type::pointer()),
+            }
+        }
+    }
+}
+
+/// How a value is passed. A complex number goes the way of a structure of its two halves, which is what the C calling
+/// conventions of x86-64, AArch64, POWER and RISC-V say of it (but for the return of a complex long double).
+fn value_type(dtype: Dtype) -> Result<Type, String> {
+    Ok(match dtype {
+        Dtype::Bool | Dtype::Uint8 => Type::u8(),
+        Dtype::Int8 => Type::i8(),
+        Dtype::Int16 => Type::i16(),
+        Dtype::Int32 => Type::i32(),
+        Dtype::Int64 => Type::i64(),
+        Dtype::Uint16 => Type::u16(),
+        Dtype::Uint32 => Type::u32(),
+        Dtype::Uint64 => Type::u64(),
+        Dtype::Float16 => return Err("a float16 cannot be passed by value; declare it as an array of one".into()),
+        Dtype::Float32 => Type::f32(),
+        Dtype::Float64 => Type::f64(),
+        Dtype::LongDouble => Type::longdouble(),
+        Dtype::Complex64 => Type::structure([Type::f32(), Type::f32()]),
+        Dtype::Complex128 => Type::structure([Type::f64(), Type::f64()]),
+        Dtype::ComplexLongDouble => Type::structure([Type::longdouble(), Type::longdouble()]),
+    })
+}
+
+fn pointer(bytes: &mut [u8]) -> Cell {
+    address(bytes.as_mut_ptr())
+}
+
+fn address(at: *const u8) -> Cell {
+    cell_of(&(at as *const c_void as usize).to_ne_bytes())
+}
+
+fn pointer_to_cell(place: &mut Cell, value: Cell) -> Cell {
+    *place = value;
+    address(std::ptr::from_mut(place).cast())
+}
+
+/// The bytes of a scalar at the start of a cell, where C looks for them.
+fn cell_of(bytes: &[u8]) -> Cell {
+    let mut all = [0; 32];
+    all[..bytes.len()].copy_from_slice(bytes);
+    let (low, high) = all.split_at(16);
+    [low, high].map(|half| u128::from_ne_bytes(half.try_into().expect("a half has 16 bytes")))
+}
+
+fn bytes_of(cell: &Cell) -> [u8; 32] {
+    let mut all = [0; 32];
+    all[..16].copy_from_slice(&cell[0].to_ne_bytes());
+    all[16..].copy_from_slice(&cell[1].to_ne_bytes());
+    all
+}
+
+fn refused(why: String) -> TaskError {
+    TaskError::Refused { function: String::new(), server: String::new(), why }
+}

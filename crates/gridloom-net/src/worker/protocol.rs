@@ -1,0 +1,166 @@
+//! What a server and its worker say to each other, and the words that they share.
+//!
+//! ```text
+//!  server                                        worker
+//!    | Setup (+ progress words), Load, Run, Run -->|  Ready when set up
+//!    |<-- Ready                                    |  claims a word: QUEUED -> RUNNING
+//!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
+//!    | Forget (memory that is gone) -------------->|
+//! ```
+//! Each task sent has a word of its own, `serial * 4 + state`. The server may take a task back as long as it is
+//! `QUEUED` (it wins the exchange to `WITHDRAWN`), and knows after a crash which one was `RUNNING`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::idl::Definition;
+use serde::{Deserialize, Serialize};
+
+/// Words for progress; a bound on the tasks that one worker holds at a time.
+pub const TASKS_PER_WORKER_MAX: usize = 256;
+
+/// What a worker knows of its server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Setup {
+    /// Its name.
+    pub server_name: String,
+    /// Libraries to search for symbols, in order.
+    pub libraries: Vec<PathBuf>,
+    /// Files of Python modules.
+    pub modules: Vec<PathBuf>,
+}
+
+/// From server to worker.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum ToWorker {
+    /// First of all; a descriptor of the progress words comes with it.
+    Setup(Setup),
+    /// A function that will be called under that number.
+    Load { function: u32, definition: Definition },
+    /// Call a function.
+    Run(Run),
+    /// The memory of these keys is gone, or not wanted in the cache.
+    Forget { keys: Vec<u64> },
+}
+
+/// A call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) serial: u64,
+    pub(crate) function: u32,
+    /// `IN` and `INOUT` parameters.
+    pub(crate) args: Vec<Value>,
+    /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.
+    pub(crate) outs: Vec<Value>,
+}
+
+/// A value and where its bytes are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Value {
+    pub(crate) meta: Meta,
+    pub(crate) place: Place,
+}
+
+/// Where the bytes of a value are.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum Place {
+    /// Next in the frame (an argument, a result), or to be sent in the answer (room for a result).
+    Inline { size_bytes: u32 },
+    /// In shared memory known by `key`; a descriptor comes with the frame if it is `new` to the worker.
+    Shared { key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
+    /// A result of unforeseen size, in a memory file whose descriptor comes with the frame.
+    File { size_bytes: u64 },
+}
+
+/// From worker to server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum FromWorker {
+    /// It is set up.
+    Ready,
+    /// It cannot serve at all; it ends after this.
+    Broken { why: String },
+    /// A call ended.
+    Ended { serial: u64, run_ns: u64, outcome: Result<Vec<Value>, TaskError> },
+}
+
+const QUEUED: u64 = 0;
+const RUNNING: u64 = 1;
+const DONE: u64 = 2;
+const WITHDRAWN: u64 = 3;
+
+/// How far a task has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// It has not started.
+    Queued,
+    /// It has started and not ended. Also said of a word that a crashing worker overwrote.
+    Running,
+    /// It has ended; its answer may not have been sent.
+    Done,
+}
+
+/// The words of one worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Board<'a>(pub(crate) &'a [AtomicU64]);
+
+impl Board<'_> {
+    fn word(&self, serial: u64) -> &AtomicU64 {
+        &self.0[serial as usize % TASKS_PER_WORKER_MAX]
+    }
+
+    /// Server: a task is about to be sent.
+    pub(crate) fn queue(&self, serial: u64) {
+        self.word(serial).store(serial * 4 + QUEUED, Ordering::Release);
+    }
+
+    /// Server: takes a task back; `false` if the worker was faster.
+    pub(crate) fn withdraw(&self, serial: u64) -> bool {
+        self.swap(serial, QUEUED, WITHDRAWN)
+    }
+
+    /// Worker: starts a task; `false` if the server took it back.
+    pub(crate) fn claim(&self, serial: u64) -> bool {
+        self.swap(serial, QUEUED, RUNNING)
+    }
+
+    /// Worker: a task has ended.
+    pub(crate) fn finish(&self, serial: u64) {
+        self.word(serial).store(serial * 4 + DONE, Ordering::Release);
+    }
+
+    /// How far a task has come.
+    pub(crate) fn progress(&self, serial: u64) -> Progress {
+        match self.word(serial).load(Ordering::Acquire).wrapping_sub(serial * 4) {
+            QUEUED | WITHDRAWN => Progress::Queued,
+            DONE => Progress::Done,
+            RUNNING.. => Progress::Running,
+        }
+    }
+
+    fn swap(&self, serial: u64, from: u64, to: u64) -> bool {
+        let word = self.word(serial);
+        word.compare_exchange(serial * 4 + from, serial * 4 + to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_either_claimed_or_withdrawn() {
+        let words: Vec<AtomicU64> = (0..TASKS_PER_WORKER_MAX).map(|_| AtomicU64::new(0)).collect();
+        let board = Board(&words);
+        board.queue(7);
+        board.queue(8);
+        assert_eq!(board.progress(7), Progress::Queued);
+        assert!(board.claim(7) && !board.withdraw(7));
+        assert_eq!(board.progress(7), Progress::Running);
+        assert!(board.withdraw(8) && !board.claim(8));
+        board.finish(7);
+        assert_eq!(board.progress(7), Progress::Done);
+        board.queue(7 + TASKS_PER_WORKER_MAX as u64);
+        assert_eq!(board.progress(7), Progress::Running, "another task's word is not ours");
+    }
+}

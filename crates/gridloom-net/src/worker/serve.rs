@@ -1,0 +1,249 @@
+//! The loop of a worker: reads calls, maps their data, runs them in order, answers.
+//!
+//! **Promises.** A call that the server took back in time is not run. An answer leaves before the next call starts,
+//! unless that call's function was quick the last time: then a few answers travel together.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use gridloom_core::base::limits::EAGER_BYTES_MAX;
+use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::idl::Definition;
+
+use super::channel::{Inbox, Outbox, Received};
+use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
+use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
+use super::{ArgView, Functions, OutView};
+use crate::segment::{Mapping, SharedWords, sealed_file};
+
+/// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
+const QUICK_NS: u64 = 20_000;
+
+/// A worker stays awake so long for the next call, if it did not wait longer for the last one. A miss costs that once.
+const AWAKE_NS_MAX: u64 = 100_000;
+
+/// Takes the server's socket from the descriptor that the process was started with (`--fd N`), and makes sure that the
+/// process does not outlive the server. Descriptor 0 is replaced by `/dev/null`, so that no function reads from it.
+///
+/// # Errors
+/// If there is no such descriptor.
+pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    if fd != 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker is given its socket as descriptor 0"));
+    }
+    let socket = rustix::stdio::stdin().try_clone_to_owned()?;
+    // A server that died before the death signal was set left a closed socket, which `serve` notices.
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(socket)
+}
+
+/// Serves until the server closes the socket.
+///
+/// # Errors
+/// If the socket fails, or the server says what makes no sense.
+pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
+    let mut inbox = Inbox::default();
+    let mut patience = Patience { last_wait_ns: u64::MAX };
+    let mut worker = Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None };
+    loop {
+        while let Some((message, inline)) = inbox.next::<ToWorker>()? {
+            match message {
+                ToWorker::Setup(setup) => {
+                    let answer = match functions.setup(&setup) {
+                        Ok(()) => FromWorker::Ready,
+                        Err(why) => FromWorker::Broken { why },
+                    };
+                    let broken = answer != FromWorker::Ready;
+                    worker.outbox.push(&answer, std::iter::empty())?;
+                    if broken {
+                        worker.outbox.send(socket.as_fd(), true)?;
+                        return Ok(());
+                    }
+                    worker.words = Some(SharedWords::open(inbox.take_fd()?, TASKS_PER_WORKER_MAX)?);
+                }
+                ToWorker::Load { function, definition } => worker.load(function, definition, functions),
+                ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
+                ToWorker::Run(run) => {
+                    let inline = inline.to_vec();
+                    for value in run.args.iter().chain(&run.outs) {
+                        if let Place::Shared { key, new: true, len, .. } = value.place {
+                            worker.cache.learn(key, inbox.take_fd()?, len);
+                        }
+                    }
+                    if !worker.is_quick(run.function) {
+                        worker.outbox.send(socket.as_fd(), true)?;
+                    }
+                    worker.run(run, &inline, functions)?;
+                }
+            }
+        }
+        worker.outbox.send(socket.as_fd(), true)?;
+        if patience.receive(&mut inbox, socket.as_fd())? == Received::Closed {
+            return Ok(());
+        }
+    }
+}
+
+/// How a worker waits. While calls follow one another closely it looks for the next one a little before it sleeps:
+/// waking a sleeping processor costs some 30 µs on a virtual machine, ten times what a call costs.
+struct Patience {
+    last_wait_ns: u64,
+}
+
+impl Patience {
+    fn receive(&mut self, inbox: &mut Inbox, socket: BorrowedFd<'_>) -> io::Result<Received> {
+        let begin = Instant::now();
+        let mut received = inbox.receive(socket, false)?;
+        while received == Received::Nothing {
+            if self.last_wait_ns > AWAKE_NS_MAX || begin.elapsed().as_nanos() as u64 > AWAKE_NS_MAX {
+                received = inbox.receive(socket, true)?;
+                break;
+            }
+            // Whoever else wants this processor goes first.
+            std::thread::yield_now();
+            received = inbox.receive(socket, false)?;
+        }
+        self.last_wait_ns = begin.elapsed().as_nanos() as u64;
+        Ok(received)
+    }
+}
+
+struct Worker {
+    outbox: Outbox,
+    cache: Cache,
+    loaded: Vec<Option<Loaded>>,
+    words: Option<SharedWords>,
+}
+
+/// A function that may be called.
+struct Loaded {
+    /// Orders and modes of its parameters.
+    definition: Definition,
+    outcome: Result<(), String>,
+    last_run_ns: u64,
+}
+
+impl Worker {
+    fn load(&mut self, function: u32, definition: Definition, functions: &mut dyn Functions) {
+        let outcome = functions.load(function, &definition);
+        let index = function as usize;
+        if self.loaded.len() <= index {
+            self.loaded.resize_with(index + 1, || None);
+        }
+        self.loaded[index] = Some(Loaded { definition, outcome, last_run_ns: u64::MAX });
+    }
+
+    fn is_quick(&self, function: u32) -> bool {
+        matches!(self.loaded.get(function as usize), Some(Some(loaded)) if loaded.last_run_ns < QUICK_NS)
+    }
+
+    fn run(&mut self, run: Run, inline: &[u8], functions: &mut dyn Functions) -> io::Result<()> {
+        let words = self.words.take().ok_or_else(|| invalid("a call before the setup"))?;
+        let board = Board(words.words());
+        if board.claim(run.serial) {
+            let (serial, function) = (run.serial, run.function);
+            let (outcome, run_ns) = self.call(run, inline, functions);
+            board.finish(serial);
+            if let Some(Some(loaded)) = self.loaded.get_mut(function as usize) {
+                loaded.last_run_ns = run_ns;
+            }
+            self.answer(serial, run_ns, outcome)?;
+        } else {
+            self.answer(run.serial, 0, Err(TaskError::Cancelled))?;
+        }
+        self.words = Some(words);
+        Ok(())
+    }
+
+    /// Maps and converts the arguments, calls, and gives the results' descriptions and buffers.
+    fn call(
+        &mut self,
+        run: Run,
+        inline: &[u8],
+        functions: &mut dyn Functions,
+    ) -> (Result<Vec<(Meta, Buffer)>, TaskError>, u64) {
+        let Some(Some(loaded)) = self.loaded.get(run.function as usize) else {
+            return (Err(cannot_run("it was never loaded".into())), 0);
+        };
+        if let Err(why) = &loaded.outcome {
+            return (Err(cannot_run(why.clone())), 0);
+        }
+        let params = &loaded.definition.signature.params;
+        let mut buffers = Vec::with_capacity(run.outs.len());
+        let result = prepare(&mut self.cache, params, &run, inline, &mut buffers).map(|inputs| {
+            let args: Vec<ArgView<'_>> = inputs.iter().map(Input::view).collect();
+            let mut outs: Vec<OutView<'_>> = run
+                .outs
+                .iter()
+                .zip(&mut buffers)
+                .map(|(out, buffer)| OutView { meta: out.meta.clone(), room: buffer.room() })
+                .collect();
+            let begin = Instant::now();
+            let outcome = functions.call(run.function, &args, &mut outs);
+            let run_ns = begin.elapsed().as_nanos() as u64;
+            let metas: Vec<Meta> = outs.iter().map(true_meta).collect();
+            (outcome.map(|()| metas), run_ns)
+        });
+        let (outcome, run_ns) = match result {
+            Ok((outcome, run_ns)) => (outcome, run_ns),
+            Err(error) => (Err(error), 0),
+        };
+        match outcome {
+            Ok(metas) => (Ok(metas.into_iter().zip(buffers).collect()), run_ns),
+            Err(error) => {
+                buffers.into_iter().for_each(|buffer| self.cache.put_back(buffer));
+                (Err(error), run_ns)
+            }
+        }
+    }
+
+    fn answer(&mut self, serial: u64, run_ns: u64, outcome: Result<Vec<(Meta, Buffer)>, TaskError>) -> io::Result<()> {
+        let mut buffers = Vec::new();
+        let outcome = outcome.map(|made| {
+            let mut values = Vec::with_capacity(made.len());
+            for (meta, buffer) in made {
+                let place = match &buffer {
+                    Buffer::Shared { key, .. } => {
+                        Place::Shared { key: *key, new: false, len: 0, offset: 0, size_bytes: meta.size_bytes() }
+                    }
+                    Buffer::Growing(bytes) if bytes.len() as u64 > EAGER_BYTES_MAX => {
+                        Place::File { size_bytes: bytes.len() as u64 }
+                    }
+                    Buffer::Scratch(_) | Buffer::Growing(_) => Place::Inline { size_bytes: meta.size_bytes() as u32 },
+                };
+                values.push(Value { meta, place });
+                buffers.push(buffer);
+            }
+            values
+        });
+        let mut inline = Vec::with_capacity(buffers.len());
+        for (buffer, value) in buffers.iter().zip(outcome.iter().flatten()) {
+            match (buffer, value.place) {
+                (Buffer::Scratch(bytes), _) => inline.push(bytes.bytes()),
+                (Buffer::Growing(bytes), Place::Inline { .. }) => inline.push(&bytes[..]),
+                (Buffer::Growing(bytes), _) => self.outbox.push_fd(file_of(bytes)?),
+                (Buffer::Shared { .. }, _) => {}
+            }
+        }
+        self.outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter())?;
+        buffers.into_iter().for_each(|buffer| self.cache.put_back(buffer));
+        Ok(())
+    }
+}
+
+fn true_meta(out: &OutView<'_>) -> Meta {
+    let size_bytes = out.room.bytes().len() as u64;
+    match &out.meta {
+        Meta::Text { .. } => Meta::Text { size_bytes },
+        Meta::Bytes { .. } => Meta::Bytes { size_bytes },
+        Meta::Scalar { .. } | Meta::Array { .. } => out.meta.clone(),
+    }
+}
+
+fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = sealed_file((bytes.len() as u64).next_multiple_of(4096))?;
+    Mapping::read_write(fd.as_fd(), bytes.len() as u64)?.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    Ok(fd)
+}

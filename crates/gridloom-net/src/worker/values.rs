@@ -1,0 +1,257 @@
+//! The values of one call in the worker: arguments mapped or copied and made right, room for the results, and the
+//! mappings that are kept between calls.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use gridloom_core::base::{Meta, Order, TaskError};
+use gridloom_core::idl::{ArrayOrder, Param};
+
+use super::convert::{Aligned, is_native, to_native};
+use super::protocol::{Place, Run, Value};
+use super::{ArgView, Room};
+use crate::segment::Mapping;
+
+/// Result buffers of one call, by parameter.
+pub(super) enum Buffer {
+    Scratch(Aligned),
+    Shared { key: u64, mapping: Mapping, len: usize },
+    Growing(Vec<u8>),
+}
+
+/// An argument with its memory.
+pub(super) struct Input<'a> {
+    meta: Meta,
+    memory: InputMemory<'a>,
+}
+
+pub(super) enum InputMemory<'a> {
+    Copy(Aligned),
+    Mapped {
+        mapping: Arc<Mapping>,
+        offset: usize,
+        len: usize,
+    },
+    /// Of no bytes.
+    Nothing(&'a [u8]),
+}
+
+impl Input<'_> {
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            InputMemory::Copy(copy) => copy.bytes(),
+            InputMemory::Mapped { mapping, offset, len } => &mapping.bytes()[*offset..*offset + *len],
+            InputMemory::Nothing(bytes) => bytes,
+        }
+    }
+
+    pub(super) fn view(&self) -> ArgView<'_> {
+        let mapping = match &self.memory {
+            InputMemory::Mapped { mapping, .. } => Some(mapping.clone()),
+            InputMemory::Copy(_) | InputMemory::Nothing(_) => None,
+        };
+        ArgView { meta: self.meta.clone(), bytes: self.bytes(), mapping }
+    }
+}
+
+impl Buffer {
+    pub(super) fn room(&mut self) -> Room<'_> {
+        match self {
+            Buffer::Scratch(bytes) => Room::Fixed(bytes.bytes_mut()),
+            Buffer::Shared { mapping, len, .. } => Room::Fixed(&mut mapping.bytes_mut()[..*len]),
+            Buffer::Growing(bytes) => Room::Growing(bytes),
+        }
+    }
+}
+
+/// Fetches the arguments and makes room for the results, those of `INOUT` parameters filled.
+pub(super) fn prepare<'a>(
+    cache: &mut Cache,
+    params: &[Param],
+    run: &Run,
+    inline: &'a [u8],
+    buffers: &mut Vec<Buffer>,
+) -> Result<Vec<Input<'a>>, TaskError> {
+    let expected = (params.iter().filter(|p| p.is_input()).count(), params.iter().filter(|p| p.is_output()).count());
+    if expected != (run.args.len(), run.outs.len()) {
+        let (args, outs) = expected;
+        let got = format!("{} arguments and {} results", run.args.len(), run.outs.len());
+        return Err(refused(format!("it takes {args} arguments and gives {outs} results, the call has {got}")));
+    }
+    let mut inputs = Vec::with_capacity(run.args.len());
+    let mut rest = inline;
+    for (value, param) in run.args.iter().zip(params.iter().filter(|param| param.is_input())) {
+        inputs.push(input(cache, value, wanted_order(param), &mut rest)?);
+    }
+    let (mut arg, mut out) = (0, 0);
+    for param in params {
+        if param.is_output() {
+            let mut buffer = output(cache, &run.outs[out])?;
+            if param.is_input() {
+                fill(&inputs[arg], &run.outs[out].meta, &mut buffer)?;
+            }
+            buffers.push(buffer);
+            out += 1;
+        }
+        arg += usize::from(param.is_input());
+    }
+    Ok(inputs)
+}
+
+fn input<'a>(
+    cache: &mut Cache,
+    value: &Value,
+    wanted: Option<Order>,
+    rest: &mut &'a [u8],
+) -> Result<Input<'a>, TaskError> {
+    let (bytes, mapped) = match value.place {
+        Place::Inline { size_bytes } => {
+            let (bytes, after) =
+                rest.split_at_checked(size_bytes as usize).ok_or_else(|| refused("a value is missing".into()))?;
+            *rest = after;
+            (bytes, None)
+        }
+        Place::Shared { key, offset, size_bytes, .. } => {
+            let mapping =
+                cache.readable(key).map_err(|error| cannot_run(format!("cannot map an argument: {error}")))?;
+            (&[][..], Some((mapping, offset as usize, size_bytes as usize)))
+        }
+        Place::File { .. } => return Err(refused("an argument cannot be a file".into())),
+    };
+    let from = match &mapped {
+        Some((mapping, offset, len)) => mapping.bytes().get(*offset..*offset + *len).unwrap_or_default(),
+        None => bytes,
+    };
+    if value.meta.checked_size_bytes() != Some(from.len() as u64) {
+        return Err(refused(format!("{} bytes were sent for {}", from.len(), value.meta)));
+    }
+    if !is_native(&value.meta, wanted) {
+        let mut copy = Aligned::zeroed(from.len());
+        let meta = to_native(&value.meta, from, wanted, copy.bytes_mut()).map_err(refused)?;
+        return Ok(Input { meta, memory: InputMemory::Copy(copy) });
+    }
+    // What is native but for a label (order of a vector, byte order of single bytes) gets the label that is wanted.
+    let meta = relabelled(&value.meta, wanted);
+    let memory = match mapped {
+        Some((mapping, offset, len)) if offset % 64 == 0 => InputMemory::Mapped { mapping, offset, len },
+        Some(_) => InputMemory::Copy(Aligned::copied(from)),
+        None if from.is_empty() => InputMemory::Nothing(bytes),
+        None => InputMemory::Copy(Aligned::copied(from)),
+    };
+    Ok(Input { meta, memory })
+}
+
+fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
+    match (&value.meta, value.place) {
+        (Meta::Text { .. } | Meta::Bytes { .. }, _) => Ok(Buffer::Growing(Vec::new())),
+        (_, Place::Shared { key, size_bytes, .. }) => {
+            let mapping =
+                cache.take_writable(key).map_err(|error| cannot_run(format!("cannot map a result: {error}")))?;
+            Ok(Buffer::Shared { key, mapping, len: size_bytes as usize })
+        }
+        (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
+        (_, Place::File { .. }) => Err(refused("a result cannot be asked for as a file".into())),
+    }
+}
+
+/// Copies the old value of an `INOUT` parameter into the room of the new one.
+fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskError> {
+    if let Buffer::Growing(bytes) = buffer {
+        bytes.extend_from_slice(old.bytes());
+        return Ok(());
+    }
+    let Room::Fixed(to) = buffer.room() else { return Ok(()) };
+    if old.bytes().len() != to.len() {
+        return Err(refused(format!("argument {} is updated in place to {meta}, of another size", old.meta)));
+    }
+    let wanted = match meta {
+        Meta::Array { order, .. } => Some(*order),
+        Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => None,
+    };
+    to_native(&old.meta, old.bytes(), wanted, to).map_err(refused)?;
+    Ok(())
+}
+
+/// The memory order that a parameter asks for.
+pub(crate) fn wanted_order(param: &Param) -> Option<Order> {
+    match param.order {
+        ArrayOrder::C => Some(Order::C),
+        ArrayOrder::F => Some(Order::F),
+        ArrayOrder::Any => None,
+    }
+}
+
+/// The description with this machine's byte order and the order wanted.
+pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
+    let mut meta = meta.clone();
+    match &mut meta {
+        Meta::Scalar { byte_order, .. } => *byte_order = gridloom_core::base::ByteOrder::NATIVE,
+        Meta::Array { byte_order, order, .. } => {
+            *byte_order = gridloom_core::base::ByteOrder::NATIVE;
+            *order = wanted.unwrap_or(*order);
+        }
+        Meta::Text { .. } | Meta::Bytes { .. } => {}
+    }
+    meta
+}
+
+/// Mappings of the server's memory, kept until the server says to forget them.
+#[derive(Default)]
+pub(super) struct Cache(BTreeMap<u64, Cached>);
+
+pub(super) struct Cached {
+    fd: OwnedFd,
+    len: u64,
+    readable: Option<Arc<Mapping>>,
+    writable: Option<Mapping>,
+}
+
+impl Cache {
+    pub(super) fn learn(&mut self, key: u64, fd: OwnedFd, len: u64) {
+        self.0.insert(key, Cached { fd, len, readable: None, writable: None });
+    }
+
+    pub(super) fn forget(&mut self, key: u64) {
+        self.0.remove(&key);
+    }
+
+    fn readable(&mut self, key: u64) -> io::Result<Arc<Mapping>> {
+        let cached = self.0.get_mut(&key).ok_or_else(|| invalid("unknown memory"))?;
+        if let Some(mapping) = &cached.readable {
+            return Ok(mapping.clone());
+        }
+        let mapping = Arc::new(Mapping::read_only(cached.fd.as_fd(), cached.len)?);
+        cached.readable = Some(mapping.clone());
+        Ok(mapping)
+    }
+
+    fn take_writable(&mut self, key: u64) -> io::Result<Mapping> {
+        let cached = self.0.get_mut(&key).ok_or_else(|| invalid("unknown memory"))?;
+        match cached.writable.take() {
+            Some(mapping) => Ok(mapping),
+            None => Mapping::read_write(cached.fd.as_fd(), cached.len),
+        }
+    }
+
+    pub(super) fn put_back(&mut self, buffer: Buffer) {
+        if let Buffer::Shared { key, mapping, .. } = buffer
+            && let Some(cached) = self.0.get_mut(&key)
+        {
+            cached.writable = Some(mapping);
+        }
+    }
+}
+
+pub(super) fn cannot_run(why: String) -> TaskError {
+    TaskError::CannotRun { function: String::new(), server: String::new(), why }
+}
+
+pub(super) fn refused(why: String) -> TaskError {
+    TaskError::Refused { function: String::new(), server: String::new(), why }
+}
+
+pub(super) fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

@@ -1,0 +1,249 @@
+//! What tests and examples of the slots share: a library compiled on the spot, signatures, and an event loop.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Output, Task};
+use gridloom_core::idl::expr::Expr;
+use gridloom_core::idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::Pool;
+use gridloom_net::store::Store;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub fn datum() -> DatumId {
+    DatumId { client: NodeId(1), serial: NEXT.fetch_add(1, Ordering::Relaxed) }
+}
+
+/// Compiles the fixture once per process.
+pub fn library() -> PathBuf {
+    let directory = std::env::temp_dir();
+    let path = directory.join(format!("libkernels-{}.so", std::process::id()));
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kernels.c");
+        let status = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&path).arg(source).status();
+        assert!(status.expect("the tests need a C compiler called cc").success());
+    });
+    path
+}
+
+pub fn scalar(name: &str, mode: Mode, dtype: Dtype) -> Param {
+    Param {
+        name: name.into(),
+        mode,
+        base: BaseType::Number(dtype),
+        dims: vec![],
+        is_array: false,
+        order: ArrayOrder::Any,
+        hidden: false,
+    }
+}
+
+pub fn array(name: &str, mode: Mode, dtype: Dtype, dims: Vec<Expr>) -> Param {
+    Param { dims, is_array: true, order: ArrayOrder::C, ..scalar(name, mode, dtype) }
+}
+
+pub fn text(name: &str, mode: Mode) -> Param {
+    Param { base: BaseType::Text, ..scalar(name, mode, Dtype::Int8) }
+}
+
+pub fn native(symbol: &str, params: Vec<Param>) -> Definition {
+    let args = (0..params.len()).map(CallArgument::Param).collect();
+    native_with(symbol, params, args, None, Language::C)
+}
+
+pub fn native_with(
+    symbol: &str,
+    params: Vec<Param>,
+    args: Vec<CallArgument>,
+    result: Option<(Dtype, usize)>,
+    language: Language,
+) -> Definition {
+    Definition {
+        signature: Signature { name: format!("k/{symbol}"), params, work: None, about: String::new() },
+        body: Body::Native { language, symbol: symbol.into(), args, result },
+    }
+}
+
+pub enum Arg {
+    Inline(Meta, Vec<u8>),
+    Datum(DatumId),
+}
+
+pub fn number(value: f64) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Float64), value.to_ne_bytes().to_vec())
+}
+
+pub fn count(value: i64) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Int64), value.to_ne_bytes().to_vec())
+}
+
+pub fn small(value: i32) -> Arg {
+    Arg::Inline(Meta::scalar(Dtype::Int32), value.to_ne_bytes().to_vec())
+}
+
+pub fn string(value: &str) -> Arg {
+    Arg::Inline(Meta::Text { size_bytes: value.len() as u64 }, value.as_bytes().to_vec())
+}
+
+pub fn bytes_of(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub fn doubles(bytes: &[u8]) -> Vec<f64> {
+    bytes.chunks_exact(8).map(|chunk| f64::from_ne_bytes(chunk.try_into().unwrap())).collect()
+}
+
+pub type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
+
+pub fn config(
+    slots: u32,
+    queue_depth: u32,
+    definitions: Vec<Definition>,
+    libraries: Vec<PathBuf>,
+    worker_program: PathBuf,
+) -> JobsConfig {
+    JobsConfig {
+        server_name: "bench".into(),
+        slots,
+        definitions,
+        libraries,
+        worker_program,
+        python: "/no/python".into(),
+        modules: vec![],
+        queue_depth,
+        env: vec![],
+    }
+}
+
+/// Slots with a store and a poller.
+pub struct Bench {
+    pub jobs: Jobs,
+    pub store: Store,
+    pub epoll: OwnedFd,
+    /// How long the poller looks before it sleeps.
+    pub awake: Duration,
+    pub ended: BTreeMap<TaskId, Outcome>,
+}
+
+impl Bench {
+    pub fn new(slots: u32, queue_depth: u32, definitions: Vec<Definition>) -> Bench {
+        Bench::with(
+            slots,
+            queue_depth,
+            definitions,
+            vec![library()],
+            option_env!("CARGO_BIN_EXE_gridloom-worker").unwrap_or("").into(),
+        )
+    }
+
+    pub fn with(
+        slots: u32,
+        queue_depth: u32,
+        definitions: Vec<Definition>,
+        libraries: Vec<PathBuf>,
+        worker_program: PathBuf,
+    ) -> Bench {
+        Bench::of(config(slots, queue_depth, definitions, libraries, worker_program))
+    }
+
+    pub fn of(config: JobsConfig) -> Bench {
+        let jobs = Jobs::new(config);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        Bench { jobs, store: Store::new(Pool::new(256 << 20)), epoll, awake: Duration::ZERO, ended: BTreeMap::new() }
+    }
+
+    pub fn put(&self, meta: Meta, bytes: &[u8]) -> Arg {
+        let datum = datum();
+        assert!(self.store.put(datum, meta, Payload::copied(bytes)));
+        Arg::Datum(datum)
+    }
+
+    pub fn put_doubles(&self, values: &[f64]) -> Arg {
+        self.put(Meta::array(Dtype::Float64, &[values.len() as u64]), &bytes_of(values))
+    }
+
+    pub fn start(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Arc<Task> {
+        let args = args
+            .into_iter()
+            .map(|arg| match arg {
+                Arg::Inline(meta, bytes) => Argument::Inline { meta, bytes },
+                Arg::Datum(datum) => Argument::Datum(datum),
+            })
+            .collect();
+        let outputs = outs.into_iter().map(|meta| Output { datum: datum(), meta }).collect();
+        let id = TaskId { client: NodeId(1), serial: datum().serial };
+        let function = format!("k/{symbol}");
+        let task = Arc::new(Task { id, function, signature_hash: 0, args, outputs, work_flops: None });
+        self.jobs.start(task.clone(), &self.store);
+        task
+    }
+
+    /// One round of the poller: waits for something to happen, unless something has.
+    pub fn turn(&mut self) {
+        self.jobs.flush();
+        self.jobs.register_with(self.epoll.as_fd(), |token| token.0).unwrap();
+        let events = self.jobs.take_events();
+        let quiet = events.is_empty();
+        for JobEvent::Ended { task, outcome, .. } in events {
+            assert!(self.ended.insert(task, outcome).is_none(), "{task} ended twice");
+        }
+        if !quiet {
+            return;
+        }
+        let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let mut ready = Vec::with_capacity(16);
+        let begin = Instant::now();
+        while ready.is_empty() && begin.elapsed() < self.awake {
+            std::thread::yield_now();
+            epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&Timespec::default())).unwrap();
+        }
+        if ready.is_empty() {
+            let count = epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&limit)).unwrap();
+            assert!(count > 0, "nothing happened for 30 s");
+        }
+        for event in ready {
+            self.jobs.ready(WorkerToken(event.data.u64()), &self.store);
+        }
+    }
+
+    pub fn wait(&mut self, task: &Task) -> Outcome {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !self.ended.contains_key(&task.id) {
+            assert!(Instant::now() < limit, "{} did not end", task.id);
+            self.turn();
+        }
+        self.ended.remove(&task.id).unwrap()
+    }
+
+    /// Calls and gives the bytes of the results.
+    pub fn call(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Result<Vec<Vec<u8>>, TaskError> {
+        let task = self.start(symbol, args, outs);
+        let made = self.wait(&task)?;
+        assert_eq!(made.len(), task.outputs.len());
+        Ok(made
+            .iter()
+            .map(|(datum, meta)| {
+                let (stored, payload) = self.store.get(datum).unwrap();
+                assert_eq!((&stored, meta.size_bytes()), (meta, payload.size_bytes()));
+                payload.bytes().to_vec()
+            })
+            .collect())
+    }
+}
+
+pub fn out_scalar(dtype: Dtype) -> Meta {
+    Meta::scalar(dtype)
+}

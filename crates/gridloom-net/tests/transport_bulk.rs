@@ -1,0 +1,219 @@
+//! Large data both ways, over TCP and by shared memory, and what happens when they break off.
+
+mod transport_support;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use gridloom_core::base::{DatumId, Dtype, Meta};
+use gridloom_core::node::{Effect, Input, Role};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::identity::{HostId, Secret};
+use gridloom_net::payload::Payload;
+use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
+use gridloom_net::transport::{Cargo, CargoHeader};
+use transport_support::*;
+
+const LARGE: u64 = 3 << 20;
+
+fn pair(shared_memory: bool) -> (TestNode, TestNode) {
+    let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
+    let client = start(Role::Client, NetConfig { shared_memory, ..NetConfig::default() });
+    client.dial(&server);
+    (server, client)
+}
+
+/// Each way, interleaved, several sizes: a client cannot be dialled, so this takes the asked-for connection too.
+fn data_pass_both_ways(shared_memory: bool) {
+    let (server, client) = pair(shared_memory);
+    for serial in 0..20 {
+        let size_bytes = LARGE / (serial + 1) + serial;
+        for (from, to) in [(&server, &client), (&client, &server)] {
+            let datum = from.put(serial, size_bytes);
+            from.perform([Effect::SendDatum { to: to.id(), datum }]);
+        }
+    }
+    for serial in 0..20 {
+        for (from, to) in [(&server, &client), (&client, &server)] {
+            let payload = to.expect_datum(DatumId { client: from.id(), serial });
+            assert!(payload.bytes() == pattern(serial, LARGE / (serial + 1) + serial));
+        }
+    }
+}
+
+#[test]
+fn data_pass_both_ways_over_tcp() {
+    data_pass_both_ways(false);
+}
+
+#[test]
+fn data_pass_both_ways_by_shared_memory() {
+    data_pass_both_ways(true);
+}
+
+#[test]
+fn probes_arrive_each_way_and_size() {
+    for shared_memory in [false, true] {
+        let (server, client) = pair(shared_memory);
+        for size in [0, 1000, 4 << 20] {
+            for (from, to) in [(&server, &client), (&client, &server)] {
+                from.perform([Effect::SendProbe { to: to.id(), size_bytes: size }]);
+                let from = from.id();
+                let is = |i: &Input| (*i == Input::ProbeArrived { from, size_bytes: size }).then_some(());
+                to.expect("ProbeArrived", is);
+            }
+        }
+    }
+}
+
+#[test]
+fn shared_memory_returns_to_its_owner_when_the_reader_lets_go() {
+    let (server, client) = pair(true);
+    let datum = server.put(1, LARGE);
+    let key = match server.node.store().get(&datum).unwrap().1 {
+        Payload::Segment { segment, .. } => segment.key(),
+        other => panic!("{other:?}"),
+    };
+    server.perform([Effect::SendDatum { to: client.id(), datum }]);
+    let held = client.expect_datum(datum);
+    server.perform([Effect::DropDatum { datum }]);
+    client.perform([Effect::DropDatum { datum }]);
+    assert_eq!(server.node.store().pool().kept_bytes(), 0, "the reader still holds it");
+    drop(held);
+    // The release passes on the control connection: what comes after it has overtaken nothing.
+    while server.node.store().pool().kept_bytes() == 0 {
+        client.perform([Effect::Send { to: server.id(), message: gridloom_core::node::Message::Ping { token: 1 } }]);
+        client.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+    }
+    let again = server.node.store().pool().allocate(LARGE).unwrap();
+    assert_eq!(again.segment().key(), key, "the same memory, warm");
+}
+
+#[test]
+fn memory_of_a_lost_reader_is_given_up_not_reused() {
+    let (server, client) = pair(true);
+    let datum = server.put(1, LARGE);
+    server.perform([Effect::SendDatum { to: client.id(), datum }]);
+    let held = client.expect_datum(datum);
+    client.node.stop();
+    server.expect_lost(client.id());
+    server.perform([Effect::DropDatum { datum }]);
+    assert_eq!(server.node.store().pool().kept_bytes(), 0);
+    assert!(held.bytes() == pattern(1, LARGE));
+}
+
+#[test]
+fn a_datum_that_is_there_is_not_replaced() {
+    let (server, client) = pair(false);
+    let datum = server.put(1, LARGE);
+    client.node.store().put(datum, Meta::array(Dtype::Uint8, &[1]), Payload::copied(&[9]));
+    server.perform([Effect::SendDatum { to: client.id(), datum }]);
+    assert_eq!(client.expect_datum(datum).bytes(), [9]);
+}
+
+#[test]
+fn a_datum_that_the_sender_does_not_have_is_broken() {
+    let (server, client) = pair(true);
+    let datum = DatumId { client: client.id(), serial: 77 };
+    server.perform([Effect::SendDatum { to: client.id(), datum }]);
+    client.expect("DatumBroken", |i| matches!(i, Input::DatumBroken { datum: d, .. } if *d == datum).then_some(()));
+}
+
+#[test]
+fn a_datum_without_room_is_broken_and_the_next_one_comes() {
+    let server = start(Role::Server, NetConfig { shared_memory: false, datum_bytes_max: LARGE, ..listening() });
+    let client = start(Role::Client, NetConfig { shared_memory: false, ..NetConfig::default() });
+    client.dial(&server);
+    let (large, fits) = (client.put(1, LARGE + 1), client.put(2, LARGE));
+    client.perform([large, fits].map(|datum| Effect::SendDatum { to: server.id(), datum }));
+    let why = server.expect("DatumBroken", |i| match i {
+        Input::DatumBroken { datum, why, .. } if *datum == large => Some(why.clone()),
+        _ => None,
+    });
+    assert!(why.contains("no room"), "{why}");
+    server.expect_datum(fits);
+}
+
+fn header(serial: u64, size_bytes: u64) -> CargoHeader {
+    let datum = DatumId { client: gridloom_core::base::NodeId(1), serial };
+    CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
+}
+
+#[test]
+fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
+    let server = server();
+    let control = shaken(&server, Purpose::Control, 0);
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    write_datum(&mut bulk, &header(1, 100_000), &pattern(1, 100_000)).unwrap();
+    let arrived = DatumId { client: gridloom_core::base::NodeId(1), serial: 1 };
+    server.expect_datum(arrived);
+    bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
+    bulk.write_all(&[0; 1000]).unwrap();
+    drop((control, bulk));
+    server.expect_lost(gridloom_core::base::NodeId(1));
+    // The half-received memory goes back to the pool when its thread has noticed.
+    while server.node.store().pool().kept_bytes() < LARGE {
+        std::thread::yield_now();
+    }
+    server.still_serves();
+}
+
+#[test]
+fn a_broken_stream_is_reported_and_a_new_one_taken() {
+    let server = server();
+    let mut control = shaken(&server, Purpose::Control, 0);
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    bulk.write_all(&encode_header(&header(1, LARGE))).unwrap();
+    drop(bulk);
+    // The control connection lives: the server says there how far it came, and takes another stream.
+    let mut said = [0; 9];
+    control.read_exact(&mut said).unwrap();
+    assert_eq!(said[8], 3, "an aside");
+    let mut bulk = shaken(&server, Purpose::BulkSend, 2);
+    write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000)).unwrap();
+    server.expect_datum(DatumId { client: gridloom_core::base::NodeId(1), serial: 2 });
+}
+
+#[test]
+fn a_bulk_header_that_lies_ends_the_peer() {
+    for bad in [
+        encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }),
+        encode_header(&header(0, 100)),
+        vec![0xff; 64],
+        encode_header(&"what is this"),
+    ] {
+        let server = server();
+        let _control = shaken(&server, Purpose::Control, 0);
+        let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+        bulk.write_all(&bad).unwrap();
+        server.expect_lost(gridloom_core::base::NodeId(1));
+        server.still_serves();
+    }
+}
+
+#[test]
+fn where_shared_memory_fails_tcp_is_taken() {
+    let server = server();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // It says that it runs on this host, and listens on no local socket: so it looks from another namespace.
+    let own = Hello { address, host: HostId::here().0, ..hello(Purpose::Control, 0) };
+    let mut control = connect(&server);
+    let (handshake, first) = Handshake::dial(Secret::none(), own.clone()).unwrap();
+    run_blocking(&mut control, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
+    server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
+    let datum = server.put(1, LARGE);
+    server.perform([Effect::SendDatum { to: own.node, datum }]);
+    let (mut bulk, _) = listener.accept().unwrap();
+    let handshake = Handshake::accept(Secret::none(), own).unwrap();
+    let (peer, _) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
+    assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
+    let mut length = [0; 4];
+    bulk.read_exact(&mut length).unwrap();
+    let header: CargoHeader = decode_header(length, &mut bulk).unwrap();
+    assert_eq!((header.serial, header.size_bytes), (1, LARGE));
+    let mut bytes = vec![0; LARGE as usize];
+    bulk.read_exact(&mut bytes).unwrap();
+    assert!(bytes == pattern(1, LARGE));
+}

@@ -1,0 +1,255 @@
+//! The world's contract over real sockets on the loopback: one test a promise (see `node::protocol`).
+
+mod transport_support;
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Instant;
+
+use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::Task;
+use gridloom_core::node::{Effect, Event, Input, Message, Role, TimerId};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::identity::Secret;
+use gridloom_net::payload::Payload;
+use transport_support::*;
+
+#[test]
+fn time_does_not_go_back_and_start_comes_first() {
+    let node = server();
+    let (mut last, first) = node.next();
+    assert_eq!(first, Input::Start);
+    for timer in 0..100 {
+        node.perform([Effect::SetTimer { timer: TimerId(timer), at: last }]);
+        let (now, input) = node.next();
+        assert_eq!(input, Input::Timer(TimerId(timer)));
+        assert!(now >= last);
+        last = now;
+    }
+}
+
+#[test]
+fn messages_and_small_data_arrive_in_order_and_once() {
+    let (a, b) = (server(), server());
+    a.dial(&b);
+    let rounds = 2000u64;
+    let mut effects = Vec::new();
+    for serial in 0..rounds {
+        let datum = DatumId { client: a.id(), serial };
+        a.node.store().put(datum, Meta::array(Dtype::Uint8, &[100]), Payload::copied(&[serial as u8; 100]));
+        effects.push(Effect::Send { to: b.id(), message: Message::Pong { token: serial } });
+        effects.push(Effect::SendDatum { to: b.id(), datum });
+    }
+    a.perform(effects);
+    for serial in 0..rounds {
+        let (_, message) = b.next();
+        assert_eq!(message, Input::Received { from: a.id(), message: Message::Pong { token: serial } });
+        let (_, arrival) = b.next();
+        assert!(matches!(arrival, Input::DatumArrived { datum, .. } if datum.serial == serial), "{arrival:?}");
+    }
+    let last = DatumId { client: a.id(), serial: rounds - 1 };
+    assert_eq!(b.node.store().get(&last).unwrap().1.bytes(), [(rounds - 1) as u8; 100]);
+}
+
+#[test]
+fn messages_longer_than_any_buffer_arrive() {
+    let (a, b) = (server(), client());
+    b.dial(&a);
+    let why = "x".repeat(20 << 20);
+    let message = Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, why };
+    a.perform((0..3).map(|_| Effect::Send { to: b.id(), message: message.clone() }));
+    for _ in 0..3 {
+        let got = b.expect("the message", |i| match i {
+            Input::Received { message, .. } => Some(message.clone()),
+            _ => None,
+        });
+        assert!(got == message);
+    }
+}
+
+#[test]
+fn a_dial_ends_once_also_when_both_dial() {
+    for _ in 0..20 {
+        let (a, b) = (server(), server());
+        let (to_a, to_b) = (a.node.address().to_string(), b.node.address().to_string());
+        thread::scope(|scope| {
+            scope.spawn(|| a.perform([Effect::Dial { address: to_b.clone() }, Effect::Dial { address: to_b }]));
+            scope.spawn(|| b.perform([Effect::Dial { address: to_a }]));
+        });
+        let up = |i: &Input| matches!(i, Input::PeerUp { .. }).then_some(());
+        a.expect("PeerUp", up);
+        b.expect("PeerUp", up);
+        a.say(b.id(), 7);
+        b.say(a.id(), 8);
+        // Nothing but the message comes after: no second PeerUp, no loss, no failed dial.
+        for (node, from, token) in [(&b, &a, 7), (&a, &b, 8)] {
+            assert_eq!(node.next().1, Input::Received { from: from.id(), message: Message::Pong { token } });
+        }
+    }
+}
+
+#[test]
+fn a_dial_that_fails_says_so() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let a = server();
+    let own = a.node.address().to_string();
+    for (address, part) in [(free, "refused"), (own, "itself"), ("nowhere.invalid:1".into(), "resolved")] {
+        a.perform([Effect::Dial { address: address.clone() }]);
+        let (at, why) = a.expect("DialFailed", |i| match i {
+            Input::DialFailed { address, why } => Some((address.clone(), why.clone())),
+            _ => None,
+        });
+        assert_eq!(at, address);
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn another_secret_is_refused_in_words() {
+    let agent = start(Role::Agent, NetConfig { secret: Secret::from_bytes(b"right"), ..listening() });
+    let stranger = start(Role::Client, NetConfig { secret: Secret::from_bytes(b"wrong"), ..NetConfig::default() });
+    stranger.perform([Effect::Dial { address: agent.node.address().to_string() }]);
+    let why = stranger.expect("DialFailed", |i| match i {
+        Input::DialFailed { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    let start = format!("agent at {} refused: grid secret does not match; set GRIDLOOM_SECRET", agent.node.address());
+    assert!(why.starts_with(&start), "{why}");
+}
+
+#[test]
+fn what_is_sent_to_who_is_not_up_vanishes() {
+    let (a, b) = (server(), client());
+    a.perform([
+        Effect::Send { to: NodeId(5), message: Message::Subscribe },
+        Effect::SendDatum { to: NodeId(5), datum: DatumId { client: a.id(), serial: 1 } },
+        Effect::SendProbe { to: a.id(), size_bytes: 1 << 20 },
+        Effect::HangUp { peer: NodeId(5) },
+    ]);
+    b.dial(&a);
+    a.say(b.id(), 1);
+    b.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+}
+
+#[test]
+fn hanging_up_is_a_loss_for_the_other_only_and_comes_last() {
+    let (a, b) = (server(), client());
+    b.dial(&a);
+    b.perform([
+        Effect::Send { to: a.id(), message: Message::Pong { token: 3 } },
+        Effect::HangUp { peer: a.id() },
+        Effect::Send { to: a.id(), message: Message::Pong { token: 4 } },
+    ]);
+    assert_eq!(a.next().1, Input::Received { from: b.id(), message: Message::Pong { token: 3 } });
+    assert!(matches!(a.next().1, Input::PeerLost { peer, .. } if peer == b.id()));
+    b.dial(&a);
+    b.say(a.id(), 5);
+    assert_eq!(a.next().1, Input::Received { from: b.id(), message: Message::Pong { token: 5 } });
+}
+
+#[test]
+fn a_node_that_ends_is_lost_to_its_peers() {
+    let (a, b) = (server(), server());
+    a.dial(&b);
+    let id = b.id();
+    drop(b);
+    a.expect_lost(id);
+}
+
+#[test]
+fn a_task_ends_once_also_where_none_can_run() {
+    let node = server();
+    let id = TaskId { client: NodeId(1), serial: 1 };
+    let task = Task { id, function: "m/f".into(), signature_hash: 0, args: vec![], outputs: vec![], work_flops: None };
+    node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);
+    let outcome = node.expect("TaskEnded", |i| match i {
+        Input::TaskEnded { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    });
+    assert!(matches!(outcome, Err(TaskError::CannotRun { .. })));
+}
+
+#[test]
+fn timers_fire_once_in_time_and_not_when_cancelled() {
+    let node = server();
+    let (start, _) = node.next();
+    let set = |timer, ms: u64| Effect::SetTimer { timer: TimerId(timer), at: start + ms * 1_000_000 };
+    node.perform([
+        set(1, 30),
+        set(2, 10),
+        set(3, 15),
+        set(4, 900_000),
+        Effect::CancelTimer { timer: TimerId(3) },
+        set(4, 20),
+    ]);
+    for (timer, ms) in [(2, 10), (4, 20), (1, 30)] {
+        let (now, input) = node.next();
+        assert_eq!(input, Input::Timer(TimerId(timer)));
+        assert!(now >= start + ms * 1_000_000);
+    }
+}
+
+#[test]
+fn a_command_that_sets_a_timer_wakes_the_loop() {
+    let node = client();
+    let (start, _) = node.next();
+    // The background is in epoll, without any timer: only a wake-up makes it look again.
+    node.perform([Effect::SetTimer { timer: TimerId(1), at: start + 5_000_000 }]);
+    assert_eq!(node.next().1, Input::Timer(TimerId(1)));
+}
+
+#[test]
+fn speed_is_measured() {
+    let node = server();
+    node.perform([Effect::MeasureSpeed]);
+    let flops = node.expect("SpeedMeasured", |i| match i {
+        Input::SpeedMeasured { flops } => Some(*flops),
+        _ => None,
+    });
+    assert!(flops > 1e6, "{flops}");
+}
+
+#[test]
+fn every_waiter_gets_its_event() {
+    let (server, client) = (server(), client());
+    client.dial(&server);
+    thread::scope(|scope| {
+        for waiter in 0..4u64 {
+            let (server, client) = (&server, &client);
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let token = waiter * 1000 + round;
+                    let ping = Effect::Send { to: server.id(), message: Message::Ping { token } };
+                    let wanted = Event::Log(format!("pong {token}"));
+                    // `perform` is not atomic between threads: another's command may carry this effect.
+                    client.perform([ping]);
+                    let found = client.node.wait(Some(Instant::now() + PATIENCE), |events| {
+                        events.iter().position(|event| *event == wanted).and_then(|at| events.remove(at))
+                    });
+                    assert_eq!(found, Some(wanted));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_deadline_and_the_end_of_the_node_end_a_wait() {
+    let node = client();
+    assert_eq!(node.node.wait(Some(Instant::now()), |_| None::<()>), None);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| node.node.wait(None, |_| None::<()>));
+        node.perform([Effect::Exit { why: "enough".into() }]);
+        assert_eq!(waiter.join().unwrap(), None);
+    });
+}
+
+#[test]
+fn listening_for_other_hosts_has_to_be_meant() {
+    let config = NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::default() };
+    let make = |config| gridloom_net::driver::NetNode::start_with(config, |_, _| unreachable!());
+    let error = make(config.clone()).err().unwrap().to_string();
+    assert!(error.contains("--i-know-this-network-is-trusted"), "{error}");
+    let error = make(NetConfig { allow_remote: true, ..config }).err().unwrap().to_string();
+    assert!(error.contains("--advertise"), "{error}");
+}

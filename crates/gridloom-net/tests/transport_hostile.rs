@@ -1,0 +1,147 @@
+//! Garbage from strangers and from peers: the worst is that their own connection is closed.
+
+mod transport_support;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use gridloom_core::base::NodeId;
+use gridloom_core::node::{Input, Message};
+use gridloom_core::wire::frame::{Encoder, Kind};
+use gridloom_net::transport::handshake::{Purpose, framed};
+use transport_support::*;
+
+/// The node closes the connection, whatever it says before.
+fn expect_closed(stream: &mut std::net::TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    // A reset is a way to close, too.
+    let _ = stream.read_to_end(&mut said).inspect_err(|error| assert!(error.kind() != std::io::ErrorKind::WouldBlock));
+    said
+}
+
+#[test]
+fn strangers_who_talk_garbage_are_turned_away() {
+    let server = server();
+    let mut random = 88172645463325252u64;
+    let garbage: Vec<u8> = std::iter::repeat_with(|| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as u8
+    })
+    .take(100_000)
+    .collect();
+    for cut in [1, 9, 10, 100, 5000, 100_000] {
+        let mut stream = connect(&server);
+        // It may be closed before all is written.
+        let _ = stream.write_all(&garbage[..cut]);
+        let _ = stream.shutdown(Shutdown::Write);
+        expect_closed(&mut stream);
+    }
+    server.still_serves();
+}
+
+#[test]
+fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
+    let server = server();
+    let too_long = [&[0x01, 0x20, 0, 0, 0, 0, 0, 0, 3][..], &[0; 100]].concat();
+    let message = raw_frame(0, 1, &[0, 0]);
+    let data = raw_frame(0, 2, &[0; 20]);
+    let replayed = raw_frame(1, 3, &[1]);
+    let empty = raw_frame(0, 3, &[]);
+    let proof_first = raw_frame(0, 3, &[&[2u8][..], &[0; 32]].concat());
+    let hello_garbage = raw_frame(0, 3, b"\x01GRLM\x01\x00\x01\x00garbage");
+    for bytes in [too_long, message, data, replayed, empty, proof_first, hello_garbage] {
+        let mut stream = connect(&server);
+        stream.write_all(&bytes).unwrap();
+        expect_closed(&mut stream);
+    }
+    server.still_serves();
+}
+
+#[test]
+fn another_version_is_refused_in_words() {
+    let server = server();
+    let mut stream = connect(&server);
+    stream.write_all(&raw_frame(0, 3, b"\x01GRLM\x09\x00\x0a\x00")).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains("protocol versions 9 to 10 were offered"), "{said}");
+}
+
+#[test]
+fn a_wrong_proof_is_refused() {
+    let server = server();
+    let mut stream = connect(&server);
+    let hello = gridloom_net::transport::handshake::Handshake::dial(
+        gridloom_net::identity::Secret::none(),
+        hello(Purpose::Control, 0),
+    );
+    let mut encoder = Encoder::default();
+    stream.write_all(&framed(&mut encoder, &hello.unwrap().1)).unwrap();
+    stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 32]].concat())).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains("grid secret does not match"), "{said}");
+    server.still_serves();
+}
+
+#[test]
+fn peers_that_break_the_rules_are_lost_with_the_reason() {
+    let server = server();
+    let mut good = Vec::new();
+    let mut encoder = Encoder::default();
+    encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
+    encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
+    encoder.message(Kind::Message, &Message::Pong { token: 1 }, &mut good).unwrap();
+    let cases: [(Vec<u8>, &str); 6] = [
+        ([good.clone(), good.clone()].concat(), "frame number 2 where 3 was due"),
+        (raw_frame(2, 1, &[0xff; 40]), "malformed"),
+        (raw_frame(2, 9, &[]), "unknown frame kind 9"),
+        (raw_frame(2, 2, &[0xff; 40]), "malformed"),
+        (raw_frame(2, 3, &[0xff; 40]), "malformed"),
+        (vec![0xff; 9], "exceeds the limit"),
+    ];
+    for (bytes, part) in cases {
+        let mut stream = shaken(&server, Purpose::Control, 0);
+        stream.write_all(&bytes).unwrap();
+        let why = server.expect_lost(NodeId(1));
+        assert!(why.contains(part), "{why}");
+        expect_closed(&mut stream);
+    }
+    server.still_serves();
+}
+
+#[test]
+fn a_truncated_frame_and_a_sudden_end_are_a_loss() {
+    let server = server();
+    let mut stream = shaken(&server, Purpose::Control, 0);
+    stream.write_all(&[1, 0]).unwrap();
+    drop(stream);
+    server.expect_lost(NodeId(1));
+    server.still_serves();
+}
+
+#[test]
+fn bulk_of_a_stranger_is_refused() {
+    let server = server();
+    let mut stream = connect(&server);
+    let (handshake, first) = gridloom_net::transport::handshake::Handshake::dial(
+        gridloom_net::identity::Secret::none(),
+        hello(Purpose::BulkSend, 1),
+    )
+    .unwrap();
+    let done =
+        gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
+    assert!(done.unwrap_err().to_string().contains("of no peer"));
+    server.still_serves();
+}
+
+#[test]
+fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
+    let server = server();
+    let peer = client();
+    peer.dial(&server);
+    let half: Vec<_> = (0..400).map(|_| connect(&server)).collect();
+    peer.perform([gridloom_core::node::Effect::Send { to: server.id(), message: Message::Ping { token: 5 } }]);
+    peer.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+    drop(half);
+}

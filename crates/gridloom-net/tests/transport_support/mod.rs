@@ -1,0 +1,203 @@
+//! Nodes with scripted machines: every input is reported, effects are what the test says, and messages may be answered.
+#![allow(dead_code)]
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gridloom_core::base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
+use gridloom_core::node::{Command, Effect, Event, Input, Message, Role};
+use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::Secret;
+use gridloom_net::payload::Payload;
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Scripted {
+    inputs: Sender<(Time, Input)>,
+    todo: Arc<Mutex<Vec<Effect>>>,
+}
+
+impl Machine for Scripted {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match &input {
+            Input::Command(_) => return effects.append(&mut self.todo.lock().unwrap()),
+            Input::Received { from, message: Message::Ping { token } } => {
+                effects.push(Effect::Send { to: *from, message: Message::Pong { token: *token } });
+            }
+            Input::Received { message: Message::Pong { token }, .. } => {
+                effects.push(Effect::Emit(Event::Log(format!("pong {token}"))));
+            }
+            _ => {}
+        }
+        // The test may have ended and let go of the receiver.
+        let _ = self.inputs.send((now, input));
+    }
+}
+
+pub struct TestNode {
+    pub node: Arc<NetNode>,
+    inputs: Mutex<Receiver<(Time, Input)>>,
+    todo: Arc<Mutex<Vec<Effect>>>,
+    main: Option<JoinHandle<String>>,
+}
+
+pub fn listening() -> NetConfig {
+    NetConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..NetConfig::default() }
+}
+
+pub fn start(role: Role, config: NetConfig) -> TestNode {
+    let (sender, inputs) = mpsc::channel();
+    let todo = Arc::new(Mutex::new(Vec::new()));
+    let machine = Scripted { inputs: sender, todo: todo.clone() };
+    let node = NetNode::start_with(config, |_, _| (role, format!("{role:?}"), Box::new(machine))).unwrap();
+    let main = (role != Role::Client).then(|| {
+        let node = node.clone();
+        thread::spawn(move || node.run_with(|_| ()))
+    });
+    TestNode { node, inputs: Mutex::new(inputs), todo, main }
+}
+
+pub fn server() -> TestNode {
+    start(Role::Server, listening())
+}
+
+pub fn client() -> TestNode {
+    start(Role::Client, NetConfig::default())
+}
+
+impl TestNode {
+    pub fn id(&self) -> NodeId {
+        self.node.id()
+    }
+
+    pub fn perform(&self, effects: impl IntoIterator<Item = Effect>) {
+        self.todo.lock().unwrap().extend(effects);
+        self.node.command(Command::Release { data: Vec::new() });
+    }
+
+    pub fn say(&self, to: NodeId, token: u64) {
+        self.perform([Effect::Send { to, message: Message::Pong { token } }]);
+    }
+
+    /// Waits for the first input that `is` accepts; skips the others.
+    pub fn expect<R>(&self, what: &str, mut is: impl FnMut(&Input) -> Option<R>) -> R {
+        let mut seen = Vec::new();
+        loop {
+            match self.inputs.lock().unwrap().recv_timeout(PATIENCE) {
+                Ok((_, input)) => match is(&input) {
+                    Some(found) => return found,
+                    None => seen.push(format!("{input:?}")),
+                },
+                Err(_) => panic!("{what} did not come; there were {seen:?}"),
+            }
+        }
+    }
+
+    pub fn next(&self) -> (Time, Input) {
+        self.inputs.lock().unwrap().recv_timeout(PATIENCE).expect("an input comes")
+    }
+
+    pub fn dial(&self, to: &TestNode) {
+        self.perform([Effect::Dial { address: to.node.address().to_string() }]);
+        let id = to.id();
+        self.expect("PeerUp at the dialler", |i| matches!(i, Input::PeerUp { peer, .. } if *peer == id).then_some(()));
+        let id = self.id();
+        to.expect("PeerUp at the acceptor", |i| matches!(i, Input::PeerUp { peer, .. } if *peer == id).then_some(()));
+    }
+
+    pub fn expect_lost(&self, id: NodeId) -> String {
+        self.expect("PeerLost", |input| match input {
+            Input::PeerLost { peer, why } if *peer == id => Some(why.clone()),
+            _ => None,
+        })
+    }
+
+    pub fn expect_datum(&self, name: DatumId) -> Payload {
+        self.expect("DatumArrived", |input| match input {
+            Input::DatumArrived { datum, .. } if *datum == name => Some(()),
+            Input::DatumBroken { why, .. } => panic!("broken: {why}"),
+            _ => None,
+        });
+        self.node.store().get(&name).expect("it is in the store by then").1
+    }
+
+    /// Puts a datum of that many bytes into shared memory.
+    pub fn put(&self, serial: u64, size_bytes: u64) -> DatumId {
+        let datum = DatumId { client: self.id(), serial };
+        let mut memory = self.node.store().pool().allocate(size_bytes).unwrap();
+        memory.bytes_mut().copy_from_slice(&pattern(serial, size_bytes));
+        let meta = Meta::array(Dtype::Uint8, &[size_bytes]);
+        assert!(self.node.store().put(datum, meta, Payload::segment(memory.freeze())));
+        datum
+    }
+
+    /// Proves that the node still serves: a fresh client talks to it.
+    pub fn still_serves(&self) {
+        let other = client();
+        other.perform([Effect::Dial { address: self.node.address().to_string() }]);
+        let peer = self.id();
+        other.expect("PeerUp", |i| matches!(i, Input::PeerUp { peer: p, .. } if *p == peer).then_some(()));
+        other.perform([Effect::Send { to: peer, message: Message::Ping { token: 99 } }]);
+        let pong = Message::Pong { token: 99 };
+        other.expect("Pong", |i| matches!(i, Input::Received { message, .. } if *message == pong).then_some(()));
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        self.node.stop();
+        if let Some(main) = self.main.take() {
+            main.join().unwrap();
+        }
+    }
+}
+
+pub fn pattern(serial: u64, size_bytes: u64) -> Vec<u8> {
+    (0..size_bytes).map(|at| (at.wrapping_mul(31) ^ serial) as u8).collect()
+}
+
+/// A stranger's hello: the smallest identifier, so that the node decides.
+pub fn hello(purpose: Purpose, stream: u64) -> Hello {
+    Hello {
+        purpose,
+        node: NodeId(1),
+        role: Role::Client,
+        name: "raw".into(),
+        address: String::new(),
+        host: String::new(),
+        stream,
+        nonce: [0; 32],
+        certificates: None,
+    }
+}
+
+pub fn connect(node: &TestNode) -> TcpStream {
+    let address: SocketAddr = node.node.address().parse().unwrap();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A raw connection that has passed the handshake; its next frame has number 2.
+pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
+    let mut socket = connect(node);
+    let (handshake, first) = Handshake::dial(Secret::none(), hello(purpose, stream)).unwrap();
+    let (_, verdict) = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
+    assert_eq!(verdict, Verdict::Welcome);
+    socket
+}
+
+pub fn raw_frame(sequence: u32, kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&sequence.to_le_bytes());
+    bytes.push(kind);
+    bytes.extend_from_slice(body);
+    bytes
+}

@@ -1,0 +1,296 @@
+//! What goes wrong in a worker process stays there, is told in words, and hits only the task that did it.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::*;
+use gridloom_core::base::{Dtype, Meta, TaskError};
+use gridloom_core::idl::expr::Expr;
+use gridloom_core::idl::{Body, Definition, Mode};
+use rustix::process::{Signal, kill_process};
+
+fn definitions() -> Vec<Definition> {
+    let n = || Expr::Param(0);
+    vec![
+        native("null_call", vec![]),
+        native("print", vec![]),
+        native("segfault", vec![]),
+        native("end_by_abort", vec![]),
+        native("spin", vec![]),
+        native("no_such_symbol", vec![]),
+        native("leave", vec![scalar("status", Mode::In, Dtype::Int32)]),
+        native("wait_for_file", vec![text("path", Mode::In)]),
+        native("write_input", vec![array("x", Mode::In, Dtype::Float64, vec![])]),
+        native(
+            "fill",
+            vec![
+                scalar("n", Mode::In, Dtype::Int64),
+                scalar("value", Mode::In, Dtype::Float64),
+                array("out", Mode::Out, Dtype::Float64, vec![n()]),
+            ],
+        ),
+        native(
+            "sum",
+            vec![
+                scalar("n", Mode::In, Dtype::Int64),
+                array("x", Mode::In, Dtype::Float64, vec![n()]),
+                scalar("out", Mode::Out, Dtype::Float64),
+            ],
+        ),
+        native_with(
+            "pid",
+            vec![scalar("out", Mode::Out, Dtype::Int64)],
+            vec![],
+            Some((Dtype::Int64, 0)),
+            gridloom_core::idl::Language::C,
+        ),
+    ]
+}
+
+fn crash(bench: &mut Bench, symbol: &str, args: Vec<Arg>) -> String {
+    match bench.call(symbol, args, vec![]).unwrap_err() {
+        TaskError::Crashed { how, server, function } => {
+            assert_eq!((server, function), ("bench".into(), format!("k/{symbol}")));
+            how
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn pid(bench: &mut Bench) -> i64 {
+    let out = bench.call("pid", vec![], vec![out_scalar(Dtype::Int64)]).unwrap();
+    i64::from_ne_bytes(out[0][..].try_into().unwrap())
+}
+
+/// A file that does not exist, until the test wants a `wait_for_file` to return.
+fn gate(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("gridloom-gate-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn each_crash_is_told_in_words_and_the_next_call_works() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let first = pid(&mut bench);
+    assert_eq!(crash(&mut bench, "segfault", vec![]), "signal 11 (SIGSEGV)");
+    assert_ne!(pid(&mut bench), first);
+    assert_eq!(crash(&mut bench, "leave", vec![small(3)]), "exit status 3");
+    assert_eq!(crash(&mut bench, "leave", vec![small(0)]), "exit status 0");
+    assert_eq!(crash(&mut bench, "end_by_abort", vec![]), "signal 6 (SIGABRT)");
+    bench.call("null_call", vec![], vec![]).unwrap();
+}
+
+#[test]
+fn a_function_cannot_write_on_shared_input() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let values = vec![5.0; 10_000];
+    let x = bench.put_doubles(&values);
+    let Arg::Datum(datum) = x else { unreachable!() };
+    assert_eq!(crash(&mut bench, "write_input", vec![x]), "signal 11 (SIGSEGV)");
+    assert_eq!(doubles(bench.store.get(&datum).unwrap().1.bytes()), values);
+}
+
+#[test]
+fn tasks_queued_behind_a_crash_run_in_another_worker() {
+    let mut bench = Bench::new(1, 32, definitions());
+    let gate = gate("queue");
+    let before = bench.start("wait_for_file", vec![string(gate.to_str().unwrap())], vec![]);
+    let crash = bench.start("segfault", vec![], vec![]);
+    let meta = || vec![Meta::array(Dtype::Float64, &[10_000])];
+    let behind: Vec<_> =
+        (0..20).map(|i| bench.start("fill", vec![count(10_000), number(f64::from(i))], meta())).collect();
+    bench.jobs.flush();
+    std::fs::write(&gate, "").unwrap();
+    bench.wait(&before).unwrap();
+    assert!(matches!(bench.wait(&crash), Err(TaskError::Crashed { .. })));
+    for (i, task) in behind.iter().enumerate() {
+        let made = bench.wait(task).unwrap();
+        let bytes = bench.store.get(&made[0].0).unwrap().1;
+        assert_eq!(doubles(bytes.bytes()), vec![i as f64; 10_000]);
+    }
+    std::fs::remove_file(gate).unwrap();
+}
+
+#[test]
+fn a_worker_killed_from_outside_fails_only_the_running_task() {
+    let mut bench = Bench::new(1, 8, definitions());
+    pid(&mut bench);
+    let running = bench.start("spin", vec![], vec![]);
+    let queued = bench.start("pid", vec![], vec![out_scalar(Dtype::Int64)]);
+    bench.jobs.flush();
+    // It is known to run when a second task, for which there is no room, could not start before it: ask the process.
+    let worker = bench.jobs.worker_pids()[0];
+    wait_until_paused(worker.as_raw_nonzero().get());
+    kill_process(worker, Signal::KILL).unwrap();
+    match bench.wait(&running) {
+        Err(TaskError::Crashed { how, .. }) => assert!(how.starts_with("signal 9 (SIGKILL"), "{how}"),
+        other => panic!("{other:?}"),
+    }
+    bench.wait(&queued).unwrap();
+    // An idle worker that dies takes nothing with it.
+    kill_process(bench.jobs.worker_pids()[0], Signal::KILL).unwrap();
+    bench.call("null_call", vec![], vec![]).unwrap();
+}
+
+/// Waits until a process is inside pause(2), as its own entry in /proc says.
+fn wait_until_paused(pid: i32) {
+    let pause = if cfg!(target_arch = "x86_64") { "34" } else { "73" };
+    loop {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        if call.split(' ').next() == Some(pause) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn stop_kills_what_runs_and_takes_back_what_waits() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let first = pid(&mut bench);
+    let running = bench.start("spin", vec![], vec![]);
+    let queued = bench.start("null_call", vec![], vec![]);
+    let survivor = bench.start("pid", vec![], vec![out_scalar(Dtype::Int64)]);
+    let waiting: Vec<_> = (0..3).map(|_| bench.start("null_call", vec![], vec![])).collect();
+    bench.jobs.flush();
+    wait_until_paused(first as i32);
+    bench.jobs.stop(queued.id);
+    bench.jobs.stop(waiting[2].id);
+    assert_eq!(bench.wait(&queued), Err(TaskError::Cancelled));
+    assert_eq!(bench.wait(&waiting[2]), Err(TaskError::Cancelled));
+    assert_eq!(bench.jobs.worker_pids()[0].as_raw_nonzero().get() as i64, first, "nothing had to be killed yet");
+    bench.jobs.stop(running.id);
+    assert_eq!(bench.wait(&running), Err(TaskError::Cancelled));
+    let made = bench.wait(&survivor).unwrap();
+    assert_ne!(bench.store.get(&made[0].0).unwrap().1.bytes(), first.to_ne_bytes());
+    bench.wait(&waiting[0]).unwrap();
+    bench.wait(&waiting[1]).unwrap();
+    bench.jobs.stop(running.id);
+    bench.call("null_call", vec![], vec![]).unwrap();
+}
+
+#[test]
+fn a_worker_prints_on_standard_error_only() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let worker = pid(&mut bench);
+    let target = |path: String| std::fs::read_link(path).unwrap();
+    assert_eq!(target(format!("/proc/{worker}/fd/1")), target("/proc/self/fd/2".into()));
+    assert_eq!(target(format!("/proc/{worker}/fd/0")), PathBuf::from("/dev/null"));
+}
+
+#[test]
+fn slots_run_at_the_same_time() {
+    let mut bench = Bench::new(2, 4, definitions());
+    let gate = gate("slots");
+    let held = bench.start("wait_for_file", vec![string(gate.to_str().unwrap())], vec![]);
+    for _ in 0..10 {
+        bench.call("null_call", vec![], vec![]).unwrap();
+    }
+    std::fs::write(&gate, "").unwrap();
+    bench.wait(&held).unwrap();
+    assert_eq!(bench.jobs.worker_pids().len(), 2);
+    std::fs::remove_file(gate).unwrap();
+}
+
+#[test]
+fn what_waits_behind_something_long_goes_to_an_idle_slot() {
+    let mut bench = Bench::new(2, 8, definitions());
+    bench.jobs.prestart();
+    let gates = [gate("long"), gate("short")];
+    let args = |i: usize| vec![string(gates[i].to_str().unwrap())];
+    let long = bench.start("wait_for_file", args(0), vec![]);
+    let short = bench.start("wait_for_file", args(1), vec![]);
+    let queued: Vec<_> = (0..8).map(|_| bench.start("pid", vec![], vec![out_scalar(Dtype::Int64)])).collect();
+    bench.jobs.flush();
+    std::fs::write(&gates[1], "").unwrap();
+    bench.wait(&short).unwrap();
+    for task in queued {
+        bench.wait(&task).unwrap();
+    }
+    std::fs::write(&gates[0], "").unwrap();
+    bench.wait(&long).unwrap();
+    gates.iter().for_each(|gate| std::fs::remove_file(gate).unwrap());
+}
+
+#[test]
+fn one_slot_has_workers_of_both_kinds() {
+    let python = Definition {
+        signature: native("in_python", vec![]).signature,
+        body: Body::Python { module: "m".into(), function: "f".into() },
+    };
+    let worker = env!("CARGO_BIN_EXE_gridloom-worker");
+    let mut config = config(1, 8, vec![native("null_call", vec![]), python], vec![library()], worker.into());
+    // Not a Python: a worker that is started the way a Python one is, and says what it is not.
+    config.python = worker.into();
+    let mut bench = Bench::of(config);
+    for _ in 0..3 {
+        let tasks: Vec<_> =
+            ["null_call", "in_python", "null_call"].map(|symbol| bench.start(symbol, vec![], vec![])).into();
+        bench.wait(&tasks[0]).unwrap();
+        let error = bench.wait(&tasks[1]).unwrap_err();
+        assert!(matches!(&error, TaskError::CannotRun { why, .. } if why.contains("not a native function")), "{error}");
+        bench.wait(&tasks[2]).unwrap();
+    }
+    assert_eq!(bench.jobs.worker_pids().len(), 2);
+}
+
+/// Not a test by itself: a server that another test kills.
+#[test]
+#[ignore = "run by no_worker_outlives_its_server"]
+fn server_to_be_killed() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let worker = pid(&mut bench);
+    let spinning = bench.start("spin", vec![], vec![]);
+    bench.jobs.flush();
+    wait_until_paused(worker as i32);
+    eprintln!("worker {worker}");
+    let _ = bench.wait(&spinning);
+}
+
+#[test]
+fn no_worker_outlives_its_server() {
+    use std::io::{BufRead, BufReader};
+    let mut server = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "server_to_be_killed", "--nocapture"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let worker = lines.find_map(|line| line.strip_prefix("worker ").map(str::to_owned)).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    // The worker holds the other end of this pipe as its standard error: the end of the stream is its end.
+    assert_eq!(lines.count(), 0);
+    let state = std::fs::read_to_string(format!("/proc/{worker}/stat"));
+    assert!(state.is_err() || state.is_ok_and(|state| state.contains(") Z ") || state.contains(") X ")));
+}
+
+#[test]
+fn what_cannot_run_says_what_is_missing() {
+    let mut bench = Bench::new(1, 4, definitions());
+    let error = bench.call("no_such_symbol", vec![], vec![]).unwrap_err().to_string();
+    assert!(error.contains("no_such_symbol") && error.contains("libkernels"), "{error}");
+    bench.call("null_call", vec![], vec![]).unwrap();
+    let error = bench.call("unknown", vec![], vec![]).unwrap_err();
+    assert!(matches!(error, TaskError::NoSuchFunction { .. }), "{error}");
+    let missing = datum();
+    let error = bench.call("sum", vec![count(1), Arg::Datum(missing)], vec![out_scalar(Dtype::Float64)]).unwrap_err();
+    assert!(matches!(error, TaskError::DatumLost { datum, .. } if datum == missing));
+
+    let worker: PathBuf = env!("CARGO_BIN_EXE_gridloom-worker").into();
+    let mut bench = Bench::with(1, 4, definitions(), vec!["/no/lib.so".into(), library()], worker.clone());
+    bench.call("null_call", vec![], vec![]).unwrap();
+    let mut bench = Bench::with(1, 4, definitions(), vec!["/no/lib.so".into()], worker);
+    let error = bench.call("null_call", vec![], vec![]).unwrap_err().to_string();
+    assert!(error.contains("null_call") && error.contains("/no/lib.so"), "{error}");
+
+    let mut bench = Bench::with(1, 4, definitions(), vec![], "/no/worker".into());
+    let error = bench.call("null_call", vec![], vec![]).unwrap_err();
+    assert!(matches!(&error, TaskError::CannotRun { why, .. } if why.contains("/no/worker")), "{error}");
+    let mut bench = Bench::with(1, 4, definitions(), vec![], "/bin/false".into());
+    let error = bench.call("null_call", vec![], vec![]).unwrap_err();
+    assert!(matches!(&error, TaskError::CannotRun { why, .. } if why.contains("exit status 1")), "{error}");
+}
