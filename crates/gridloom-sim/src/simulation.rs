@@ -191,14 +191,21 @@ impl Simulation {
     }
 
     /// Puts a value into a node's store; `None` stands for bytes that do not matter.
-    pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>) {
-        let value = Value { meta, bytes: bytes.map(Arc::from) };
+    pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
+        let value = Value { meta, bytes };
         self.node_mut(node).store.put(datum, value);
     }
 
     /// A value of a node's store.
     pub fn value(&self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
         self.node(node).store.value(datum).map(|value| (value.meta.clone(), value.bytes.clone()))
+    }
+
+    /// Takes a value out of a node's store.
+    pub fn remove(&mut self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
+        let value = self.value(node, datum);
+        self.node_mut(node).store.remove(datum);
+        value
     }
 
     /// Gives a client a command, now.

@@ -96,7 +96,7 @@ impl Simulation {
                 self.trace.intervals.push(Interval::Transfer { from, to, datum, size_bytes, start, end });
                 let meta = value.meta.clone();
                 self.node_mut(to).store.put(datum, value);
-                self.handle(to, Input::DatumArrived { from, datum, meta }, 0);
+                self.handle(to, Input::DatumArrived { from, datum, meta, took_ns: end.since(start) }, 0);
             }
         }
     }

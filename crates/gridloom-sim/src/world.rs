@@ -56,7 +56,7 @@ impl World for SimWorld {
     }
 
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>) {
-        self.simulation.put(client, datum, meta, bytes);
+        self.simulation.put(client, datum, meta, bytes.map(Arc::from));
     }
 
     fn value(&mut self, client: NodeId, datum: DatumId) -> Option<(Meta, Option<Vec<u8>>)> {

@@ -144,9 +144,9 @@ fn promise_6_a_datum_is_in_the_store_when_it_arrives_and_is_not_replaced() {
     let a = grid.node("a", script);
     let meta = Meta::Bytes { size_bytes: 2 };
     for serial in [1, 2] {
-        grid.sim.put(a, datum(serial), meta.clone(), Some(vec![1, 2]));
+        grid.sim.put(a, datum(serial), meta.clone(), Some([1, 2].into()));
     }
-    grid.sim.put(b, datum(2), meta.clone(), Some(vec![7, 7]));
+    grid.sim.put(b, datum(2), meta.clone(), Some([7, 7].into()));
     grid.run();
     let bytes = |serial| grid.sim.value(b, datum(serial)).unwrap().1.unwrap().to_vec();
     assert_eq!((bytes(1), bytes(2)), (vec![1, 2], vec![7, 7]));

@@ -134,7 +134,7 @@ fn bodies_give_real_results_in_modelled_time() {
     let start = |serial, input| Effect::StartTask { task: Arc::new(task(serial, 1e6, &[input])) };
     let a = grid.node("a", vec![(1, start(1, datum(1))), (3, start(2, datum(2)))]);
     grid.sim.set_bodies(Box::new(Reverse));
-    grid.sim.put(a, datum(1), Meta::Bytes { size_bytes: 3 }, Some(vec![1, 2, 3]));
+    grid.sim.put(a, datum(1), Meta::Bytes { size_bytes: 3 }, Some([1, 2, 3].into()));
     grid.put(a, datum(2), 3);
     grid.run();
     assert_eq!(grid.when(a, "t1"), [ms(2)]);

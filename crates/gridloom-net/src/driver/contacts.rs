@@ -207,7 +207,7 @@ impl Core {
                     return Err(format!("{} bytes of data on the control connection", payload.len()));
                 }
                 self.store.put(header.datum, header.meta.clone(), Payload::copied(payload));
-                self.input(Input::DatumArrived { from, datum: header.datum, meta: header.meta });
+                self.input(Input::DatumArrived { from, datum: header.datum, meta: header.meta, took_ns: 0 });
             }
             Kind::Hello => {
                 let aside = frame::parse(body).map_err(|error| error.to_string())?;

@@ -54,8 +54,8 @@ impl Core {
             }
             Notice::LocalShaken => self.local_shaking -= 1,
             Notice::Opened { link, stream, socket } => self.receive_tcp(link, stream, socket),
-            Notice::Arrived { link, stream, serial, cargo, payload } => {
-                self.arrived(link, cargo, payload);
+            Notice::Arrived { link, stream, serial, cargo, payload, took_ns } => {
+                self.arrived(link, cargo, payload, took_ns);
                 self.taken(link, stream, serial);
             }
             Notice::NoRoom { link, stream, serial, cargo, why } => {
@@ -210,14 +210,14 @@ impl Core {
 
     // ---- news of streams
 
-    fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload) {
+    fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
         if !self.is_up(link) {
             return;
         }
         match cargo {
             Cargo::Datum { datum, meta } => {
                 self.store.put(datum, meta.clone(), payload);
-                self.input(Input::DatumArrived { from: link.peer, datum, meta });
+                self.input(Input::DatumArrived { from: link.peer, datum, meta, took_ns });
             }
             Cargo::Probe => self.input(Input::ProbeArrived { from: link.peer, size_bytes: payload.size_bytes() }),
         }

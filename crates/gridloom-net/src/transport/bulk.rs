@@ -15,6 +15,7 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridloom_core::wire::frame;
 use serde::Serialize;
@@ -124,10 +125,10 @@ impl Receiver {
         self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, fault });
     }
 
-    /// Tells the loop of something whole.
-    pub fn arrived(&self, header: CargoHeader, payload: Payload) {
+    /// Tells the loop of something whole, which took so many nanoseconds from its first byte to its last.
+    pub fn arrived(&self, header: CargoHeader, payload: Payload, took_ns: u64) {
         let CargoHeader { serial, cargo, .. } = header;
-        self.inbox.post(Notice::Arrived { link: self.link, stream: self.stream, serial, cargo, payload });
+        self.inbox.post(Notice::Arrived { link: self.link, stream: self.stream, serial, cargo, payload, took_ns });
     }
 
     /// Tells the loop of something that had no room.
@@ -148,8 +149,10 @@ impl Receiver {
         };
         match room {
             Ok(mut memory) => {
+                let started = Instant::now();
                 stream.read_exact(memory.bytes_mut())?;
-                self.arrived(header, Payload::segment(memory.freeze()));
+                let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.arrived(header, Payload::segment(memory.freeze()), took_ns);
             }
             Err(error) => {
                 let skipped = io::copy(&mut stream.take(header.size_bytes), &mut io::sink())?;

@@ -108,7 +108,7 @@ impl Receiver {
         let release = Box::new(move || inbox.post(Notice::Released { link, serial }));
         match Segment::import(memory, header.segment_bytes, header.segment, release) {
             Ok(segment) => {
-                self.arrived(header.cargo, Payload::Segment { segment, offset: header.offset, size_bytes });
+                self.arrived(header.cargo, Payload::Segment { segment, offset: header.offset, size_bytes }, 0);
             }
             Err(error) => {
                 self.inbox.post(Notice::Released { link, serial });

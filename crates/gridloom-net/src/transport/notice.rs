@@ -64,6 +64,8 @@ pub enum Notice {
         cargo: Cargo,
         /// Its bytes.
         payload: Payload,
+        /// Nanoseconds from its first byte to its last.
+        took_ns: u64,
     },
     /// Something came that had no room; it was read and thrown away.
     NoRoom {

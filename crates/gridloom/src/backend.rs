@@ -1,0 +1,210 @@
+//! What is under a session: a node of a real grid, or a simulation.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use gridloom_core::base::time::SECOND_NS;
+use gridloom_core::base::{DatumId, NodeId, Time};
+use gridloom_core::node::{Client, ClientConfig, Command, Event, Node};
+use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::Secret;
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::{Pool, SegmentMut};
+
+use crate::simulate::{SimulateConfig, Simulated, SimulationReport};
+use crate::{Error, Value};
+
+/// A simulation in which a program waits without limit, and nothing but heartbeats has happened for so long, stands
+/// still.
+const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
+/// Memory that a client keeps warm.
+const POOL_KEEP_BYTES: u64 = 1 << 30;
+
+pub(crate) enum Backend {
+    Net(Arc<NetNode>),
+    Sim(Box<Mutex<Simulated>>),
+}
+
+impl Backend {
+    pub(crate) fn connect(address: &str) -> Result<Backend, Error> {
+        let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?;
+        Backend::connect_with(address, &secret.unwrap_or_else(Secret::none))
+    }
+
+    pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<Backend, Error> {
+        let config = NetConfig { secret: secret.clone(), pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::default() };
+        let agent = address.to_string();
+        let make = |id, _: &str| {
+            let name = format!("client-{}", std::process::id());
+            Node::Client(Box::new(Client::new(ClientConfig { id, name, agent })))
+        };
+        let node = NetNode::start(make, config).map_err(|error| Error::Connect(error.to_string()))?;
+        Ok(Backend::Net(node))
+    }
+
+    pub(crate) fn simulate(config: SimulateConfig) -> Result<(Backend, usize), Error> {
+        let (simulated, servers) = Simulated::new(config)?;
+        Ok((Backend::Sim(Box::new(Mutex::new(simulated))), servers))
+    }
+
+    pub(crate) fn client(&self) -> NodeId {
+        match self {
+            Backend::Net(node) => node.id(),
+            Backend::Sim(sim) => lock(sim).client,
+        }
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        matches!(self, Backend::Sim(_))
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        match self {
+            Backend::Net(node) => node.now(),
+            Backend::Sim(sim) => lock(sim).simulation.now(),
+        }
+    }
+
+    pub(crate) fn advance(&self, ns: u64) {
+        match self {
+            Backend::Net(_) => {}
+            Backend::Sim(sim) => lock(sim).simulation.advance(ns),
+        }
+    }
+
+    pub(crate) fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
+        match self {
+            Backend::Net(node) => node.store().pool().allocate(size_bytes),
+            Backend::Sim(_) => Pool::new(0).allocate(size_bytes),
+        }
+    }
+
+    pub(crate) fn put(&self, datum: DatumId, value: &Value) {
+        match self {
+            Backend::Net(node) => {
+                let payload = value.payload.clone().unwrap_or_else(|| zeros(value.meta.size_bytes()));
+                node.store().put(datum, value.meta.clone(), payload);
+            }
+            Backend::Sim(sim) => {
+                let mut sim = lock(sim);
+                let bytes = value.payload.as_ref().filter(|_| sim.executes).map(|payload| payload.bytes().into());
+                let client = sim.client;
+                sim.simulation.put(client, datum, value.meta.clone(), bytes);
+            }
+        }
+    }
+
+    /// The value, which stays in the store.
+    pub(crate) fn value(&self, datum: DatumId) -> Option<Value> {
+        match self {
+            Backend::Net(node) => {
+                node.store().get(&datum).map(|(meta, payload)| Value { meta, payload: Some(payload) })
+            }
+            Backend::Sim(sim) => {
+                let sim = lock(sim);
+                let (meta, bytes) = sim.simulation.value(sim.client, datum)?;
+                Some(Value { meta, payload: bytes.map(Payload::Inline) })
+            }
+        }
+    }
+
+    /// The value, taken out of the store.
+    pub(crate) fn take(&self, datum: DatumId) -> Option<Value> {
+        let value = self.value(datum);
+        self.forget(datum);
+        value
+    }
+
+    pub(crate) fn forget(&self, datum: DatumId) {
+        match self {
+            Backend::Net(node) => {
+                node.store().remove(&datum);
+            }
+            Backend::Sim(sim) => {
+                let mut sim = lock(sim);
+                let client = sim.client;
+                sim.simulation.remove(client, datum);
+            }
+        }
+    }
+
+    pub(crate) fn commands(&self, commands: Vec<Command>) {
+        match self {
+            Backend::Net(node) => node.commands(commands),
+            Backend::Sim(sim) => {
+                let mut sim = lock(sim);
+                let client = sim.client;
+                for command in commands {
+                    sim.simulation.command(client, command);
+                }
+            }
+        }
+    }
+
+    /// Hands over events until `take` has what it looks for, or the patience is at its end.
+    pub(crate) fn wait<R>(
+        &self,
+        patience: Option<Duration>,
+        mut take: impl FnMut(Vec<Event>) -> Option<R>,
+    ) -> Result<R, Error> {
+        match self {
+            Backend::Net(node) => {
+                let deadline = patience.map(|patience| Instant::now() + patience);
+                let found = node.wait(deadline, |queue: &mut VecDeque<Event>| take(queue.drain(..).collect()));
+                found.ok_or_else(|| Error::Connect("the session is closed, or its time limit is over".into()))
+            }
+            Backend::Sim(sim) => {
+                let ns = patience.map_or(STALL_NS, |patience| patience.as_nanos() as u64);
+                let deadline = lock(sim).simulation.now() + ns;
+                let mut events = Vec::new();
+                loop {
+                    if let Some(found) = take(std::mem::take(&mut events)) {
+                        return Ok(found);
+                    }
+                    let mut sim = lock(sim);
+                    let client = sim.client;
+                    match sim.simulation.next_event(client, Some(deadline)) {
+                        Some(event) => events.push(event),
+                        None => {
+                            let seconds = sim.simulation.now().seconds();
+                            let waiting = "the program waits for something that will not come".to_string();
+                            return Err(Error::Stalled { seconds, waiting });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn simulation_report(&self) -> Option<SimulationReport> {
+        match self {
+            Backend::Net(_) => None,
+            Backend::Sim(sim) => Some(lock(sim).report()),
+        }
+    }
+
+    /// Where a simulation's report is to be written at the end.
+    pub(crate) fn report_path(&self) -> Option<PathBuf> {
+        match self {
+            Backend::Net(_) => None,
+            Backend::Sim(sim) => lock(sim).report_path.clone(),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        if let Backend::Net(node) = self {
+            node.stop();
+        }
+    }
+}
+
+fn lock(sim: &Mutex<Simulated>) -> MutexGuard<'_, Simulated> {
+    sim.lock().expect("no panic while held")
+}
+
+fn zeros(size_bytes: u64) -> Payload {
+    Payload::Inline(vec![0; size_bytes as usize].into())
+}

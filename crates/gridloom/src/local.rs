@@ -1,0 +1,214 @@
+//! The embedded local grid: an agent and servers in processes of their own on loopback.
+//!
+//! Each process reads its standard input and ends when that closes, so that none outlives the program that started it,
+//! however it ends.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gridloom_net::identity::{self, Secret};
+
+use crate::Error;
+use crate::offer::BUILTIN_LINALG;
+
+/// Names the `gridloom` program.
+const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
+/// How long the processes get to end by themselves.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How an embedded local grid is set up.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Servers.
+    pub servers: usize,
+    /// Tasks that each runs at a time.
+    pub slots: u32,
+    /// How many of the servers (the last ones) are plain: they talk to clients only.
+    pub plain: usize,
+    /// Files that say what is offered: `.idl` and `.py`. Linear algebra from BLAS is always there if a BLAS is.
+    pub functions: Vec<PathBuf>,
+    /// Shared libraries with the functions that the `.idl` files describe.
+    pub libraries: Vec<PathBuf>,
+    /// Bound on each server's store.
+    pub memory_bytes: Option<u64>,
+    /// Pass arrays in shared memory; otherwise over TCP.
+    pub shared_memory: bool,
+    /// BLAS library for `linalg/…`.
+    pub blas: Option<PathBuf>,
+    /// Python interpreter for Python functions.
+    pub python: Option<PathBuf>,
+    /// The `gridloom` program.
+    pub program: Option<PathBuf>,
+    /// Variables added to the servers' environment.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Default for LocalConfig {
+    fn default() -> LocalConfig {
+        LocalConfig {
+            servers: 4,
+            slots: 1,
+            plain: 0,
+            functions: Vec::new(),
+            libraries: Vec::new(),
+            memory_bytes: None,
+            shared_memory: true,
+            blas: None,
+            python: None,
+            program: None,
+            environment: Vec::new(),
+        }
+    }
+}
+
+impl LocalConfig {
+    /// All files that say what is offered, the built-in ones first.
+    pub(crate) fn all_functions(&self) -> Vec<PathBuf> {
+        std::iter::once(PathBuf::from(BUILTIN_LINALG)).chain(self.functions.iter().cloned()).collect()
+    }
+
+    pub(crate) fn python(&self) -> PathBuf {
+        self.python.clone().unwrap_or_else(|| PathBuf::from("python3"))
+    }
+}
+
+/// The `gridloom` program: the one named, by argument or by `GRIDLOOM_PROGRAM`; else beside this program, or in its
+/// build folder; else on the search path.
+pub fn program_path(named: Option<&Path>) -> PathBuf {
+    let variable = || std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_path_buf).or_else(variable) {
+        return path;
+    }
+    let here = std::env::current_exe().unwrap_or_default();
+    if here.file_name().is_some_and(|name| name == "gridloom") {
+        return here;
+    }
+    let above = here.ancestors().skip(1).take(3).map(|folder| folder.join("gridloom"));
+    above.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("gridloom"))
+}
+
+/// The running processes. Dropping them without [`LocalProcesses::stop`] ends them too.
+pub(crate) struct LocalProcesses {
+    pub(crate) address: String,
+    pub(crate) secret: Secret,
+    agent: Child,
+    servers: Vec<Child>,
+}
+
+impl LocalProcesses {
+    pub(crate) fn start(config: &LocalConfig) -> Result<LocalProcesses, Error> {
+        if config.servers == 0 {
+            return Err(Error::Usage("a local grid has at least 1 server, got 0".into()));
+        }
+        if config.plain > config.servers {
+            let (plain, servers) = (config.plain, config.servers);
+            return Err(Error::Usage(format!("{plain} plain servers of {servers}; at most all can be plain")));
+        }
+        let program = program_path(config.program.as_deref());
+        let secret: [u8; 16] =
+            identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
+        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let command = |arguments: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(arguments).args(["--json", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
+            // An interrupt at the terminal is for the program, which then ends its grid.
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+            command
+        };
+        let mut agent = spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?;
+        let line = first_line(&mut agent, "agent")?;
+        let address = serde_json::from_str::<serde_json::Value>(&line)
+            .ok()
+            .and_then(|ready| ready["address"].as_str().map(str::to_string))
+            .ok_or_else(|| Error::Connect(format!("the agent said '{}' instead of its address", line.trim())))?;
+        let mut processes =
+            LocalProcesses { address, secret: Secret::from_bytes(secret.as_bytes()), agent, servers: Vec::new() };
+        let width = config.servers.to_string().len();
+        for number in 1..=config.servers {
+            let name = format!("server-{number:0width$}");
+            let mut command = command(&["serve"]);
+            command.args(config.all_functions()).args(["--agent", &processes.address, "--name", &name]);
+            command.arg("--slots").arg(config.slots.to_string());
+            command.arg("--python").arg(config.python());
+            config.libraries.iter().for_each(|library| {
+                command.arg("--library").arg(library);
+            });
+            if let Some(memory) = config.memory_bytes {
+                command.arg("--memory").arg(memory.to_string());
+            }
+            if number > config.servers - config.plain {
+                command.arg("--plain");
+            }
+            if !config.shared_memory {
+                command.arg("--no-shared-memory");
+            }
+            if let Some(blas) = &config.blas {
+                command.env("GRIDLOOM_BLAS", blas);
+            }
+            command.envs(config.environment.iter().cloned());
+            processes.servers.push(spawn(&mut command)?);
+        }
+        for (index, server) in processes.servers.iter_mut().enumerate() {
+            first_line(server, &format!("server-{}", index + 1))?;
+        }
+        Ok(processes)
+    }
+
+    pub(crate) fn server_processes(&self) -> Vec<u32> {
+        self.servers.iter().map(Child::id).collect()
+    }
+
+    /// Ends all processes and waits for their end; what does not end by itself is killed.
+    pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let mut children: Vec<&mut Child> = self.servers.iter_mut().chain(std::iter::once(&mut self.agent)).collect();
+        for child in &mut children {
+            drop(child.stdin.take());
+        }
+        let deadline = Instant::now() + STOP_PATIENCE;
+        for child in children {
+            while matches!(child.try_wait(), Ok(None)) {
+                if Instant::now() > deadline {
+                    // The process may have ended between the question and the kill: that is as well.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Drop for LocalProcesses {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child, Error> {
+    let program = command.get_program().to_os_string();
+    command.spawn().map_err(|error| {
+        let program = program.to_string_lossy();
+        Error::Connect(format!("cannot run '{program}': {error}; set {PROGRAM_VARIABLE} to the gridloom program"))
+    })
+}
+
+fn first_line(child: &mut Child, name: &str) -> Result<String, Error> {
+    let stdout = child.stdout.as_mut().expect("its output is piped");
+    let mut line = String::new();
+    match BufReader::new(stdout).read_line(&mut line) {
+        Ok(length) if length > 0 => Ok(line),
+        Ok(_) => {
+            let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(Error::Connect(format!("{name} of the local grid did not start ({status}); see its message above")))
+        }
+        Err(error) => Err(Error::Connect(format!("{name} of the local grid: {error}"))),
+    }
+}

@@ -1,0 +1,126 @@
+//! What a server offers: interface descriptions and Python modules, read into definitions.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gridloom_core::idl::{self, Definition};
+
+use crate::Error;
+
+/// The word that stands for the interface descriptions that come with Gridloom.
+pub const BUILTIN_LINALG: &str = "builtin:linalg";
+/// Names a BLAS library for [`BUILTIN_LINALG`].
+const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
+const LINALG: &str = include_str!("../functions/linalg.idl");
+/// Where distributions put a BLAS with the C interface.
+const BLAS_PLACES: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu/libopenblas.so.0",
+    "/usr/lib/x86_64-linux-gnu/libblas.so.3",
+    "/usr/lib/aarch64-linux-gnu/libopenblas.so.0",
+    "/usr/lib64/libopenblas.so.0",
+    "/usr/lib/libopenblas.so",
+    "/usr/lib64/libcblas.so.3",
+];
+
+/// Functions with what it takes to run them.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// The functions.
+    pub definitions: Vec<Definition>,
+    /// Shared libraries, searched in this order.
+    pub libraries: Vec<PathBuf>,
+    /// Python modules.
+    pub modules: Vec<PathBuf>,
+}
+
+/// Reads `.idl` and `.py` files, and [`BUILTIN_LINALG`], which is left out if no BLAS is found and it is not the only
+/// thing asked for.
+///
+/// # Errors
+/// If a file cannot be read or does not parse (with file, line and column), or names clash.
+pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>) -> Result<Offer, Error> {
+    let mut offer = Offer::default();
+    for file in files {
+        if file.as_os_str() == BUILTIN_LINALG {
+            builtin_linalg(&mut offer, blas, files.len() == 1)?;
+            continue;
+        }
+        match file.extension().and_then(OsStr::to_str) {
+            Some("idl") => interface(&mut offer, file)?,
+            Some("py") => offer.modules.push(absolute(file)?),
+            _ => {
+                let file = file.display();
+                return Err(Error::Input(format!("{file}: expected a .idl or .py file, or {BUILTIN_LINALG}")));
+            }
+        }
+    }
+    if !offer.modules.is_empty() {
+        offer.definitions.extend(describe(&offer.modules, python)?);
+    }
+    let mut names: Vec<&str> = offer.definitions.iter().map(|d| d.signature.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::Input(format!("function '{}' is defined twice", pair[0])));
+    }
+    Ok(offer)
+}
+
+fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool) -> Result<(), Error> {
+    let named = blas.map(Path::to_path_buf).or_else(|| std::env::var_os(BLAS_VARIABLE).map(PathBuf::from));
+    let found = named.or_else(|| BLAS_PLACES.iter().map(PathBuf::from).find(|path| path.exists()));
+    let Some(library) = found else {
+        return match is_alone {
+            false => Ok(()),
+            true => Err(Error::Input(format!(
+                "no BLAS library found for {BUILTIN_LINALG}: set {BLAS_VARIABLE} to one with the C interface \
+                 (the Python package scipy-openblas32 ships one)"
+            ))),
+        };
+    };
+    if !library.exists() {
+        return Err(Error::Input(format!("{}: no such library", library.display())));
+    }
+    // The build that SciPy ships puts a word of its own before each symbol.
+    let is_scipys = library.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("scipy_openblas"));
+    let text = LINALG.replace("@PREFIX@", if is_scipys { "scipy_" } else { "" });
+    let parsed = idl::parse_file(&text, "linalg.idl").map_err(|error| Error::Input(error.to_string()))?;
+    offer.definitions.extend(parsed.definitions);
+    offer.libraries.push(library);
+    Ok(())
+}
+
+fn interface(offer: &mut Offer, file: &Path) -> Result<(), Error> {
+    let text = read(file)?;
+    let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
+    offer.definitions.extend(parsed.definitions);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    for library in parsed.libraries {
+        let beside = folder.join(&library);
+        offer.libraries.push(if beside.exists() { absolute(&beside)? } else { PathBuf::from(library) });
+    }
+    Ok(())
+}
+
+fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error> {
+    let output = Command::new(python)
+        .args(["-m", "gridloom.describe"])
+        .args(modules)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Error::Input(format!("cannot run {}: {error}; name an interpreter with --python", python.display())))?;
+    if !output.status.success() {
+        let names: Vec<String> = modules.iter().map(|module| module.display().to_string()).collect();
+        return Err(Error::Input(format!("cannot offer the functions of {} (see above)", names.join(", "))));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).map_err(|error| Error::Input(format!("gridloom.describe printed no definitions: {error}")))
+}
+
+pub(crate) fn read(file: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(file).map_err(|error| Error::Input(format!("{}: {error}", file.display())))
+}
+
+fn absolute(file: &Path) -> Result<PathBuf, Error> {
+    file.canonicalize().map_err(|error| Error::Input(format!("{}: {error}", file.display())))
+}

@@ -1,0 +1,358 @@
+//! Simulated grids: which host of a platform plays which part, and what a run has to report.
+//!
+//! Host properties say who is what: `role` (`agent`, `server`, `client`, several of them with commas, or `none`),
+//! `slots`, `functions` (names with commas; `*` at the end stands for any rest), `memory`, `plain` (`yes`), `name`.
+//! Without them the first host is client and agent, and every other a server of all functions. A deployment file's
+//! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
+use gridloom_core::base::{Meta, NodeId, TaskError};
+use gridloom_core::flow::NetworkModel;
+use gridloom_core::graph::{Argument, Task};
+use gridloom_core::idl::Definition;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::platform::{HostId, Platform, deployment, units};
+use gridloom_net::jobs::{Alone, JobsConfig};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::Pool;
+use gridloom_net::store::Store;
+use gridloom_sim::{Bodies, SimConfig, Simulation};
+use serde::{Deserialize, Serialize};
+
+use crate::local::program_path;
+use crate::offer::{self, BUILTIN_LINALG, Offer};
+use crate::{Error, LocalConfig, load_offer};
+
+/// Set by `gridloom simulate` for the program that it runs.
+const VARIABLE: &str = "GRIDLOOM_SIMULATE";
+
+/// What to simulate.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SimulateConfig {
+    /// Platform file.
+    pub platform: PathBuf,
+    /// Deployment file.
+    #[serde(default)]
+    pub deployment: Option<PathBuf>,
+    /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg`.
+    #[serde(default)]
+    pub functions: Vec<PathBuf>,
+    /// Libraries for the `.idl` files, if bodies are run.
+    #[serde(default)]
+    pub libraries: Vec<PathBuf>,
+    /// Run the bodies of tasks, so that results are real.
+    #[serde(default)]
+    pub execute: bool,
+    /// For what is drawn at random.
+    #[serde(default)]
+    pub seed: u64,
+    /// Network model by name; the default if `None`.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Where the report goes at the end of the session.
+    #[serde(default)]
+    pub report: Option<PathBuf>,
+    /// BLAS library for `linalg/…`.
+    #[serde(default)]
+    pub blas: Option<PathBuf>,
+    /// Python interpreter for Python functions.
+    #[serde(default)]
+    pub python: Option<PathBuf>,
+    /// The `gridloom` program, for bodies.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+}
+
+impl SimulateConfig {
+    /// What `gridloom simulate` set for this program, joined with what the program would have started itself.
+    pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
+        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        let mut config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
+            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+        if let Some(local) = local {
+            config.functions.extend(local.functions.iter().cloned());
+            config.libraries.extend(local.libraries.iter().cloned());
+            config.blas = config.blas.or_else(|| local.blas.clone());
+            config.python = config.python.or_else(|| local.python.clone());
+            config.program = config.program.or_else(|| local.program.clone());
+        }
+        Ok(Some(config))
+    }
+
+    /// The value of the variable that makes a program run in this simulation, as `(name, value)`.
+    pub fn to_environment(&self) -> (String, String) {
+        (VARIABLE.into(), serde_json::to_string(self).expect("a configuration of paths and numbers"))
+    }
+
+    /// Reads and checks the platform and the deployment.
+    ///
+    /// # Errors
+    /// With file, line and column.
+    pub fn check(&self) -> Result<(), Error> {
+        let platform = self.read_platform()?;
+        self.cast(&platform).map(|_| ())
+    }
+
+    fn read_platform(&self) -> Result<Platform, Error> {
+        let text = offer::read(&self.platform)?;
+        let folder = self.platform.parent().map(PathBuf::from).unwrap_or_default();
+        let mut load = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
+    }
+
+    /// Who plays which part.
+    fn cast(&self, platform: &Platform) -> Result<Cast, Error> {
+        match &self.deployment {
+            Some(file) => {
+                let processes = deployment::parse(&offer::read(file)?, &file.display().to_string())
+                    .map_err(|error| Error::Input(error.to_string()))?;
+                Cast::from_deployment(platform, &processes, &file.display().to_string())
+            }
+            None => Cast::from_properties(platform),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Part {
+    host: HostId,
+    properties: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Cast {
+    agent: HostId,
+    client: HostId,
+    servers: Vec<Part>,
+}
+
+impl Cast {
+    fn from_properties(platform: &Platform) -> Result<Cast, Error> {
+        let hosts = platform.hosts();
+        if hosts.len() < 2 {
+            return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
+        }
+        let roles: Vec<Vec<&str>> = hosts
+            .iter()
+            .map(|host| host.properties.get("role").map_or(Vec::new(), |r| r.split(',').map(str::trim).collect()))
+            .collect();
+        for (host, roles) in hosts.iter().zip(&roles) {
+            if let Some(wrong) = roles.iter().find(|role| !["agent", "server", "client", "none"].contains(role)) {
+                let name = &host.name;
+                let known = "agent, server, client or none";
+                return Err(Error::Input(format!("host '{name}' has the role '{wrong}'; expected {known}")));
+            }
+        }
+        let with = |role: &str| roles.iter().position(|roles| roles.contains(&role));
+        let client = with("client").unwrap_or(0);
+        let agent = with("agent").unwrap_or(client);
+        let named = with("server").is_some();
+        let is_server = |index: usize| match named {
+            true => roles[index].contains(&"server"),
+            false => index != client && index != agent && roles[index].is_empty(),
+        };
+        let servers = (0..hosts.len()).filter(|index| is_server(*index)).map(|index| Part {
+            host: HostId(index as u32),
+            properties: hosts[index].properties.clone(),
+        });
+        let servers: Vec<Part> = servers.collect();
+        if servers.is_empty() {
+            return Err(Error::Input("no host of the platform is a server".into()));
+        }
+        Ok(Cast { agent: HostId(agent as u32), client: HostId(client as u32), servers })
+    }
+
+    fn from_deployment(platform: &Platform, processes: &[deployment::Process], file: &str) -> Result<Cast, Error> {
+        let (mut agent, mut client, mut servers) = (None, None, Vec::new());
+        for process in processes {
+            let Some(host) = platform.host(&process.host) else {
+                return Err(Error::Input(format!("{file}: the platform has no host '{}'", process.host)));
+            };
+            match process.function.as_str() {
+                "agent" => agent = Some(host),
+                "client" => client = Some(host),
+                "server" => {
+                    let mut properties = platform.hosts()[host.0 as usize].properties.clone();
+                    properties.extend(process.properties.clone());
+                    let arguments = process.arguments.iter().filter_map(|argument| argument.split_once('='));
+                    properties.extend(arguments.map(|(key, value)| (key.to_string(), value.to_string())));
+                    servers.push(Part { host, properties });
+                }
+                other => {
+                    let known = "agent, server or client";
+                    return Err(Error::Input(format!("{file}: unknown function '{other}'; expected {known}")));
+                }
+            }
+        }
+        let client = client.ok_or_else(|| Error::Input(format!("{file}: no process is the client")))?;
+        if servers.is_empty() {
+            return Err(Error::Input(format!("{file}: no process is a server")));
+        }
+        Ok(Cast { agent: agent.unwrap_or(client), client, servers })
+    }
+}
+
+impl Part {
+    fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
+        let host = &platform.hosts()[self.host.0 as usize];
+        let wrong = |key: &str, value: &str, expected: &str| {
+            Error::Input(format!("host '{}' has {key} = '{value}'; expected {expected}", host.name))
+        };
+        let slots = match self.properties.get("slots") {
+            None => host.cores,
+            Some(text) => match text.parse() {
+                Ok(slots) if slots > 0 => slots,
+                _ => return Err(wrong("slots", text, "a whole number of at least 1")),
+            },
+        };
+        let memory_bytes = match self.properties.get("memory") {
+            None => STORE_BYTES_DEFAULT,
+            Some(text) => units::size(text).map_err(|_| wrong("memory", text, "bytes, such as 4GiB"))? as u64,
+        };
+        let plain = match self.properties.get("plain").map(String::as_str) {
+            None | Some("no" | "false") => false,
+            Some("yes" | "true") => true,
+            Some(text) => return Err(wrong("plain", text, "yes or no")),
+        };
+        let functions = match self.properties.get("functions") {
+            None => definitions.to_vec(),
+            Some(list) => {
+                let patterns: Vec<&str> = list.split(',').map(str::trim).collect();
+                let matches = |name: &str| {
+                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                        Some(start) => name.starts_with(start),
+                        None => name == *pattern,
+                    })
+                };
+                definitions.iter().filter(|definition| matches(&definition.signature.name)).cloned().collect()
+            }
+        };
+        let name = self.properties.get("name").unwrap_or(&host.name).clone();
+        Ok(ServerSpec { name, slots, plain, memory_bytes, functions })
+    }
+}
+
+/// A running simulation with its client.
+pub(crate) struct Simulated {
+    pub(crate) simulation: Simulation,
+    pub(crate) client: NodeId,
+    pub(crate) executes: bool,
+    pub(crate) report_path: Option<PathBuf>,
+    names: BTreeMap<NodeId, String>,
+}
+
+impl Simulated {
+    /// The simulation and its number of servers.
+    pub(crate) fn new(config: SimulateConfig) -> Result<(Simulated, usize), Error> {
+        let platform = Arc::new(config.read_platform()?);
+        let cast = config.cast(&platform)?;
+        let network = match &config.network {
+            None => NetworkModel::default(),
+            Some(name) => NetworkModel::by_name(name).map_err(|error| Error::Input(error.to_string()))?,
+        };
+        let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
+        let mut files = config.functions.clone();
+        if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
+            files.insert(0, PathBuf::from(BUILTIN_LINALG));
+        }
+        let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
+        offer.libraries.extend(config.libraries.iter().cloned());
+        let sim_config = SimConfig { seed: config.seed, network, ..SimConfig::default() };
+        let mut simulation = Simulation::new(platform.clone(), sim_config);
+        let mut names = BTreeMap::new();
+        names.insert(simulation.add_agent(cast.agent, "agent"), "agent".to_string());
+        for part in &cast.servers {
+            let spec = part.server(&platform, &offer.definitions)?;
+            let name = spec.name.clone();
+            names.insert(simulation.add_server(part.host, spec), name);
+        }
+        let client = simulation.add_client(cast.client, "client");
+        names.insert(client, "client".to_string());
+        if config.execute {
+            let program = program_path(config.program.as_deref());
+            simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
+        }
+        let (executes, report_path) = (config.execute, config.report);
+        Ok((Simulated { simulation, client, executes, report_path, names }, cast.servers.len()))
+    }
+
+    pub(crate) fn report(&self) -> SimulationReport {
+        let name = |node: &NodeId| self.names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let by_pair = self.simulation.bytes_by_pair().iter();
+        SimulationReport {
+            seconds: self.simulation.now().seconds(),
+            trace_hash: format!("{:016x}", self.simulation.trace_hash()),
+            bytes_by_link: self.simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
+            bytes_by_pair: by_pair.map(|((from, to), n)| (format!("{} -> {}", name(from), name(to)), *n)).collect(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// What a simulated run has to report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimulationReport {
+    /// Virtual seconds at the end.
+    pub seconds: f64,
+    /// Sums up everything that happened, in order: equal for equal programs, platforms and seeds.
+    pub trace_hash: String,
+    /// Bytes of data over each link of the platform.
+    pub bytes_by_link: BTreeMap<String, f64>,
+    /// Bytes of data by pair of nodes, sender first.
+    pub bytes_by_pair: BTreeMap<String, u64>,
+    /// Groups in order: heuristic, predicted and simulated makespan in seconds.
+    pub groups: Vec<(String, f64, f64)>,
+}
+
+/// Runs task bodies in a real worker process, outside virtual time.
+struct RealBodies {
+    alone: Alone,
+    store: Store,
+}
+
+impl RealBodies {
+    fn new(offer: &Offer, worker_program: PathBuf, python: PathBuf) -> Result<RealBodies, Error> {
+        let config = JobsConfig {
+            server_name: "simulation".into(),
+            slots: 1,
+            definitions: offer.definitions.clone(),
+            libraries: offer.libraries.clone(),
+            worker_program,
+            python,
+            modules: offer.modules.clone(),
+            queue_depth: 1,
+            env: Vec::new(),
+        };
+        let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
+        Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })
+    }
+}
+
+impl Bodies for RealBodies {
+    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        for (argument, (meta, bytes)) in task.args.iter().zip(inputs) {
+            if let Argument::Datum(datum) = argument {
+                self.store.put(*datum, meta.clone(), Payload::Inline(bytes.clone()));
+            }
+        }
+        let outcome = self.alone.run(Arc::new(task.clone()), &self.store);
+        let results = outcome.map(|results| {
+            let value = |(datum, meta)| {
+                let bytes = self.store.get(&datum).map_or(Vec::new(), |(_, payload)| payload.bytes().to_vec());
+                (meta, bytes)
+            };
+            results.into_iter().map(value).collect()
+        });
+        for datum in task.inputs().chain(task.outputs.iter().map(|output| output.datum)) {
+            self.store.remove(&datum);
+        }
+        results
+    }
+}
