@@ -73,11 +73,8 @@ pub fn upward_ranks(problem: &Problem) -> Vec<f64> {
     let between = MeanLink::between_servers(problem);
     let home = MeanLink::mean((0..client).map(|server| MeanLink::of(problem, server, client)), client);
     // By datum: the longest way from its being made to the end.
-    let mut after_s: Vec<f64> = problem
-        .data()
-        .iter()
-        .map(|datum| if datum.wanted { home.seconds(datum.size_bytes) } else { 0.0 })
-        .collect();
+    let mut after_s: Vec<f64> =
+        problem.data().iter().map(|datum| if datum.wanted { home.seconds(datum.size_bytes) } else { 0.0 }).collect();
     let mut rank = vec![0.0; problem.task_count()];
     let mut seconds = vec![0.0; client];
     for task in (0..problem.task_count()).rev() {
@@ -86,7 +83,8 @@ pub fn upward_ranks(problem: &Problem) -> Vec<f64> {
             .iter()
             .filter(|seconds| seconds.is_finite())
             .fold((0.0, 0u32), |(sum, count), seconds| (sum + seconds, count + 1));
-        let longest = problem.outputs(task).iter().fold(0.0f64, |longest, output| longest.max(after_s[*output as usize]));
+        let longest =
+            problem.outputs(task).iter().fold(0.0f64, |longest, output| longest.max(after_s[*output as usize]));
         rank[task] = sum / f64::from(count) + longest;
         for input in problem.inputs(task) {
             let through_s = between.seconds(problem.data()[*input as usize].size_bytes) + rank[task];

@@ -241,7 +241,8 @@ impl Problem {
 
     fn read_links(&mut self, grid: &GridView) -> Result<(), MapError> {
         let count = grid.servers.len();
-        if grid.client_links.len() != count || grid.links.len() != count || grid.links.iter().any(|l| l.len() != count) {
+        if grid.client_links.len() != count || grid.links.len() != count || grid.links.iter().any(|l| l.len() != count)
+        {
             let why = format!("the tables must have one entry for each of the {count} servers");
             return Err(MapError::BadEstimate { subject: "the links".into(), why });
         }
@@ -333,8 +334,11 @@ impl Problem {
         }
         let middle = self.arguments.len();
         for output in &task.outputs {
-            let Some(facts) = self.data.get(*output as usize).filter(|facts| facts.producer == Some(number as u32)) else {
-                return Err(malformed(format!("task {number} makes datum {output}, which does not name it as its maker")));
+            let Some(facts) = self.data.get(*output as usize).filter(|facts| facts.producer == Some(number as u32))
+            else {
+                return Err(malformed(format!(
+                    "task {number} makes datum {output}, which does not name it as its maker"
+                )));
             };
             size_bytes = size_bytes.saturating_add(facts.size_bytes);
         }
@@ -354,7 +358,9 @@ impl Problem {
         let mut makers = vec![0u32; self.data.len()];
         outline.tasks.iter().flat_map(|task| &task.outputs).for_each(|output| makers[*output as usize] += 1);
         match (0..makers.len()).find(|datum| makers[*datum] != u32::from(self.data[*datum].producer.is_some())) {
-            Some(datum) => Err(malformed(format!("the task that datum {datum} names as its maker does not list it once"))),
+            Some(datum) => {
+                Err(malformed(format!("the task that datum {datum} names as its maker does not list it once")))
+            }
             None => Ok(()),
         }
     }
@@ -380,8 +386,10 @@ impl Problem {
     /// Largest store and lowest speed among the servers that offer a function; `None` if none does.
     fn widest(&self, function: usize) -> Option<(u64, f64)> {
         let costs = &self.costs[function * self.servers.len()..(function + 1) * self.servers.len()];
-        let offered = costs.iter().zip(&self.servers).filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
-        offered.reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
+        let offered =
+            costs.iter().zip(&self.servers).filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
+        offered
+            .reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
     }
 }
 

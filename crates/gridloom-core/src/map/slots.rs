@@ -29,8 +29,7 @@ pub(super) struct Slots {
 impl Slots {
     /// A server whose slots are free at these times.
     pub(super) fn new(busy_s: &[f64]) -> Slots {
-        let mut slots =
-            Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
+        let mut slots = Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
         slots.taken.insert(0f64.to_bits(), 0);
         for busy in busy_s {
             slots.take(0.0, *busy);
@@ -201,7 +200,8 @@ mod tests {
         starts.sort_by(f64::total_cmp);
         let overlap = |at: f64| placed.iter().filter(|(start, end)| *start <= at && at < *end).count();
         let free = |start: &f64| {
-            let inside = placed.iter().map(|(begin, _)| *begin).filter(|begin| begin > start && *begin < start + seconds);
+            let inside =
+                placed.iter().map(|(begin, _)| *begin).filter(|begin| begin > start && *begin < start + seconds);
             inside.chain([*start]).all(|at| overlap(at) < capacity)
         };
         starts.into_iter().find(free).expect("after everything there is room")

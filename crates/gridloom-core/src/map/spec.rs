@@ -132,7 +132,11 @@ impl Values<'_> {
 
     fn read<T>(&self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, MapError> {
         let Spec { entry, given } = self.spec;
-        let at = entry.parameters.iter().position(|known| known.name == name).expect("a maker reads what its entry declares");
+        let at = entry
+            .parameters
+            .iter()
+            .position(|known| known.name == name)
+            .expect("a maker reads what its entry declares");
         let value = given[at].as_deref().unwrap_or(entry.parameters[at].default);
         parse(value).ok_or_else(|| MapError::BadParameter {
             heuristic: entry.name.into(),
@@ -155,7 +159,9 @@ mod tests {
 
     #[test]
     fn specs_are_printed_back() {
-        for text in ["heft", "heft[insertion=no]", "heft[insertion=no,slack=0]", "random[seed=3]", "exhaustive[nodes=9]"] {
+        for text in
+            ["heft", "heft[insertion=no]", "heft[insertion=no,slack=0]", "random[seed=3]", "exhaustive[nodes=9]"]
+        {
             assert_eq!(Spec::parse(text).unwrap().to_string(), text);
         }
         for entry in HEURISTICS {

@@ -73,12 +73,9 @@ pub(super) fn fork_join(width: usize) -> Outline {
 /// Tasks that read and share nothing.
 pub(super) fn independent(tasks: usize, work: f64) -> Outline {
     let mut build = Build::new(1);
-    (0..tasks).for_each(|_| build.0.tasks.push(OutlineTask {
-        function: 0,
-        work_flops: Some(work),
-        inputs: vec![],
-        outputs: vec![],
-    }));
+    (0..tasks).for_each(|_| {
+        build.0.tasks.push(OutlineTask { function: 0, work_flops: Some(work), inputs: vec![], outputs: vec![] })
+    });
     build.done()
 }
 
