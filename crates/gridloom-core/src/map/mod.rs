@@ -1,5 +1,99 @@
-//! Mapping a group onto servers and links: heuristics, plans, bounds and their evaluation.
+//! Mapping a group onto servers and links: heuristics, plans and bounds.
+//!
+//! ```text
+//! Outline, GridView, client --Problem::new--> Problem --Heuristic--> Plan        (map_group does it all, by spec)
+//!                                                 `--Schedule::place, finish--^
+//! ```
+//!
+//! A heuristic decides only on which server each task runs, and in which order it asks; times, transfers and residency of
+//! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
+//! the parser of specs and the documentation see it.
+//!
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
+//! lowest index, that is, the first server by name and the task called first.
 
+mod bounds;
+mod error;
+mod exhaustive;
+mod greedy;
+mod heft;
+mod mct;
 pub mod plan;
+mod problem;
+mod random;
+mod round_robin;
+mod schedule;
+mod slots;
+mod spec;
+mod validate;
 
+#[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
+mod testing;
+
+pub use bounds::lower_bound;
+pub use error::MapError;
+pub use exhaustive::Exhaustive;
+pub use greedy::Greedy;
+pub use heft::{Heft, upward_ranks};
+pub use mct::Mct;
 pub use plan::{Assignment, Plan, Transfer};
+pub use problem::{Datum, Problem, Server};
+pub use random::{Random, SplitMix64};
+pub use round_robin::RoundRobin;
+pub use schedule::{Placed, Schedule};
+pub use spec::{Parameter, Spec, Values};
+
+use crate::base::NodeId;
+use crate::graph::Outline;
+use crate::perf::GridView;
+
+/// A way to map.
+pub trait Heuristic {
+    /// Maps the whole group.
+    ///
+    /// # Errors
+    /// [`MapError::TooManyNodes`] from a search with a budget; the others map every problem.
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
+}
+
+/// A line in the table of heuristics.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name, as specs have it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// Makes it from the values of its parameters.
+    pub make: fn(&Values) -> Result<Box<dyn Heuristic>, MapError>,
+}
+
+/// All heuristics, the best first.
+pub const HEURISTICS: &[Entry] =
+    &[heft::ENTRY, greedy::ENTRY, mct::ENTRY, round_robin::ENTRY, random::ENTRY, exhaustive::ENTRY];
+
+/// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
+///
+/// # Errors
+/// [`MapError`] if the spec names nothing known, or the group cannot be mapped on the grid.
+///
+/// # Examples
+/// ```
+/// use gridloom_core::{base::NodeId, graph::Outline, map, perf::GridView};
+///
+/// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
+/// assert_eq!(nothing, Err(map::MapError::EmptyGrid));
+/// let unknown = map::map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, greedy"));
+/// ```
+pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
+    let spec = Spec::parse(spec)?;
+    let heuristic = spec.heuristic()?;
+    let plan = heuristic.map(&Problem::new(outline, grid, client)?)?;
+    Ok(Plan { heuristic: spec.to_string(), ..plan })
+}

@@ -97,14 +97,41 @@ impl GridView {
     }
 }
 
+/// Cost model of one function on one server, looked up once so that it can be asked for many tasks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CallCost {
+    /// Seconds that a call takes whatever its work.
+    pub overhead_s: f64,
+    /// Work done per second, floating-point operations per second.
+    pub flops: f64,
+    /// Seconds of a call that states no work.
+    pub unstated_s: f64,
+}
+
+impl CallCost {
+    /// Predicted seconds of one call: overhead + work / flops.
+    pub fn seconds(&self, work_flops: Option<f64>) -> f64 {
+        match work_flops {
+            Some(work) => self.overhead_s + work / self.flops,
+            None => self.unstated_s,
+        }
+    }
+}
+
 impl ServerView {
-    /// Predicted seconds of one call of `function` with that work, `None` if the server does not offer it.
-    pub fn task_seconds(&self, function: &str, work_flops: Option<f64>) -> Option<f64> {
+    /// The cost model of `function` here, `None` if the server does not offer it.
+    pub fn call_cost(&self, function: &str) -> Option<CallCost> {
         let rate = self.functions.get(function)?;
         let speed = self.speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT);
-        Some(match work_flops {
-            Some(work) => rate.overhead_s + work / rate.flops.unwrap_or(speed),
-            None => rate.mean_s.unwrap_or(rate.overhead_s + WORK_FLOPS_DEFAULT / speed),
+        Some(CallCost {
+            overhead_s: rate.overhead_s,
+            flops: rate.flops.unwrap_or(speed),
+            unstated_s: rate.mean_s.unwrap_or(rate.overhead_s + WORK_FLOPS_DEFAULT / speed),
         })
+    }
+
+    /// Predicted seconds of one call of `function` with that work, `None` if the server does not offer it.
+    pub fn task_seconds(&self, function: &str, work_flops: Option<f64>) -> Option<f64> {
+        Some(self.call_cost(function)?.seconds(work_flops))
     }
 }

@@ -1,0 +1,137 @@
+//! Why a group cannot be mapped. Each text names the value, what stands against it and, where there is one, the remedy.
+
+use thiserror::Error;
+
+use crate::base::NodeId;
+
+/// Why a group cannot be mapped.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The grid has no server.
+    #[error("no server is known: start one with 'gridloom server', or wait until it has registered")]
+    EmptyGrid,
+    /// No server offers a function.
+    #[error("no server offers function '{function}', which task {task} calls")]
+    NoSuchFunction {
+        /// The function.
+        function: String,
+        /// The first task that calls it.
+        task: usize,
+    },
+    /// The arguments and results of a task fit into no store of a server that offers its function.
+    #[error(
+        "task {task} ('{function}') needs {needed_bytes} bytes for its arguments and results; the largest store of a \
+         server that offers the function has {limit_bytes} bytes: start one with a larger --memory"
+    )]
+    TooLarge {
+        /// The task.
+        task: usize,
+        /// Its function.
+        function: String,
+        /// Bytes of arguments and results together.
+        needed_bytes: u64,
+        /// Bytes of the largest store.
+        limit_bytes: u64,
+    },
+    /// A task reads what itself or a later task makes.
+    #[error(
+        "task {task} reads datum {datum}, which task {producer} makes: tasks must come after those they depend on, \
+         and the graph must not have a cycle"
+    )]
+    NotInOrder {
+        /// The reader.
+        task: usize,
+        /// The datum.
+        datum: usize,
+        /// The maker.
+        producer: usize,
+    },
+    /// The outline contradicts itself.
+    #[error("the outline of the group is malformed: {why}")]
+    Malformed {
+        /// How.
+        why: String,
+    },
+    /// A datum that no task makes is at no node of the grid.
+    #[error("datum {datum} is neither made by a task nor held by the client or a server that is known")]
+    Unreachable {
+        /// The datum.
+        datum: usize,
+    },
+    /// The stated work of a task is no number that time can be computed from.
+    #[error("task {task} ('{function}') states a work of {work_flops} flops; it must be finite and not negative")]
+    BadWork {
+        /// The task.
+        task: usize,
+        /// Its function.
+        function: String,
+        /// What it states.
+        work_flops: f64,
+    },
+    /// What is known of a server or link is no number that time can be computed from.
+    #[error("what is known of {subject} cannot be used: {why}")]
+    BadEstimate {
+        /// The server or link.
+        subject: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two places of the grid have one identifier.
+    #[error("two nodes of the grid have the identifier {node}")]
+    SameNode {
+        /// The identifier.
+        node: NodeId,
+    },
+    /// The spec names no heuristic.
+    #[error("unknown heuristic '{name}'; known: {known}")]
+    UnknownHeuristic {
+        /// What was asked for.
+        name: String,
+        /// The known ones.
+        known: String,
+    },
+    /// The spec names a parameter that the heuristic has not.
+    #[error("heuristic '{heuristic}' has no parameter '{parameter}'; {known}")]
+    UnknownParameter {
+        /// The heuristic.
+        heuristic: String,
+        /// What was given.
+        parameter: String,
+        /// The known ones, in words.
+        known: String,
+    },
+    /// The value of a parameter cannot be used.
+    #[error("heuristic '{heuristic}': {parameter}={value} cannot be used; {expected}")]
+    BadParameter {
+        /// The heuristic.
+        heuristic: String,
+        /// The parameter.
+        parameter: String,
+        /// What was given.
+        value: String,
+        /// What can be.
+        expected: String,
+    },
+    /// The spec is not of the form `name[parameter=value,...]`.
+    #[error("'{spec}' is no heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
+    BadSpec {
+        /// What was given.
+        spec: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The exhaustive search would take too long.
+    #[error(
+        "exhaustive search of {tasks} tasks on {servers} servers exceeds its budget of {budget} nodes: map it with \
+         'heft', or allow more with 'exhaustive[nodes=...]'"
+    )]
+    TooManyNodes {
+        /// Number of tasks.
+        tasks: usize,
+        /// Number of servers.
+        servers: usize,
+        /// The bound.
+        budget: u64,
+    },
+}

@@ -1,0 +1,39 @@
+//! `mct`: what plain GridRPC does. Each call, in the order in which the program makes it, goes to the server that is
+//! expected to complete it first (minimum completion time), and it is atomic: all arguments travel from the client, all
+//! results travel back to it, and nothing stays at the server. Calls are issued asynchronously, each as soon as the
+//! results that it needs are back at the client.
+//!
+//! The baseline that mapping a group is measured against. It does not know of links between servers, so a datum that a
+//! server needs for three calls is sent to it three times; the plan lists all three.
+//!
+//! Source: NetSolve's agent, and the GridRPC model as described by Brady et al., *SmartGridRPC*, CCPE 2010.
+
+use super::error::MapError;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::schedule::Schedule;
+use super::{Entry, Heuristic};
+
+/// Its line in the table.
+pub(super) const ENTRY: Entry = Entry {
+    name: "mct",
+    about: "plain GridRPC: each call by itself to the server that completes it first, all data through the client",
+    source: "Brady et al., SmartGridRPC, CCPE 2010, section on the GridRPC model",
+    parameters: &[],
+    make: |_| Ok(Box::new(Mct)),
+};
+
+/// The heuristic.
+#[derive(Clone, Copy, Debug)]
+pub struct Mct;
+
+impl Heuristic for Mct {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        let mut schedule = Schedule::plain(problem);
+        for task in 0..problem.task_count() {
+            let server = schedule.best(task, 0.0);
+            schedule.place(task, server);
+        }
+        Ok(schedule.finish())
+    }
+}

@@ -1,0 +1,414 @@
+//! What a heuristic works on: the outline and the grid, checked once and laid out for fast reading.
+//!
+//! A **place** is where a datum can be: a server (its index in order of name) or the client (index [`Problem::client`],
+//! one past the last server).
+//!
+//! **Invariants** of a [`Problem`]: every task comes after those it depends on; at least one server can run it, that is,
+//! offers its function and has a store at least as large as its arguments and results together; every datum is made by
+//! a task or held at a place; all times computed from it are finite and not negative; the client has a link to and
+//! from every server, and a plain server has no other.
+//!
+//! It does not know what is held in the stores besides: that a server's store may fill up over the whole plan is left to
+//! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
+//! when asked, since a table of tasks × servers would be the largest thing in memory (1.6 GB at the limits).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::error::MapError;
+use crate::base::NodeId;
+use crate::graph::{Outline, OutlineDatum, OutlineTask};
+use crate::perf::{CallCost, GridView, LinkEstimate, ServerView};
+
+/// A server as heuristics see it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its identifier.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Tasks it runs at a time, at least 1.
+    pub slots: u32,
+    /// Seconds until each slot is free, ascending, `slots` long.
+    pub busy_s: Vec<f64>,
+    /// Bound on its store.
+    pub memory_bytes: u64,
+}
+
+/// A datum as heuristics see it.
+#[derive(Clone, Debug)]
+pub struct Datum {
+    /// Its size.
+    pub size_bytes: u64,
+    /// The task that makes it, or `None` if it exists before.
+    pub producer: Option<u32>,
+    /// Number of tasks that read it.
+    pub readers: u32,
+    /// Whether it has to come to the client.
+    pub wanted: bool,
+    holders: Range<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    function: u32,
+    work_flops: Option<f64>,
+    size_bytes: u64,
+    inputs: Range<u32>,
+    outputs: Range<u32>,
+}
+
+/// A group and a grid, checked: what a heuristic maps.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    client: NodeId,
+    places: BTreeMap<NodeId, usize>,
+    servers: Vec<Server>,
+    functions: Vec<String>,
+    /// By function × server.
+    costs: Vec<Option<CallCost>>,
+    tasks: Vec<Task>,
+    data: Vec<Datum>,
+    /// Inputs and outputs of all tasks.
+    arguments: Vec<u32>,
+    /// Places that hold the sources.
+    holders: Vec<u32>,
+    /// By place × place; latency is infinite where there is no link.
+    links: Vec<LinkEstimate>,
+    complete: bool,
+}
+
+/// A datum to its own place takes no time.
+const SELF_LINK: LinkEstimate = LinkEstimate { latency_s: 0.0, bandwidth: f64::INFINITY };
+const NO_LINK: LinkEstimate = LinkEstimate { latency_s: f64::INFINITY, bandwidth: f64::INFINITY };
+
+impl Problem {
+    /// Checks and lays out the outline on the grid as `client` sees it.
+    ///
+    /// # Errors
+    /// [`MapError`] if the outline or the grid break one of the invariants above.
+    pub fn new(outline: &Outline, grid: &GridView, client: NodeId) -> Result<Problem, MapError> {
+        if grid.servers.is_empty() {
+            return Err(MapError::EmptyGrid);
+        }
+        let mut problem = Problem {
+            client,
+            places: BTreeMap::new(),
+            servers: Vec::with_capacity(grid.servers.len()),
+            functions: outline.functions.clone(),
+            costs: Vec::with_capacity(outline.functions.len() * grid.servers.len()),
+            tasks: Vec::with_capacity(outline.tasks.len()),
+            data: Vec::with_capacity(outline.data.len()),
+            arguments: Vec::new(),
+            holders: Vec::new(),
+            links: Vec::new(),
+            complete: true,
+        };
+        problem.read_servers(grid)?;
+        problem.read_links(grid)?;
+        problem.read_costs(grid)?;
+        for (number, datum) in outline.data.iter().enumerate() {
+            problem.read_datum(number, datum)?;
+        }
+        for (number, task) in outline.tasks.iter().enumerate() {
+            problem.read_task(number, task)?;
+        }
+        problem.check_makers(outline)?;
+        problem.check_runnable()?;
+        Ok(problem)
+    }
+
+    /// Number of tasks.
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The servers, in order of name; their places are their indices.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The place of the client.
+    pub fn client(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Who is at that place.
+    pub fn node(&self, place: usize) -> NodeId {
+        self.servers.get(place).map_or(self.client, |server| server.node)
+    }
+
+    /// Where that node is.
+    pub fn place(&self, node: NodeId) -> Option<usize> {
+        self.places.get(&node).copied()
+    }
+
+    /// Name of that place.
+    pub fn name(&self, place: usize) -> &str {
+        self.servers.get(place).map_or("client", |server| &server.name)
+    }
+
+    /// Name of the function that a task calls.
+    pub fn function(&self, task: usize) -> &str {
+        &self.functions[self.tasks[task].function as usize]
+    }
+
+    /// The data, by index.
+    pub fn data(&self) -> &[Datum] {
+        &self.data
+    }
+
+    /// Data that a task reads.
+    pub fn inputs(&self, task: usize) -> &[u32] {
+        let range = &self.tasks[task].inputs;
+        &self.arguments[range.start as usize..range.end as usize]
+    }
+
+    /// Data that a task makes.
+    pub fn outputs(&self, task: usize) -> &[u32] {
+        let range = &self.tasks[task].outputs;
+        &self.arguments[range.start as usize..range.end as usize]
+    }
+
+    /// Places that hold a datum before the group runs; empty if a task makes it.
+    pub fn holders(&self, datum: usize) -> &[u32] {
+        let range = &self.data[datum].holders;
+        &self.holders[range.start as usize..range.end as usize]
+    }
+
+    /// Predicted seconds of a task on a server, `None` if it cannot run there.
+    pub fn seconds(&self, task: usize, server: usize) -> Option<f64> {
+        let row = &self.tasks[task];
+        let cost = self.costs[row.function as usize * self.servers.len() + server]?;
+        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.seconds(row.work_flops))
+    }
+
+    /// Predicted seconds of a task on all servers, infinite where it cannot run.
+    pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
+        let row = &self.tasks[task];
+        let costs = &self.costs[row.function as usize * self.servers.len()..];
+        for ((seconds, cost), server) in seconds.iter_mut().zip(costs).zip(&self.servers) {
+            *seconds = match cost {
+                Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.work_flops),
+                _ => f64::INFINITY,
+            };
+        }
+    }
+
+    /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
+    /// infinite if the two cannot talk.
+    pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+        self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
+    }
+
+    /// Whether all servers can talk straight to one another.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Links from a place to all places.
+    pub(super) fn links_from(&self, place: usize) -> &[LinkEstimate] {
+        let places = self.servers.len() + 1;
+        &self.links[place * places..(place + 1) * places]
+    }
+
+    fn read_servers(&mut self, grid: &GridView) -> Result<(), MapError> {
+        self.places.insert(self.client, grid.servers.len());
+        for (index, server) in grid.servers.iter().enumerate() {
+            if self.places.insert(server.node, index).is_some() {
+                return Err(MapError::SameNode { node: server.node });
+            }
+            if server.slots == 0 {
+                return Err(bad_server(server, "it has 0 slots".into()));
+            }
+            if let Some(busy) = server.busy_s.iter().find(|busy| !busy.is_finite()) {
+                return Err(bad_server(server, format!("a slot is busy for {busy} s")));
+            }
+            // Adding 0 makes a plain zero of -0, whose bits would sort last.
+            let mut busy_s: Vec<f64> = server.busy_s.iter().map(|busy| busy.max(0.0) + 0.0).collect();
+            busy_s.resize(server.slots as usize, 0.0);
+            busy_s.sort_by(f64::total_cmp);
+            self.servers.push(Server {
+                node: server.node,
+                name: server.name.clone(),
+                slots: server.slots,
+                busy_s,
+                memory_bytes: server.memory_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn read_links(&mut self, grid: &GridView) -> Result<(), MapError> {
+        let count = grid.servers.len();
+        if grid.client_links.len() != count || grid.links.len() != count || grid.links.iter().any(|l| l.len() != count)
+        {
+            let why = format!("the tables must have one entry for each of the {count} servers");
+            return Err(MapError::BadEstimate { subject: "the links".into(), why });
+        }
+        for (from, sender) in grid.servers.iter().enumerate() {
+            for (to, receiver) in grid.servers.iter().enumerate() {
+                let link = if from == to {
+                    SELF_LINK
+                } else if sender.plain || receiver.plain {
+                    NO_LINK
+                } else if let Some(link) = grid.links[from][to] {
+                    check_link(link, &sender.name, &receiver.name)?
+                } else {
+                    NO_LINK
+                };
+                self.complete &= link != NO_LINK;
+                self.links.push(link);
+            }
+            self.links.push(check_link(grid.client_links[from], "the client", &sender.name)?);
+        }
+        self.links.extend_from_slice(&grid.client_links);
+        self.links.push(SELF_LINK);
+        Ok(())
+    }
+
+    fn read_costs(&mut self, grid: &GridView) -> Result<(), MapError> {
+        for function in &self.functions {
+            for server in &grid.servers {
+                let cost = server.call_cost(function);
+                if let Some(CallCost { overhead_s, flops, unstated_s }) = cost
+                    && !(is_duration(overhead_s) && is_duration(unstated_s) && flops > 0.0)
+                {
+                    let why = format!(
+                        "'{function}' takes {overhead_s} s + work / {flops} flop/s, or {unstated_s} s if no work is stated"
+                    );
+                    return Err(bad_server(server, why));
+                }
+                self.costs.push(cost);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_datum(&mut self, number: usize, datum: &OutlineDatum) -> Result<(), MapError> {
+        let first = self.holders.len();
+        if datum.producer.is_none() {
+            let mut holders: Vec<u32> =
+                datum.at.iter().filter_map(|node| self.places.get(node)).map(|place| *place as u32).collect();
+            holders.sort_unstable();
+            holders.dedup();
+            if holders.is_empty() {
+                return Err(MapError::Unreachable { datum: number });
+            }
+            self.holders.append(&mut holders);
+        }
+        self.data.push(Datum {
+            size_bytes: datum.size_bytes,
+            producer: datum.producer,
+            readers: 0,
+            wanted: datum.wanted,
+            holders: first as u32..self.holders.len() as u32,
+        });
+        Ok(())
+    }
+
+    fn read_task(&mut self, number: usize, task: &OutlineTask) -> Result<(), MapError> {
+        let Some(function) = self.functions.get(task.function as usize) else {
+            return Err(malformed(format!("task {number} calls function number {}", task.function)));
+        };
+        if let Some(work_flops) = task.work_flops.filter(|work| !is_duration(*work)) {
+            return Err(MapError::BadWork { task: number, function: function.clone(), work_flops });
+        }
+        let first = self.arguments.len();
+        let mut size_bytes = 0u64;
+        for input in &task.inputs {
+            let datum = *input as usize;
+            let Some(facts) = self.data.get_mut(datum) else {
+                return Err(malformed(format!("task {number} reads datum {datum}, and there is none")));
+            };
+            if let Some(producer) = facts.producer.filter(|producer| *producer as usize >= number) {
+                return Err(MapError::NotInOrder { task: number, datum, producer: producer as usize });
+            }
+            facts.readers += 1;
+            size_bytes = size_bytes.saturating_add(facts.size_bytes);
+        }
+        self.arguments.extend_from_slice(&task.inputs);
+        self.arguments[first..].sort_unstable();
+        if self.arguments[first..].windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(malformed(format!("task {number} lists an input twice")));
+        }
+        let middle = self.arguments.len();
+        for output in &task.outputs {
+            let Some(facts) = self.data.get(*output as usize).filter(|facts| facts.producer == Some(number as u32))
+            else {
+                return Err(malformed(format!(
+                    "task {number} makes datum {output}, which does not name it as its maker"
+                )));
+            };
+            size_bytes = size_bytes.saturating_add(facts.size_bytes);
+        }
+        self.arguments.extend_from_slice(&task.outputs);
+        self.tasks.push(Task {
+            function: task.function,
+            work_flops: task.work_flops,
+            size_bytes,
+            inputs: first as u32..middle as u32,
+            outputs: middle as u32..self.arguments.len() as u32,
+        });
+        Ok(())
+    }
+
+    /// Every datum that names a maker is listed by it, once.
+    fn check_makers(&self, outline: &Outline) -> Result<(), MapError> {
+        let mut makers = vec![0u32; self.data.len()];
+        outline.tasks.iter().flat_map(|task| &task.outputs).for_each(|output| makers[*output as usize] += 1);
+        match (0..makers.len()).find(|datum| makers[*datum] != u32::from(self.data[*datum].producer.is_some())) {
+            Some(datum) => {
+                Err(malformed(format!("the task that datum {datum} names as its maker does not list it once")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_runnable(&self) -> Result<(), MapError> {
+        let by_function: Vec<Option<(u64, f64)>> = (0..self.functions.len()).map(|f| self.widest(f)).collect();
+        for (number, task) in self.tasks.iter().enumerate() {
+            let function = || self.function(number).to_owned();
+            let Some((limit_bytes, flops_min)) = by_function[task.function as usize] else {
+                return Err(MapError::NoSuchFunction { function: function(), task: number });
+            };
+            if task.size_bytes > limit_bytes {
+                let needed_bytes = task.size_bytes;
+                return Err(MapError::TooLarge { task: number, function: function(), needed_bytes, limit_bytes });
+            }
+            if let Some(work_flops) = task.work_flops.filter(|work| !(work / flops_min).is_finite()) {
+                return Err(MapError::BadWork { task: number, function: function(), work_flops });
+            }
+        }
+        Ok(())
+    }
+
+    /// Largest store and lowest speed among the servers that offer a function; `None` if none does.
+    fn widest(&self, function: usize) -> Option<(u64, f64)> {
+        let costs = &self.costs[function * self.servers.len()..(function + 1) * self.servers.len()];
+        let offered =
+            costs.iter().zip(&self.servers).filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
+        offered
+            .reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
+    }
+}
+
+fn is_duration(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}
+
+fn check_link(link: LinkEstimate, from: &str, to: &str) -> Result<LinkEstimate, MapError> {
+    if is_duration(link.latency_s) && link.bandwidth > 0.0 && (u64::MAX as f64 / link.bandwidth).is_finite() {
+        return Ok(link);
+    }
+    let why = format!("latency {} s, bandwidth {} bytes/s", link.latency_s, link.bandwidth);
+    Err(MapError::BadEstimate { subject: format!("the link between '{from}' and '{to}'"), why })
+}
+
+fn bad_server(server: &ServerView, why: String) -> MapError {
+    MapError::BadEstimate { subject: format!("server '{}'", server.name), why }
+}
+
+fn malformed(why: String) -> MapError {
+    MapError::Malformed { why }
+}

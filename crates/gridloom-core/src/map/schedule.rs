@@ -1,0 +1,327 @@
+//! The schedule under construction: the only way to make a [`Plan`].
+//!
+//! The model. A datum can be sent from a place as soon as it is there, and is: transfers start when the datum is made
+//! or arrives, not when the receiver is free. It goes straight over the link from the place from which it arrives first;
+//! through the client, store and forward, only if no place that holds it has a link to the receiver, since the client
+//! shall see no byte that it need not. A copy stays where it has arrived, so a second reader there pays nothing, and a
+//! third place may be served from it. A task starts when all its inputs are there and a slot is free for its whole
+//! length. Links are free of contention: each transfer has its link's whole bandwidth.
+//!
+//! **Invariants:** tasks placed so far, with their transfers, satisfy the invariants of [`Plan`], whatever the order of
+//! placing, as long as a task comes after those it depends on.
+//!
+//! Not modelled: sharing of links (contention-aware evaluation is a layer above), stores that fill up over a plan.
+//!
+//! A schedule of plain GridRPC ([`Schedule::plain`]) has neither copies that stay nor links between servers: every input
+//! comes from the client for every call, every output goes back to it.
+
+use super::bounds;
+use super::plan::{Assignment, Plan, Transfer};
+use super::problem::Problem;
+use super::slots::Slots;
+
+/// Copies of a datum from which on its arrival at every place is remembered instead of computed for each question.
+/// Most data have one or two copies and one reader; a database that every task reads has one on each server.
+const COPIES_WITHOUT_ROW: usize = 3;
+const NO_ROW: u32 = u32::MAX;
+
+/// A plan under construction.
+#[derive(Clone, Debug)]
+pub struct Schedule<'p> {
+    problem: &'p Problem,
+    plain: bool,
+    insertion: bool,
+    slots: Vec<Slots>,
+    /// By datum: places that hold it and since when.
+    copies: Vec<Vec<(u32, f64)>>,
+    /// By datum: its row in `rows`, or `NO_ROW`.
+    row_of: Vec<u32>,
+    /// Rows of arrival by place over direct links; where a copy is, its time.
+    rows: Vec<f64>,
+    tasks: Vec<Option<Placed>>,
+    transfers: Vec<Moved>,
+    scratch: Scratch,
+}
+
+/// Where and when a task was placed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Placed {
+    /// Place of its server.
+    pub server: usize,
+    /// Start, seconds.
+    pub start_s: f64,
+    /// End, seconds.
+    pub end_s: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    datum: u32,
+    from: u32,
+    to: u32,
+    start_s: f64,
+    end_s: f64,
+}
+
+/// Room for the candidates of one task, so that asking allocates nothing.
+#[derive(Clone, Debug)]
+struct Scratch {
+    arrival_s: Vec<f64>,
+    ready_s: Vec<f64>,
+    seconds: Vec<f64>,
+    score_s: Vec<f64>,
+}
+
+impl<'p> Schedule<'p> {
+    /// An empty schedule.
+    pub fn new(problem: &'p Problem) -> Schedule<'p> {
+        let servers = problem.servers().len();
+        let data = problem.data().len();
+        let held = |datum| problem.holders(datum).iter().map(|place| (*place, 0.0)).collect();
+        Schedule {
+            problem,
+            plain: false,
+            insertion: true,
+            slots: problem.servers().iter().map(|server| Slots::new(&server.busy_s)).collect(),
+            copies: (0..data).map(held).collect(),
+            row_of: vec![NO_ROW; data],
+            rows: Vec::new(),
+            tasks: vec![None; problem.task_count()],
+            transfers: Vec::with_capacity(problem.task_count()),
+            scratch: Scratch {
+                arrival_s: vec![0.0; servers + 1],
+                ready_s: vec![0.0; servers + 1],
+                seconds: vec![0.0; servers],
+                score_s: vec![0.0; servers],
+            },
+        }
+    }
+
+    /// An empty schedule of plain GridRPC: all data go through the client for every call.
+    pub fn plain(problem: &'p Problem) -> Schedule<'p> {
+        Schedule { plain: true, ..Schedule::new(problem) }
+    }
+
+    /// Whether a task may be put into a gap between tasks already placed (the default) or only after them.
+    pub fn with_insertion(self, insertion: bool) -> Schedule<'p> {
+        Schedule { insertion, ..self }
+    }
+
+    /// Where a task was placed, `None` as long as it was not.
+    pub fn placed(&self, task: usize) -> Option<Placed> {
+        self.tasks[task]
+    }
+
+    /// Start and end of a task if it were placed on that server now, `None` if it cannot run there.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub fn earliest(&mut self, task: usize, server: usize) -> Option<(f64, f64)> {
+        let seconds = self.problem.seconds(task, server)?;
+        self.ready(task);
+        let start_s = self.slots[server].fit(self.scratch.ready_s[server], seconds, self.insertion);
+        Some((start_s, start_s + seconds))
+    }
+
+    /// The server on which a task ends earliest. For a task whose results only the client awaits, their way to the
+    /// client counts too. Servers that are later by no more than `slack` times the task's shortest duration are taken
+    /// for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then the first.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub fn best(&mut self, task: usize, slack: f64) -> usize {
+        self.ready(task);
+        let (problem, client) = (self.problem, self.problem.client());
+        let Scratch { ready_s, seconds, score_s, .. } = &mut self.scratch;
+        problem.seconds_by_server(task, seconds);
+        let returned_bytes = returned_bytes(problem, task, self.plain);
+        let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut best_s = f64::INFINITY;
+        for server in 0..client {
+            score_s[server] = f64::INFINITY;
+            let floor_s = ready_s[server] + seconds[server];
+            // Most servers are ruled out here, before their timelines are searched.
+            if floor_s == f64::INFINITY || floor_s > best_s + tolerance_s {
+                continue;
+            }
+            let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
+            let back_s = returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
+            score_s[server] = start_s + seconds[server] + back_s;
+            best_s = best_s.min(score_s[server]);
+        }
+        let limit_s = best_s + tolerance_s;
+        let good = (0..client).filter(|server| self.scratch.score_s[*server] <= limit_s);
+        good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
+            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
+            .expect("some server can run each task of a problem")
+            .2
+    }
+
+    /// Places a task on a server at its earliest start, with the transfers that bring its inputs there.
+    ///
+    /// # Panics
+    /// If the server cannot run it, if it was placed before, or if a task that it depends on has not been placed.
+    pub fn place(&mut self, task: usize, server: usize) {
+        let problem = self.problem;
+        assert!(self.tasks[task].is_none(), "a task is placed once");
+        let seconds = problem.seconds(task, server).expect("a task is placed on a server that can run it");
+        let mut ready_s = 0.0f64;
+        for input in problem.inputs(task) {
+            ready_s = ready_s.max(self.bring(*input, server));
+        }
+        let start_s = self.slots[server].fit(ready_s, seconds, self.insertion);
+        let end_s = start_s + seconds;
+        self.slots[server].take(start_s, end_s);
+        self.tasks[task] = Some(Placed { server, start_s, end_s });
+        for output in problem.outputs(task) {
+            self.add_copy(*output, server, end_s);
+            if self.plain {
+                self.bring(*output, problem.client());
+            }
+        }
+    }
+
+    /// The plan: adds the transfers of wanted data to the client.
+    ///
+    /// # Panics
+    /// If a task has not been placed.
+    pub fn finish(mut self) -> Plan {
+        let problem = self.problem;
+        for (datum, facts) in problem.data().iter().enumerate() {
+            if facts.wanted {
+                self.bring(datum as u32, problem.client());
+            }
+        }
+        let placed = self.tasks.iter().map(|placed| placed.expect("every task was placed"));
+        let tasks: Vec<Assignment> = placed
+            .map(|Placed { server, start_s, end_s }| Assignment { server: problem.node(server), start_s, end_s })
+            .collect();
+        // Stable: the legs of a chain that take no time stay in order.
+        self.transfers.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
+        let transfer = |moved: &Moved| Transfer {
+            datum: moved.datum,
+            from: problem.node(moved.from as usize),
+            to: problem.node(moved.to as usize),
+            size_bytes: problem.data()[moved.datum as usize].size_bytes,
+            start_s: moved.start_s,
+            end_s: moved.end_s,
+        };
+        let transfers: Vec<Transfer> = self.transfers.iter().map(transfer).collect();
+        let ends = tasks.iter().map(|task| task.end_s).chain(transfers.iter().map(|transfer| transfer.end_s));
+        let makespan_s = ends.fold(0.0, f64::max);
+        let lower_bound_s = bounds::lower_bound(problem);
+        Plan { heuristic: String::new(), tasks, transfers, makespan_s, lower_bound_s }
+    }
+
+    /// Computes, for every server, when all inputs of a task could be there.
+    fn ready(&mut self, task: usize) {
+        self.scratch.ready_s.fill(0.0);
+        let client = self.problem.client();
+        for input in self.problem.inputs(task) {
+            let datum = *input as usize;
+            let size_bytes = self.problem.data()[datum].size_bytes;
+            let Scratch { arrival_s, ready_s, .. } = &mut self.scratch;
+            match self.row_of[datum] {
+                NO_ROW => direct_arrivals(self.problem, size_bytes, &self.copies[datum], arrival_s),
+                row => arrival_s.copy_from_slice(&self.rows[row as usize * (client + 1)..][..client + 1]),
+            }
+            if self.plain || !self.problem.is_complete() {
+                let at_client_s = arrival_s[client];
+                for (arrival_s, link) in arrival_s.iter_mut().zip(self.problem.links_from(client)) {
+                    if self.plain || *arrival_s == f64::INFINITY {
+                        *arrival_s = at_client_s + link.seconds(size_bytes);
+                    }
+                }
+            }
+            for (ready_s, arrival_s) in ready_s.iter_mut().zip(arrival_s) {
+                *ready_s = ready_s.max(*arrival_s);
+            }
+        }
+    }
+
+    /// Bytes that have to move so that a task can run on a server.
+    fn moved_bytes(&self, task: usize, server: usize) -> u64 {
+        let missing = self.problem.inputs(task).iter().filter(|input| self.held(**input as usize, server).is_none());
+        missing.map(|input| self.problem.data()[*input as usize].size_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Since when a place holds a datum that it may use.
+    fn held(&self, datum: usize, place: usize) -> Option<f64> {
+        if self.plain && place != self.problem.client() {
+            return None;
+        }
+        self.copies[datum].iter().find(|(holder, _)| *holder as usize == place).map(|(_, since_s)| *since_s)
+    }
+
+    /// Sees to it that a place has a datum; gives the time from which on.
+    fn bring(&mut self, datum: u32, to: usize) -> f64 {
+        let problem = self.problem;
+        if let Some(since_s) = self.held(datum as usize, to) {
+            return since_s;
+        }
+        let client = problem.client();
+        let size_bytes = problem.data()[datum as usize].size_bytes;
+        assert!(!self.copies[datum as usize].is_empty(), "a task is placed after those it depends on");
+        let arrival = |(from, since_s): &(u32, f64)| {
+            (*since_s + problem.link_seconds(*from as usize, to, size_bytes), *from, *since_s)
+        };
+        let direct = self.copies[datum as usize].iter().map(arrival).filter(|arrival| arrival.0 < f64::INFINITY);
+        let nearest = direct.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (end_s, from, start_s) = match nearest {
+            Some(nearest) if !self.plain || to == client => nearest,
+            Some(_) | None => {
+                let start_s = self.bring(datum, client);
+                (start_s + problem.link_seconds(client, to, size_bytes), client as u32, start_s)
+            }
+        };
+        self.transfers.push(Moved { datum, from, to: to as u32, start_s, end_s });
+        if !self.plain || to == client {
+            self.add_copy(datum, to, end_s);
+        }
+        end_s
+    }
+
+    fn add_copy(&mut self, datum: u32, place: usize, since_s: f64) {
+        let datum = datum as usize;
+        let facts = &self.problem.data()[datum];
+        let copies = &mut self.copies[datum];
+        copies.push((place as u32, since_s));
+        if copies.len() <= COPIES_WITHOUT_ROW || self.plain {
+            return;
+        }
+        let places = self.problem.client() + 1;
+        if self.row_of[datum] == NO_ROW {
+            self.row_of[datum] = (self.rows.len() / places) as u32;
+            let first = self.rows.len();
+            self.rows.resize(first + places, 0.0);
+            return direct_arrivals(self.problem, facts.size_bytes, copies, &mut self.rows[first..]);
+        }
+        let row = &mut self.rows[self.row_of[datum] as usize * places..][..places];
+        for (arrival_s, link) in row.iter_mut().zip(self.problem.links_from(place)) {
+            *arrival_s = arrival_s.min(since_s + link.seconds(facts.size_bytes));
+        }
+        copies.iter().for_each(|(place, since_s)| row[*place as usize] = *since_s);
+    }
+}
+
+/// When a datum could arrive at each place straight from its copies; infinite where none has a link to.
+fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], arrival_s: &mut [f64]) {
+    assert!(!copies.is_empty(), "a task is asked for after those it depends on were placed");
+    arrival_s.fill(f64::INFINITY);
+    for (place, since_s) in copies {
+        for (arrival_s, link) in arrival_s.iter_mut().zip(problem.links_from(*place as usize)) {
+            *arrival_s = arrival_s.min(since_s + link.seconds(size_bytes));
+        }
+    }
+    copies.iter().for_each(|(place, since_s)| arrival_s[*place as usize] = *since_s);
+}
+
+/// Size of the largest result that the client awaits before the task counts as done: of any result in plain GridRPC,
+/// else of a wanted one, and only if no task waits for the others.
+fn returned_bytes(problem: &Problem, task: usize, plain: bool) -> Option<u64> {
+    let outputs = || problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
+    if !plain && outputs().any(|datum| datum.readers > 0) {
+        return None;
+    }
+    outputs().filter(|datum| plain || datum.wanted).map(|datum| datum.size_bytes).max()
+}

@@ -1,0 +1,197 @@
+//! Which heuristic, with which parameters: `heft`, `heft[insertion=no]`, `random[seed=3]`.
+//!
+//! ```text
+//! spec  =  name [ "[" name "=" value { "," name "=" value } "]" ]
+//! ```
+//!
+//! **Invariants:** a [`Spec`] names a heuristic of the table and parameters that it has, each once, in the order in
+//! which they are declared; printing and parsing it gives the same spec.
+
+use std::fmt;
+
+use super::error::MapError;
+use super::{Entry, HEURISTICS, Heuristic};
+
+/// A parameter of a heuristic.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does and which values it takes.
+    pub about: &'static str,
+    /// Its value if none is given.
+    pub default: &'static str,
+}
+
+/// A heuristic with parameters.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    entry: &'static Entry,
+    /// By declared parameter: the value given.
+    given: Vec<Option<String>>,
+}
+
+impl Spec {
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// If it is malformed, or names a heuristic or parameter that is not in the table: the text lists those that are.
+    pub fn parse(text: &str) -> Result<Spec, MapError> {
+        let bad = |why: &str| MapError::BadSpec { spec: text.into(), why: why.into() };
+        let (name, inside) = match text.trim().split_once('[') {
+            None => (text.trim(), ""),
+            Some((name, rest)) => (name.trim(), rest.strip_suffix(']').ok_or_else(|| bad("the ']' is missing"))?),
+        };
+        if name.is_empty() {
+            return Err(bad("the name is missing"));
+        }
+        let entry = HEURISTICS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            let known: Vec<&str> = HEURISTICS.iter().map(|entry| entry.name).collect();
+            MapError::UnknownHeuristic { name: name.into(), known: known.join(", ") }
+        })?;
+        let mut given = vec![None; entry.parameters.len()];
+        for item in inside.split(',').filter(|_| !inside.trim().is_empty()) {
+            let (parameter, value) = item.split_once('=').ok_or_else(|| bad("a parameter is written name=value"))?;
+            let (parameter, value) = (parameter.trim(), value.trim());
+            let Some(at) = entry.parameters.iter().position(|known| known.name == parameter) else {
+                return Err(unknown_parameter(entry, parameter));
+            };
+            if value.is_empty() || value.contains(['[', ']']) {
+                return Err(bad("a parameter is written name=value"));
+            }
+            if given[at].replace(value.to_owned()).is_some() {
+                return Err(bad("a parameter is given twice"));
+            }
+        }
+        Ok(Spec { entry, given })
+    }
+
+    /// Its line in the table.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// Makes the heuristic.
+    ///
+    /// # Errors
+    /// If the value of a parameter cannot be used.
+    pub fn heuristic(&self) -> Result<Box<dyn Heuristic>, MapError> {
+        (self.entry.make)(&Values { spec: self })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry.name)?;
+        let mut opened = false;
+        for (parameter, value) in self.entry.parameters.iter().zip(&self.given) {
+            if let Some(value) = value {
+                write!(f, "{}{}={value}", if opened { "," } else { "[" }, parameter.name)?;
+                opened = true;
+            }
+        }
+        f.write_str(if opened { "]" } else { "" })
+    }
+}
+
+/// Values of a heuristic's parameters, as its maker reads them.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'s> {
+    spec: &'s Spec,
+}
+
+impl Values<'_> {
+    /// A parameter that is `yes` or `no`.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn yes(&self, name: &str) -> Result<bool, MapError> {
+        self.read(name, "give yes or no", |value| match value {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// A parameter that is a whole number.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn whole(&self, name: &str) -> Result<u64, MapError> {
+        self.read(name, "give a whole number", |value| value.parse().ok())
+    }
+
+    /// A parameter that is a number from 0 to 1.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn fraction(&self, name: &str) -> Result<f64, MapError> {
+        let parse = |value: &str| value.parse().ok().filter(|value| (0.0..=1.0).contains(value));
+        self.read(name, "give a number from 0 to 1", parse)
+    }
+
+    fn read<T>(&self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, MapError> {
+        let Spec { entry, given } = self.spec;
+        let at = entry
+            .parameters
+            .iter()
+            .position(|known| known.name == name)
+            .expect("a maker reads what its entry declares");
+        let value = given[at].as_deref().unwrap_or(entry.parameters[at].default);
+        parse(value).ok_or_else(|| MapError::BadParameter {
+            heuristic: entry.name.into(),
+            parameter: name.into(),
+            value: value.into(),
+            expected: expected.into(),
+        })
+    }
+}
+
+fn unknown_parameter(entry: &Entry, parameter: &str) -> MapError {
+    let known: Vec<&str> = entry.parameters.iter().map(|known| known.name).collect();
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("known: {}", known.join(", ")) };
+    MapError::UnknownParameter { heuristic: entry.name.into(), parameter: parameter.into(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_printed_back() {
+        for text in
+            ["heft", "heft[insertion=no]", "heft[insertion=no,slack=0]", "random[seed=3]", "exhaustive[nodes=9]"]
+        {
+            assert_eq!(Spec::parse(text).unwrap().to_string(), text);
+        }
+        for entry in HEURISTICS {
+            let spec = Spec::parse(entry.name).unwrap();
+            assert_eq!(spec.to_string(), entry.name);
+            spec.heuristic().unwrap();
+        }
+        assert_eq!(Spec::parse(" heft[ slack = 0 , insertion=no ]").unwrap().to_string(), "heft[insertion=no,slack=0]");
+        assert_eq!(Spec::parse("mct[]").unwrap().to_string(), "mct");
+    }
+
+    #[test]
+    fn what_is_unknown_is_answered_with_what_is_known() {
+        let text = |spec| Spec::parse(spec).unwrap_err().to_string();
+        assert_eq!(
+            text("hefty"),
+            "unknown heuristic 'hefty'; known: heft, greedy, mct, round-robin, random, exhaustive"
+        );
+        assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack");
+        assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");
+        for bad in ["", "[a=b]", "heft[insertion]", "heft[insertion=no", "heft[slack=]", "heft[slack=0,slack=1]"] {
+            assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for bad in ["heft[insertion=maybe]", "heft[slack=-1]", "heft[slack=NaN]", "random[seed=x]"] {
+            let made = Spec::parse(bad).unwrap().heuristic();
+            assert!(matches!(made, Err(MapError::BadParameter { .. })), "{bad}");
+        }
+    }
+}

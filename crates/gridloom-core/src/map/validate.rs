@@ -1,0 +1,176 @@
+//! Checking a plan from scratch, whoever made it: used on plans that come from outside and in tests.
+//!
+//! Shares nothing with [`super::schedule`] but the [`Problem`], so that an error there does not excuse itself here. It
+//! does not ask whether the plan is good: tasks and transfers may start later than they could.
+
+use super::plan::{Plan, Transfer};
+use super::problem::Problem;
+
+/// Times are compared with this part of the makespan as tolerance: they are sums of rounded numbers.
+const TOLERANCE: f64 = 1e-9;
+
+impl Plan {
+    /// Checks that the plan can be executed on the problem as it says: see the invariants of [`Plan`].
+    ///
+    /// # Errors
+    /// What is wrong first, in words.
+    pub fn validate(&self, problem: &Problem) -> Result<(), String> {
+        let check = Check { plan: self, problem, tolerance_s: TOLERANCE * self.makespan_s.max(1.0) };
+        let servers = check.tasks()?;
+        check.slots(&servers)?;
+        let there_s = check.transfers(&servers)?;
+        check.inputs(&servers, &there_s)?;
+        check.totals(&there_s)
+    }
+}
+
+/// By datum: places that have it and since when.
+type There = Vec<Vec<(usize, f64)>>;
+
+struct Check<'a> {
+    plan: &'a Plan,
+    problem: &'a Problem,
+    tolerance_s: f64,
+}
+
+impl Check<'_> {
+    /// Each task runs, for its time, on a server that can run it; gives the servers.
+    fn tasks(&self) -> Result<Vec<usize>, String> {
+        let Check { plan, problem, tolerance_s } = self;
+        if plan.tasks.len() != problem.task_count() {
+            return Err(format!("it has {} tasks, the group has {}", plan.tasks.len(), problem.task_count()));
+        }
+        let mut servers = Vec::with_capacity(plan.tasks.len());
+        for (number, task) in plan.tasks.iter().enumerate() {
+            let Some(server) = problem.place(task.server).filter(|place| *place < problem.client()) else {
+                return Err(format!("task {number} is on {}, which is no server of the grid", task.server));
+            };
+            let Some(seconds) = problem.seconds(number, server) else {
+                let (function, name) = (problem.function(number), problem.name(server));
+                return Err(format!("task {number} is on server '{name}', which cannot run its '{function}'"));
+            };
+            if !(task.start_s >= 0.0 && task.end_s.is_finite()) {
+                return Err(format!("task {number} runs from {} s to {} s", task.start_s, task.end_s));
+            }
+            if ((task.end_s - task.start_s) - seconds).abs() > *tolerance_s {
+                return Err(format!("task {number} takes {seconds} s and was given {} s", task.end_s - task.start_s));
+            }
+            servers.push(server);
+        }
+        Ok(servers)
+    }
+
+    /// No server runs more tasks at a time than it has free slots.
+    fn slots(&self, servers: &[usize]) -> Result<(), String> {
+        let mut events = vec![Vec::new(); self.problem.client()];
+        for (server, events) in self.problem.servers().iter().zip(&mut events) {
+            events.extend(server.busy_s.iter().flat_map(|busy| [(0.0, 1i64), (*busy, -1)]));
+        }
+        for (task, server) in self.plan.tasks.iter().zip(servers) {
+            // Shortened so that a task that starts when another ends does not overlap it by rounding.
+            let end_s = (task.end_s - self.tolerance_s).max(task.start_s);
+            events[*server].extend([(task.start_s, 1), (end_s, -1)]);
+        }
+        for (server, mut events) in events.into_iter().enumerate() {
+            events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let slots = i64::from(self.problem.servers()[server].slots);
+            let mut taken = 0;
+            for (time_s, change) in events {
+                taken += change;
+                if taken > slots {
+                    let name = self.problem.name(server);
+                    return Err(format!("server '{name}' with {slots} slots runs {taken} tasks at {time_s} s"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each transfer starts from a place that has the datum, over a link, and takes its time; gives where data are.
+    fn transfers(&self, servers: &[usize]) -> Result<There, String> {
+        let Check { plan, problem, .. } = self;
+        let mut there_s: There = (0..problem.data().len())
+            .map(|datum| problem.holders(datum).iter().map(|place| (*place as usize, 0.0)).collect())
+            .collect();
+        for (number, server) in servers.iter().enumerate() {
+            for output in problem.outputs(number) {
+                there_s[*output as usize].push((*server, plan.tasks[number].end_s));
+            }
+        }
+        let mut before_s = 0.0;
+        for transfer in &plan.transfers {
+            if transfer.start_s < before_s {
+                return Err(format!("transfers are not in order of start, at {} s", transfer.start_s));
+            }
+            before_s = transfer.start_s;
+            let Some(there_s) = there_s.get_mut(transfer.datum as usize) else {
+                return Err(format!("datum {} is moved, and there is none", transfer.datum));
+            };
+            let Transfer { datum, from, to, .. } = transfer;
+            let to =
+                self.transfer(transfer, there_s).map_err(|why| format!("datum {datum} from {from} to {to}: {why}"))?;
+            there_s.push((to, transfer.end_s));
+        }
+        Ok(there_s)
+    }
+
+    fn transfer(&self, transfer: &Transfer, there_s: &[(usize, f64)]) -> Result<usize, String> {
+        let (problem, tolerance_s) = (self.problem, self.tolerance_s);
+        let Transfer { datum, from, to, size_bytes, start_s, end_s } = *transfer;
+        let (Some(from), Some(to)) = (problem.place(from), problem.place(to)) else {
+            return Err("one of them is not of the grid".into());
+        };
+        let size = problem.data()[datum as usize].size_bytes;
+        if size_bytes != size {
+            return Err(format!("it has {size} bytes, not {size_bytes}"));
+        }
+        let seconds = problem.link_seconds(from, to, size);
+        if from == to || seconds == f64::INFINITY {
+            return Err("they have no link".into());
+        }
+        if !(end_s.is_finite() && end_s - start_s >= seconds - tolerance_s) {
+            return Err(format!("it takes {seconds} s and was given {} s", end_s - start_s));
+        }
+        if !there_s.iter().any(|(place, since_s)| *place == from && *since_s <= start_s + tolerance_s) {
+            return Err(format!("the sender does not have it at {start_s} s"));
+        }
+        // Only plain GridRPC sends twice, and only from the client.
+        if from != problem.client() && there_s.iter().any(|(place, _)| *place == to) {
+            return Err("the receiver has it already".into());
+        }
+        Ok(to)
+    }
+
+    /// Each task finds its inputs when it starts.
+    fn inputs(&self, servers: &[usize], there_s: &There) -> Result<(), String> {
+        for (number, server) in servers.iter().enumerate() {
+            let start_s = self.plan.tasks[number].start_s + self.tolerance_s;
+            for input in self.problem.inputs(number) {
+                if !there_s[*input as usize].iter().any(|(place, since_s)| place == server && *since_s <= start_s) {
+                    let name = self.problem.name(*server);
+                    return Err(format!("datum {input} is not at server '{name}' when task {number} starts"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The client gets what it wants; the makespan is the end of everything, and not below the bound.
+    fn totals(&self, there_s: &There) -> Result<(), String> {
+        let Check { plan, problem, tolerance_s } = self;
+        for (datum, facts) in problem.data().iter().enumerate() {
+            if facts.wanted && !there_s[datum].iter().any(|(place, _)| *place == problem.client()) {
+                return Err(format!("datum {datum} is wanted and does not reach the client"));
+            }
+        }
+        let ends = plan.tasks.iter().map(|task| task.end_s).chain(plan.transfers.iter().map(|moved| moved.end_s));
+        let end_s = ends.fold(0.0, f64::max);
+        if (end_s - plan.makespan_s).abs() > *tolerance_s {
+            return Err(format!("its makespan is {end_s} s, not {} s", plan.makespan_s));
+        }
+        if plan.lower_bound_s.is_nan() || plan.lower_bound_s > plan.makespan_s + tolerance_s {
+            return Err(format!("its makespan {} s is below the bound {} s", plan.makespan_s, plan.lower_bound_s));
+        }
+        Ok(())
+    }
+}
