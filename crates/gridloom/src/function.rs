@@ -156,10 +156,11 @@ impl Function {
             Err(BindError::NeedsValue { .. }) => {
                 // A size that is itself a remote result: what was recorded so far runs, and its value is used.
                 let args = args.iter().map(resolve_scalar).collect::<Result<Vec<_>, _>>()?;
-                let named = named
-                    .iter()
-                    .map(|(name, arg)| Ok((name.clone(), resolve_scalar(arg)?)))
-                    .collect::<Result<Vec<_>, Error>>()?;
+                let named = named.iter().map(|(name, arg)| Ok((name.clone(), resolve_scalar(arg)?))).collect::<Result<
+                    Vec<_>,
+                    Error,
+                >>(
+                )?;
                 let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
                 let by_name: Vec<(String, Actual)> =
                     named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();

@@ -101,8 +101,8 @@ impl Grid {
     /// # Errors
     /// If the platform or the functions cannot be used.
     pub fn simulate(config: SimulateConfig) -> Result<Grid, Error> {
-        let servers = config.server_count()?;
-        let grid = Grid::open(Backend::simulate(config)?, None)?;
+        let (backend, servers) = Backend::simulate(config)?;
+        let grid = Grid::open(backend, None)?;
         grid.await_servers(servers)?;
         Ok(grid)
     }
@@ -203,7 +203,7 @@ impl Grid {
     /// What a simulation has to report; `None` for a real grid.
     pub fn simulation(&self) -> Option<SimulationReport> {
         self.absorb();
-        self.0.backend.simulation_report()
+        self.0.simulation()
     }
 
     /// Virtual time passes at the client: it computes for so long. Nothing happens on a real grid.
@@ -221,7 +221,10 @@ impl Grid {
     /// # Errors
     /// If there is no memory for it.
     pub fn allocate(&self, size_bytes: u64) -> Result<gridloom_net::segment::SegmentMut, Error> {
-        self.0.backend.allocate(size_bytes).map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
+        self.0
+            .backend
+            .allocate(size_bytes)
+            .map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
     }
 
     /// Lines that the client's machine logged since the last call.
@@ -450,8 +453,7 @@ impl State {
             }
             Event::Transferred { at, report } => {
                 let is_client = report.from == client || report.to == client;
-                let total =
-                    if is_client { &mut self.traffic.client_bytes } else { &mut self.traffic.server_bytes };
+                let total = if is_client { &mut self.traffic.client_bytes } else { &mut self.traffic.server_bytes };
                 *total += report.size_bytes;
                 let name = |node: &NodeId| self.names.get(node).cloned().unwrap_or_else(|| node.to_string());
                 let link = format!("{} -> {}", name(&report.from), name(&report.to));
@@ -495,8 +497,23 @@ impl State {
 /// Lines kept for [`Grid::take_log`].
 const LOG_LINES_MAX: usize = 10_000;
 
+impl Inner {
+    fn simulation(&self) -> Option<SimulationReport> {
+        let mut report = self.backend.simulation_report()?;
+        let state = self.state.lock().expect("no panic while held");
+        report.groups = state.groups.values().filter_map(|group| group.summary()).collect();
+        Some(report)
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let (Some(path), Some(report)) = (self.backend.report_path(), self.simulation()) {
+            let text = serde_json::to_string(&report).expect("a report of names and numbers");
+            if let Err(error) = std::fs::write(&path, text) {
+                eprintln!("gridloom: cannot write the simulation's report to {}: {error}", path.display());
+            }
+        }
         self.backend.close();
         if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
             processes.stop();
@@ -509,4 +526,3 @@ impl std::fmt::Debug for Grid {
         write!(f, "Grid(client {})", self.0.client)
     }
 }
-

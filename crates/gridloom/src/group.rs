@@ -100,12 +100,7 @@ impl Group {
     ///
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
-    pub fn call_named(
-        &self,
-        function: &Function,
-        args: &[Arg],
-        named: &[(String, Arg)],
-    ) -> Result<Vec<Handle>, Error> {
+    pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
         let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
         let prepared = function.prepare(args, named, |value| {
             let Some((address, size)) = value.identity() else { return (self.grid.new_datum(), value.clone()) };
@@ -137,7 +132,10 @@ impl Group {
             recording.handles.push(handle.clone());
             if !recording.made.contains_key(&datum) {
                 // The client machine knows where it is.
-                recording.sources.entry(datum).or_insert_with(|| Source { meta: handle.meta().clone(), at: Vec::new() });
+                recording
+                    .sources
+                    .entry(datum)
+                    .or_insert_with(|| Source { meta: handle.meta().clone(), at: Vec::new() });
             }
         }
         recording.read.extend(task.inputs());

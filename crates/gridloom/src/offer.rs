@@ -108,13 +108,16 @@ fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error
         .args(modules)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| Error::Input(format!("cannot run {}: {error}; name an interpreter with --python", python.display())))?;
+        .map_err(|error| {
+            Error::Input(format!("cannot run {}: {error}; name an interpreter with --python", python.display()))
+        })?;
     if !output.status.success() {
         let names: Vec<String> = modules.iter().map(|module| module.display().to_string()).collect();
         return Err(Error::Input(format!("cannot offer the functions of {} (see above)", names.join(", "))));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).map_err(|error| Error::Input(format!("gridloom.describe printed no definitions: {error}")))
+    serde_json::from_str(&text)
+        .map_err(|error| Error::Input(format!("gridloom.describe printed no definitions: {error}")))
 }
 
 pub(crate) fn read(file: &Path) -> Result<String, Error> {

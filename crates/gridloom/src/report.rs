@@ -128,15 +128,17 @@ impl GroupRecord {
     ) -> PlanRecord {
         let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
         let is_client = |node: &NodeId| tasks.first().is_some_and(|task| task.client == *node);
-        let (client, server): (Vec<_>, Vec<_>) =
-            plan.transfers.iter().partition(|t| is_client(&t.from) || is_client(&t.to));
+        let moved = |over_client: bool| {
+            let over = plan.transfers.iter().filter(|t| (is_client(&t.from) || is_client(&t.to)) == over_client);
+            over.map(|t| t.size_bytes).sum()
+        };
         let record = PlanRecord {
             heuristic: plan.heuristic.clone(),
             makespan_seconds: plan.makespan_s,
             lower_bound_seconds: plan.lower_bound_s,
             map_seconds: gridloom_core::base::time::ns_to_seconds(map_ns),
-            client_bytes: client.iter().map(|t| t.size_bytes).sum(),
-            server_bytes: server.iter().map(|t| t.size_bytes).sum(),
+            client_bytes: moved(true),
+            server_bytes: moved(false),
             tasks: (plan.tasks.iter().zip(tasks))
                 .map(|(assignment, task)| TaskRecord {
                     task: task.serial.to_string(),
@@ -182,6 +184,14 @@ impl GroupRecord {
         self.tasks_again += again;
         // Tasks run again: the end that was noted does not count.
         self.ended_at = None;
+    }
+
+    /// Heuristic, predicted and measured makespan, if it was mapped.
+    pub(crate) fn summary(&self) -> Option<(String, f64, f64)> {
+        let (start, plan) = self.plans.first()?;
+        let ends = self.tasks.iter().map(|(at, ..)| *at).chain(self.transfers.iter().map(|(at, _)| *at));
+        let end = ends.max().unwrap_or(*start);
+        Some((plan.heuristic.clone(), plan.makespan_seconds, end.seconds() - start.seconds()))
     }
 
     pub(crate) fn has_ended(&self) -> bool {

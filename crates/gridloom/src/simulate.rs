@@ -158,10 +158,9 @@ impl Cast {
             true => roles[index].contains(&"server"),
             false => index != client && index != agent && roles[index].is_empty(),
         };
-        let servers = (0..hosts.len()).filter(|index| is_server(*index)).map(|index| Part {
-            host: HostId(index as u32),
-            properties: hosts[index].properties.clone(),
-        });
+        let servers = (0..hosts.len())
+            .filter(|index| is_server(*index))
+            .map(|index| Part { host: HostId(index as u32), properties: hosts[index].properties.clone() });
         let servers: Vec<Part> = servers.collect();
         if servers.is_empty() {
             return Err(Error::Input("no host of the platform is a server".into()));

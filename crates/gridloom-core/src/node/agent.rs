@@ -175,9 +175,22 @@ impl Agent {
         }
         let peers = match registration.plain {
             true => Vec::new(),
-            false => self.servers.iter().filter(|(_, s)| !s.registration.plain).map(|(n, s)| (*n, s.registration.address.clone())).collect(),
+            false => self
+                .servers
+                .iter()
+                .filter(|(_, s)| !s.registration.plain)
+                .map(|(n, s)| (*n, s.registration.address.clone()))
+                .collect(),
         };
-        log(out, format!("server '{}' at {} offers {} functions", registration.name, registration.address, registration.functions.len()));
+        log(
+            out,
+            format!(
+                "server '{}' at {} offers {} functions",
+                registration.name,
+                registration.address,
+                registration.functions.len()
+            ),
+        );
         self.servers.insert(
             from,
             Registered {
@@ -202,9 +215,7 @@ impl Agent {
         if registration.slots == 0 {
             return Err("it has no slots; start it with --slots of at least 1".into());
         }
-        if let Some((_, other)) =
-            self.servers.iter().find(|(node, s)| **node != from && s.registration.name == *name)
-        {
+        if let Some((_, other)) = self.servers.iter().find(|(node, s)| **node != from && s.registration.name == *name) {
             let address = &other.registration.address;
             return Err(format!("another server at {address} has the name '{name}'; choose one with --name"));
         }

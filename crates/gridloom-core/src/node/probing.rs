@@ -85,11 +85,6 @@ impl Probing {
     pub fn lost(&mut self, peer: NodeId) -> bool {
         self.probes.remove(&peer).is_some()
     }
-
-    /// Whether none is under way.
-    pub fn is_idle(&self) -> bool {
-        self.probes.is_empty()
-    }
 }
 
 #[cfg(test)]

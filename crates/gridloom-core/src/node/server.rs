@@ -382,7 +382,8 @@ impl Server {
             }
             let size_bytes = supply.meta.checked_size_bytes().unwrap_or(u64::MAX);
             let asked = self.replicas.is_known(datum);
-            self.awaited.insert(datum, Awaited { from: supply.from, address: supply.address, size_bytes, asked: false });
+            self.awaited
+                .insert(datum, Awaited { from: supply.from, address: supply.address, size_bytes, asked: false });
             if asked {
                 self.ask(datum, out);
             }
@@ -546,7 +547,15 @@ impl Server {
         }
     }
 
-    fn on_arrived(&mut self, now: Time, from: NodeId, datum: DatumId, meta: &Meta, took_ns: u64, out: &mut Vec<Effect>) {
+    fn on_arrived(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        datum: DatumId,
+        meta: &Meta,
+        took_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
         let awaited = self.awaited.remove(&datum);
         if awaited.is_none() && !self.executor.waits_for(datum) {
             // Its task was cancelled on the way, or it came twice.

@@ -17,6 +17,7 @@
 //! [`Jobs::ready`] for each event (level-triggered), and [`Jobs::flush`] before it waits again. Call everything from
 //! the thread that lives as long as the server: the kernel ends the workers with the thread that started them.
 
+mod alone;
 mod answer;
 mod config;
 mod link;
@@ -41,6 +42,7 @@ use crate::worker::channel::Received;
 use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX};
 use crate::worker::{relabelled, wanted_order};
 
+pub use alone::Alone;
 pub use config::{JobEvent, JobsConfig, Registration, WorkerToken};
 pub use speed::measure_speed;
 

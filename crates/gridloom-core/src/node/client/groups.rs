@@ -7,7 +7,14 @@ use crate::map::Plan;
 use crate::node::message::Supply;
 
 impl Client {
-    pub(super) fn on_run(&mut self, now: Time, group: Group, heuristic: String, plan_only: bool, out: &mut Vec<Effect>) {
+    pub(super) fn on_run(
+        &mut self,
+        now: Time,
+        group: Group,
+        heuristic: String,
+        plan_only: bool,
+        out: &mut Vec<Effect>,
+    ) {
         let id = group.id;
         let count = group.tasks.len();
         if plan_only {
@@ -85,7 +92,8 @@ impl Client {
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
         let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
-        let run = GroupRun { heuristic: heuristic.clone(), left: 0, remembered: 0, mapping: Some(mapping), plan_only: true };
+        let run =
+            GroupRun { heuristic: heuristic.clone(), left: 0, remembered: 0, mapping: Some(mapping), plan_only: true };
         self.groups.insert(group.id, run);
         match self.agent {
             Some(agent) => send(
@@ -246,7 +254,9 @@ impl Client {
 
     pub(super) fn on_mapped(&mut self, now: Time, group: GroupId, plan: Plan, out: &mut Vec<Effect>) {
         let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
-        if plan.tasks.len() != mapping.tasks.len() || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len()) {
+        if plan.tasks.len() != mapping.tasks.len()
+            || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
+        {
             let why = "the agent's plan does not fit the group".to_string();
             self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);

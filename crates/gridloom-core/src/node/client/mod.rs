@@ -259,7 +259,13 @@ impl Client {
         }
     }
 
-    fn on_directory(&mut self, now: Time, grid: GridView, functions: Vec<crate::idl::Signature>, out: &mut Vec<Effect>) {
+    fn on_directory(
+        &mut self,
+        now: Time,
+        grid: GridView,
+        functions: Vec<crate::idl::Signature>,
+        out: &mut Vec<Effect>,
+    ) {
         for server in &grid.servers {
             self.addresses.insert(server.node, server.address.clone());
             self.names.insert(server.node, server.name.clone());
@@ -377,15 +383,7 @@ impl Client {
         out.push(Effect::Emit(Event::Transferred { at, report }));
     }
 
-    fn on_arrived(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        datum: DatumId,
-        meta: Meta,
-        took_ns: u64,
-        out: &mut Vec<Effect>,
-    ) {
+    fn on_arrived(&mut self, now: Time, from: NodeId, datum: DatumId, meta: Meta, took_ns: u64, out: &mut Vec<Effect>) {
         let size_bytes = meta.size_bytes();
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         out.push(Effect::Emit(Event::Transferred { at: now, report }));

@@ -1,0 +1,126 @@
+//! A group's course as a page that a browser opens: a Gantt chart of tasks and transfers, predicted above measured.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::report::{Report, TaskRecord, TransferRecord, bytes};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 150.0;
+const ROW: f64 = 26.0;
+const COLOURS: [&str; 8] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
+
+/// The page: one chart for the plan (if the group had one plan), one for what was measured, on the same scale.
+pub fn timeline_html(title: &str, report: &Report) -> String {
+    let planned_end = report.plans.iter().map(|plan| plan.makespan_seconds).sum::<f64>();
+    let end = report.measured_seconds.max(planned_end).max(1e-9);
+    let mut page = String::new();
+    let title = escape(title);
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n<style>\n\
+         body {{ font: 14px/1.4 system-ui, sans-serif; margin: 2em; max-width: 75em; color: #222 }}\n\
+         pre {{ background: #f4f4f4; padding: 1em; overflow-x: auto }}\n\
+         svg {{ display: block; margin: .5em 0 1.5em }} svg text {{ font-size: 11px }}\n\
+         </style></head><body>\n<h1>{title}</h1>\n<pre>{}</pre>\n",
+        escape(&report.to_string())
+    );
+    let functions = colours(report);
+    let _ = write!(page, "<p>");
+    for (function, colour) in &functions {
+        let _ = write!(page, "<span style=\"color:{colour}\">&#9632;</span> {} &nbsp; ", escape(function));
+    }
+    let _ = writeln!(page, "<span style=\"color:#888\">&#9644;</span> transfer (drawn in the receiver's row)</p>");
+    for (number, plan) in report.plans.iter().enumerate() {
+        let again = if number == 0 { "" } else { ", mapped later" };
+        let _ =
+            writeln!(page, "<h2>Predicted by {}{again}: {:.4} s</h2>", escape(&plan.heuristic), plan.makespan_seconds);
+        chart(&mut page, &plan.tasks, &plan.transfers, end, &functions);
+    }
+    let _ = writeln!(page, "<h2>Measured: {:.4} s</h2>", report.measured_seconds);
+    chart(&mut page, &report.tasks, &report.transfers, end, &functions);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn colours(report: &Report) -> BTreeMap<&str, &'static str> {
+    let names: std::collections::BTreeSet<&str> = report.tasks.iter().map(|task| task.function.as_str()).collect();
+    names.into_iter().zip(COLOURS.iter().copied().cycle()).collect()
+}
+
+fn chart(
+    page: &mut String,
+    tasks: &[TaskRecord],
+    transfers: &[TransferRecord],
+    end_s: f64,
+    functions: &BTreeMap<&str, &'static str>,
+) {
+    let mut rows: Vec<&str> = tasks.iter().map(|task| task.server.as_str()).collect();
+    rows.extend(transfers.iter().flat_map(|transfer| [transfer.from.as_str(), transfer.to.as_str()]));
+    rows.retain(|name| !name.is_empty());
+    rows.sort_unstable();
+    rows.dedup();
+    let place = |name: &str| rows.iter().position(|row| *row == name).unwrap_or(0) as f64 * ROW;
+    let x = |seconds: f64| LEFT + seconds.clamp(0.0, end_s) / end_s * (WIDTH - LEFT - 10.0);
+    let height = rows.len() as f64 * ROW;
+    let _ = writeln!(page, "<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", height + 24.0);
+    for row in &rows {
+        let y = place(row);
+        let name = escape(row);
+        let _ = writeln!(page, "<text x=\"4\" y=\"{:.1}\">{name}</text>", y + 16.0);
+        let _ = writeln!(
+            page,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"#ddd\"/>",
+            y + ROW - 1.0
+        );
+    }
+    for task in tasks.iter().filter(|task| !task.server.is_empty()) {
+        let (from, to) = (x(task.start_seconds), x(task.end_seconds));
+        let colour =
+            if task.error.is_some() { "#bb0000" } else { functions.get(task.function.as_str()).unwrap_or(&"#777") };
+        let _ = writeln!(
+            page,
+            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\" fill=\"{colour}\" rx=\"2\"><title>task {} {} \
+             on {}: {:.4} s to {:.4} s{}</title></rect>",
+            place(&task.server) + 2.0,
+            (to - from).max(1.0),
+            escape(&task.task),
+            escape(&task.function),
+            escape(&task.server),
+            task.start_seconds,
+            task.end_seconds,
+            task.error.as_ref().map(|error| format!(" failed: {}", escape(error))).unwrap_or_default()
+        );
+    }
+    for moved in transfers {
+        let (from, to) = (x(moved.start_seconds), x(moved.end_seconds));
+        let _ = writeln!(
+            page,
+            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"5\" fill=\"#888\"><title>{} {} to {}: {}, \
+             {:.4} s to {:.4} s</title></rect>",
+            place(&moved.to) + 17.0,
+            (to - from).max(1.0),
+            escape(&moved.datum),
+            escape(&moved.from),
+            escape(&moved.to),
+            bytes(moved.size_bytes),
+            moved.start_seconds,
+            moved.end_seconds
+        );
+    }
+    for tick in 0..=4 {
+        let seconds = end_s * f64::from(tick) / 4.0;
+        let anchor = if tick == 4 { "end" } else { "middle" };
+        let _ = writeln!(
+            page,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{seconds:.3} s</text>",
+            x(seconds),
+            height + 16.0
+        );
+    }
+    page.push_str("</svg>\n");
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
