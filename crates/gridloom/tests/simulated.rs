@@ -92,7 +92,12 @@ fn the_prediction_is_near_the_simulated_time() {
     let grid = Grid::simulate(config("predicted", STAR)).unwrap();
     let (_, report) = chain(&grid, 2048, "heft");
     let ratio = report.measured_seconds / report.predicted_seconds;
-    assert!((0.8..1.25).contains(&ratio), "predicted {} measured {}", report.predicted_seconds, report.measured_seconds);
+    assert!(
+        (0.8..1.25).contains(&ratio),
+        "predicted {} measured {}",
+        report.predicted_seconds,
+        report.measured_seconds
+    );
 }
 
 #[test]

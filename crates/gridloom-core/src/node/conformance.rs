@@ -348,7 +348,11 @@ fn no_server_left(world: &mut dyn World) {
     stage.world.kill(stage.servers[0]);
     stage.group_end(group);
     let errors = stage.ended.values().filter_map(|report| report.outcome.as_ref().err());
-    assert!(errors.clone().any(|error| matches!(error, TaskError::ServerLost { .. })), "{:?}", errors.collect::<Vec<_>>());
+    assert!(
+        errors.clone().any(|error| matches!(error, TaskError::ServerLost { .. })),
+        "{:?}",
+        errors.collect::<Vec<_>>()
+    );
 }
 
 fn agent_gone(world: &mut dyn World) {
