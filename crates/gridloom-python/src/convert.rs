@@ -24,6 +24,7 @@ use crate::errors::{OrRaise, error};
 use crate::group::RawHandle;
 use crate::import;
 use crate::memory::{Keeper, Memory, element, element_of, type_string};
+use crate::wait::detached;
 
 /// Copies made for a group that is being recorded, by identity of the array, which is kept so that it stays its own.
 pub(crate) type Snapshots = Mutex<HashMap<usize, Snapshot>>;
@@ -55,7 +56,8 @@ impl Target<'_> {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Arguments> {
         let signature = self.signature;
-        let full: Vec<usize> = signature.inputs().filter(|index| !signature.params[*index].hidden).collect();
+        let is_given = |param: &Param| param.is_input() && !param.hidden;
+        let full: Vec<usize> = (0..signature.params.len()).filter(|index| is_given(&signature.params[*index])).collect();
         let order = if args.len() == full.len() { full } else { signature.positional() };
         let mut positional = Vec::with_capacity(args.len());
         for (at, object) in args.iter().enumerate() {
@@ -273,7 +275,8 @@ fn copied(py: Python<'_>, grid: &Grid, array: &Bound<'_, PyUntypedArray>, meta: 
         let bytes = array.call_method1("tobytes", (order,))?;
         return Value::new(meta.clone(), Payload::copied(bytes.cast::<PyBytes>()?.as_bytes())).or_raise(py);
     }
-    let mut segment = py.detach(|| grid.allocate(size_bytes)).or_raise(py)?;
+    let grid = grid.clone();
+    let mut segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
     let address = segment.bytes_mut().as_mut_ptr() as usize;
     let target = Memory::array(py, Keeper::Caller, address, meta.clone(), true)?;
     // NumPy lets other threads run while it copies.

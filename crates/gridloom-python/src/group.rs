@@ -11,7 +11,7 @@ use crate::convert::{Snapshots, Target, to_python};
 use crate::errors::OrRaise;
 use crate::memory::{element, type_string};
 use crate::session::{RawFunction, Session, Slot, lock};
-use crate::wait::interruptible;
+use crate::wait::{detached, interruptible};
 
 /// Calls that are mapped together.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -59,7 +59,7 @@ impl RawGroup {
         );
         let handles = match may_wait {
             true => interruptible(py, move || group.call_named(&function, &args, &named))?,
-            false => py.detach(|| group.call_named(&function, &args, &named)),
+            false => detached(py, move || group.call_named(&function, &args, &named)),
         };
         let raw = |handle: Handle| RawHandle {
             meta: handle.meta().clone(),
@@ -75,14 +75,14 @@ impl RawGroup {
 
     fn launch(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        let launched = py.detach(|| group.launch());
+        let launched = detached(py, move || group.launch());
         self.forget_snapshots();
         launched.or_raise(py)
     }
 
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        py.detach(|| group.discard());
+        detached(py, move || group.discard());
         self.forget_snapshots();
         Ok(())
     }
@@ -95,7 +95,7 @@ impl RawGroup {
 
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        py.detach(|| group.cancel());
+        detached(py, move || group.cancel());
         Ok(())
     }
 

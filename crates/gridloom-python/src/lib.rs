@@ -12,8 +12,10 @@
 //! | [`worker`] | the process that runs Python functions for a server |
 //!
 //! **Invariants.** The GIL is released around everything that may block or takes a lock of the session. Memory that a
-//! NumPy array shows is owned by the array's base object. There is no `unsafe` here but what PyO3 expands to: arrays
-//! are made from, and filled through, NumPy's array interface.
+//! NumPy array shows is owned by the array's base object. Arrays are made from, and filled
+//! through, NumPy's array interface, so that no `unsafe` is needed for it.
+
+#![deny(unsafe_code)]
 
 mod convert;
 mod define;

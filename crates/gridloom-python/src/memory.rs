@@ -71,7 +71,11 @@ impl Memory {
         interface.set_item("data", (self.address, !self.writable))?;
         if order == Order::F && !shape.contains(&0) {
             let mut stride = dtype.size_bytes();
-            let strides = shape.iter().map(|extent| std::mem::replace(&mut stride, stride * extent));
+            let strides = shape.iter().map(|extent| {
+                let this = stride;
+                stride *= extent;
+                this
+            });
             interface.set_item("strides", PyTuple::new(py, strides.collect::<Vec<_>>())?)?;
         }
         Ok(interface)

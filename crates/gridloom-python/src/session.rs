@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Arg, Error, Function, Grid, LocalConfig, Pending, SimulateConfig, Value};
+use gridloom::{Arg, Error, Function, Grid, LocalConfig, SimulateConfig, Value};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
 use numpy::PyArrayDescr;
@@ -19,7 +19,7 @@ use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error};
 use crate::group::RawGroup;
 use crate::memory::element_of;
-use crate::wait::interruptible;
+use crate::wait::{Shared, detached, interruptible};
 
 /// For so long a caller looks for its result without sleeping: about the length of a quick call.
 const SPIN: Duration = Duration::from_micros(100);
@@ -29,30 +29,26 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Something of a session that [`RawGrid::close`] takes away.
-pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
+pub(crate) struct Slot<T>(Arc<Mutex<Option<Shared<T>>>>);
 
 trait Clear: Send + Sync {
     fn clear(&self);
 }
 
-impl<T: Send> Clear for Mutex<Option<T>> {
+impl<T> Clear for Mutex<Option<Shared<T>>> {
     fn clear(&self) {
         let held = lock(self).take();
         drop(held);
     }
 }
 
-impl<T: Send + 'static> Slot<T> {
+impl<T: 'static> Slot<T> {
     pub(crate) fn with<R>(&self, py: Python<'_>, use_it: impl FnOnce(&T) -> R) -> PyResult<R> {
-        lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
-    }
-
-    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<T> {
-        lock(&self.0).take().ok_or_else(|| closed(py))
+        lock(&self.0).as_ref().map(|held| use_it(held.get())).ok_or_else(|| closed(py))
     }
 }
 
-impl<T: Clone + Send + 'static> Slot<T> {
+impl<T: Clone + 'static> Slot<T> {
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<T> {
         self.with(py, T::clone)
     }
@@ -78,9 +74,9 @@ struct Slots {
 }
 
 impl Session {
-    pub(crate) fn slot<T: Send + 'static>(&self, held: T) -> Slot<T> {
-        let slot = Arc::new(Mutex::new(Some(held)));
-        let weak = Arc::downgrade(&slot);
+    pub(crate) fn slot<T: 'static>(&self, held: T) -> Slot<T> {
+        let slot = Arc::new(Mutex::new(Some(Shared::new(held))));
+        let weak: Weak<dyn Clear> = Arc::<Mutex<Option<Shared<T>>>>::downgrade(&slot);
         let mut slots = lock(&self.slots);
         if slots.all.len() >= slots.sweep_at {
             slots.all.retain(|slot| slot.strong_count() > 0);
@@ -188,20 +184,21 @@ pub(crate) fn simulate(
 impl RawGrid {
     fn function(&self, py: Python<'_>, name: &str) -> PyResult<RawFunction> {
         let grid = self.grid.live(py)?;
-        let function = py.detach(|| grid.function(name)).or_raise(py)?;
+        let (found_in, name) = (grid.clone(), name.to_string());
+        let function = detached(py, move || found_in.function(&name)).or_raise(py)?;
         Ok(RawFunction { session: self.session.clone(), function: self.session.slot((grid, function)) })
     }
 
     /// Names with signatures, in order of name.
     fn functions(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let grid = self.grid.live(py)?;
-        let signatures = py.detach(|| grid.functions());
+        let signatures = detached(py, move || grid.functions());
         Ok(signatures.iter().map(|signature| (signature.name.clone(), signature.to_string())).collect())
     }
 
     fn servers(&self, py: Python<'_>) -> PyResult<String> {
         let grid = self.grid.live(py)?;
-        let view = py.detach(|| grid.servers());
+        let view = detached(py, move || grid.servers());
         Ok(serde_json::to_string(&view.servers).expect("names and numbers"))
     }
 
@@ -211,12 +208,12 @@ impl RawGrid {
 
     fn traffic(&self, py: Python<'_>) -> PyResult<String> {
         let grid = self.grid.live(py)?;
-        Ok(serde_json::to_string(&py.detach(|| grid.traffic())).expect("names and numbers"))
+        Ok(serde_json::to_string(&detached(py, move || grid.traffic())).expect("names and numbers"))
     }
 
     fn now(&self, py: Python<'_>) -> PyResult<f64> {
         let grid = self.grid.live(py)?;
-        Ok(py.detach(|| grid.now()))
+        Ok(detached(py, move || grid.now()))
     }
 
     fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
@@ -231,18 +228,18 @@ impl RawGrid {
 
     fn simulation(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let grid = self.grid.live(py)?;
-        let report = py.detach(|| grid.simulation());
+        let report = detached(py, move || grid.simulation());
         Ok(report.map(|report| serde_json::to_string(&report).expect("names and numbers")))
     }
 
     fn server_processes(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         let grid = self.grid.live(py)?;
-        Ok(py.detach(|| grid.server_processes()))
+        Ok(detached(py, move || grid.server_processes()))
     }
 
     fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let grid = self.grid.live(py)?;
-        Ok(py.detach(|| grid.take_log()))
+        Ok(detached(py, move || grid.take_log()))
     }
 
     fn empty<'py>(
@@ -261,7 +258,7 @@ impl RawGrid {
         let Some(size_bytes) = meta.checked_size_bytes() else {
             return Err(error(py, "ArgumentError", &format!("empty: {meta} is past 2^64 bytes")));
         };
-        let segment = py.detach(|| grid.allocate(size_bytes)).or_raise(py)?;
+        let segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
         empty(py, segment.freeze(), meta)
     }
 
@@ -318,28 +315,44 @@ impl RawFunction {
         // A handle is fetched first, which may take its time.
         let pending = match has_handle {
             true => interruptible(py, move || function.submit(&args, &named, limit))?,
-            false => py.detach(|| function.submit(&args, &named, limit)),
+            false => detached(py, move || function.submit(&args, &named, limit)),
         };
-        let pending = self.session.slot(pending.or_raise(py)?);
-        Ok(RawPending { is_simulated: self.session.is_simulated, pending })
+        let pending = pending.or_raise(py)?;
+        let slot = self.session.slot(pending).0;
+        let (looked, cancelled, taken) = (slot.clone(), slot.clone(), slot);
+        Ok(RawPending {
+            is_simulated: self.session.is_simulated,
+            is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.get().is_done())),
+            cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.get().cancel())),
+            take: Box::new(move || {
+                let pending = lock(&taken).take()?.into_inner();
+                let wait: Waiting = Box::new(move || pending.wait());
+                Some(Shared::new(wait))
+            }),
+        })
     }
 }
 
-/// A call under way.
+type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error>>;
+type Ask<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
+
+/// A call under way: what can be asked of it, `None` once it was waited for or the session is closed.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawPending {
     is_simulated: bool,
-    pending: Slot<Pending>,
+    is_done: Ask<bool>,
+    cancel: Ask<()>,
+    take: Ask<Shared<Waiting>>,
 }
 
 #[pymethods]
 impl RawPending {
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| lock(&self.pending.0).as_ref().map(Pending::is_done)).ok_or_else(|| closed(py))
+        py.detach(|| (self.is_done)()).ok_or_else(|| closed(py))
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| lock(&self.pending.0).as_ref().map(Pending::cancel)).ok_or_else(|| closed(py))
+        py.detach(|| (self.cancel)()).ok_or_else(|| closed(py))
     }
 
     /// Waits for the results; works once.
@@ -353,10 +366,10 @@ impl RawPending {
             }
             py.check_signals()?;
         }
-        let pending = self.pending.take(py)?;
+        let wait = (self.take)().ok_or_else(|| closed(py))?.into_inner();
         let outcome = match self.is_simulated {
-            true => interruptible(py, move || pending.wait())?,
-            false => py.detach(|| pending.wait()),
+            true => interruptible(py, wait)?,
+            false => detached(py, wait),
         };
         results(py, outcome)
     }
@@ -366,7 +379,7 @@ impl RawPending {
     /// Looks until `deadline` whether the call has ended; `None` if the session has.
     fn watch(&self, begin: Instant, deadline: Instant) -> Option<bool> {
         loop {
-            if lock(&self.pending.0).as_ref()?.is_done() {
+            if (self.is_done)()? {
                 return Some(true);
             }
             let now = Instant::now();

@@ -163,12 +163,16 @@ impl Replicas {
         }
     }
 
-    /// A reserved datum will not come, at least not from where it was to. True if it was only reserved.
-    pub fn unreserve(&mut self, datum: DatumId) -> bool {
+    /// Gives up the place of a datum that is not here. Peers that wait for it wait on: somebody may still make it. True
+    /// if there was such a place.
+    pub fn unreserve(&mut self, datum: DatumId, now: Time) -> bool {
         match self.replicas.get(&datum) {
             Some(replica) if !replica.here => {
                 let replica = self.replicas.remove(&datum).expect("found above");
                 self.used_bytes -= replica.size_bytes;
+                if !replica.fetchers.is_empty() {
+                    self.unknown.insert(datum, replica.fetchers.into_iter().map(|peer| (peer, now)).collect());
+                }
                 true
             }
             _ => false,
@@ -202,10 +206,13 @@ impl Replicas {
         }
     }
 
-    /// Requests for unknown data older than `age_ns`: they are forgotten here and must be refused.
-    pub fn expire(&mut self, now: Time, age_ns: u64) -> Vec<(DatumId, NodeId)> {
+    /// Requests, older than `age_ns`, for data that no task here will make: they are forgotten here and must be refused.
+    pub fn expire(&mut self, now: Time, age_ns: u64, makes: impl Fn(DatumId) -> bool) -> Vec<(DatumId, NodeId)> {
         let mut refused = Vec::new();
         self.unknown.retain(|datum, waiting| {
+            if makes(*datum) {
+                return true;
+            }
             waiting.retain(|(peer, since)| {
                 let keep = now.since(*since) < age_ns;
                 if !keep {
@@ -220,7 +227,9 @@ impl Replicas {
 
     /// Peers that wait for a datum that will not be made; they are forgotten here and must be refused.
     pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
-        self.replicas.get_mut(&datum).map(|replica| std::mem::take(&mut replica.fetchers)).unwrap_or_default()
+        let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(peer, _)| peer);
+        let waiting = self.replicas.get_mut(&datum).map(|replica| std::mem::take(&mut replica.fetchers));
+        early.chain(waiting.unwrap_or_default()).collect()
     }
 
     /// A peer is gone and waits no longer. Data to drop.
@@ -319,7 +328,7 @@ mod tests {
         assert_eq!(replicas.fetch(datum(1), NodeId(2), Time(0)), Fetch::Later);
         replicas.reserve(datum(1), 10, Origin::Made, Time(1));
         assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(2)), [NodeId(2)]);
-        assert!(replicas.expire(Time(100), 1).is_empty());
+        assert!(replicas.expire(Time(100), 1, |_| false).is_empty());
     }
 
     #[test]

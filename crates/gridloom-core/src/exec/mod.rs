@@ -7,7 +7,7 @@
 //! ```
 //! A task is *held* until the store has room for its inputs and results; tasks are admitted strictly in the order in
 //! which they came, so that a later one cannot take the room that an earlier one needs. Among ready tasks the earliest
-//! runs first.
+//! runs first. A waiting task that keeps room from the very tasks it waits for is held back behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,6 +109,48 @@ impl Executor {
         }
     }
 
+    /// Puts an admitted task that waits for inputs back behind all others, held.
+    ///
+    /// # Panics
+    /// If the task does not wait.
+    pub fn hold_back(&mut self, id: TaskId) {
+        let entry = self.tasks.get_mut(&id).expect("the caller named a waiting task");
+        assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
+        entry.state = State::Held;
+        entry.number = self.next_number;
+        self.next_number += 1;
+        self.held.insert(entry.number, id);
+        let task = entry.task.clone();
+        self.wait_no_more(&task);
+    }
+
+    /// Whether tasks run or could.
+    pub fn is_busy(&self) -> bool {
+        self.running > 0 || !self.ready.is_empty()
+    }
+
+    /// Admitted tasks that wait for inputs; with `for_held`, only those that wait for what a held task here will make.
+    pub fn waiting(&self, for_held: bool) -> Vec<TaskId> {
+        let is_held = |datum: &DatumId| {
+            let maker = self.makers.get(datum).and_then(|maker| self.tasks.get(maker));
+            maker.is_some_and(|entry| entry.state == State::Held)
+        };
+        let stuck = self.waiters.iter().filter(|(datum, _)| !for_held || is_held(datum));
+        let tasks: BTreeSet<TaskId> = stuck.flat_map(|(_, tasks)| tasks.iter().copied()).collect();
+        tasks.into_iter().collect()
+    }
+
+    fn wait_no_more(&mut self, task: &Task) {
+        for datum in task.inputs() {
+            if let Some(waiting) = self.waiters.get_mut(&datum) {
+                waiting.retain(|waiter| *waiter != task.id);
+                if waiting.is_empty() {
+                    self.waiters.remove(&datum);
+                }
+            }
+        }
+    }
+
     /// A datum is in the store.
     pub fn datum_here(&mut self, datum: DatumId) {
         for id in self.waiters.remove(&datum).unwrap_or_default() {
@@ -141,16 +183,7 @@ impl Executor {
             State::Held => {
                 self.held.remove(&entry.number);
             }
-            State::Waiting => {
-                for datum in entry.task.inputs() {
-                    if let Some(waiting) = self.waiters.get_mut(&datum) {
-                        waiting.retain(|task| *task != id);
-                        if waiting.is_empty() {
-                            self.waiters.remove(&datum);
-                        }
-                    }
-                }
-            }
+            State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.number);
             }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod client;
+pub mod conformance;
 pub mod message;
 mod probing;
 pub mod protocol;

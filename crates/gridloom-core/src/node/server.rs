@@ -86,6 +86,8 @@ pub struct Server {
     rates: BTreeMap<String, FunctionRate>,
     rates_timer: bool,
     links_done: bool,
+    /// When a datum last became available here or a task last ended.
+    last_progress: Time,
     /// Transfers not yet reported, by client.
     transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
 }
@@ -108,6 +110,7 @@ impl Server {
             rates: BTreeMap::new(),
             rates_timer: false,
             links_done: false,
+            last_progress: Time::ZERO,
             transfers: BTreeMap::new(),
             config,
         }
@@ -181,6 +184,9 @@ impl Server {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
         for datum in self.dialling.remove(address).unwrap_or_default() {
+            if let (Some(agent), Some(awaited)) = (self.agent, self.awaited.get(&datum)) {
+                send(out, agent, Message::LinkBroken { to: awaited.from });
+            }
             self.supply_failed(datum, why, out);
         }
         let unreachable: Vec<NodeId> =
@@ -200,6 +206,9 @@ impl Server {
         if role == Role::Agent && self.agent == Some(peer) {
             self.agent = None;
             log(out, format!("lost the agent: {why}; registering again when it is back"));
+        }
+        if let (Role::Server, Some(agent)) = (role, self.agent) {
+            send(out, agent, Message::LinkBroken { to: peer });
         }
         if role == Role::Client {
             self.forget_client(peer, out);
@@ -471,6 +480,13 @@ impl Server {
                 }
             }
             if !self.replicas.fits(needed) {
+                // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
+                // later plan for what was lost may bring it about) make way.
+                let stuck = if self.executor.is_busy() { Vec::new() } else { self.executor.waiting(true) };
+                if !stuck.is_empty() {
+                    self.hold_back(now, stuck, out);
+                    continue;
+                }
                 if self.executor.admitted() > 0 {
                     return;
                 }
@@ -510,6 +526,41 @@ impl Server {
             self.replicas.add_reader(datum);
         }
         self.executor.admit(|datum| self.replicas.is_here(datum));
+    }
+
+    /// If nothing has moved here for a heartbeat while tasks are held for lack of room, those that wait make way: what
+    /// they wait for may itself be held up elsewhere by tasks that wait for what is held here.
+    fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_stuck = self.executor.first_held().is_some() && !self.executor.is_busy();
+        if is_stuck && now.since(self.last_progress) >= HEARTBEAT_NS {
+            let waiting = self.executor.waiting(false);
+            self.hold_back(now, waiting, out);
+            self.last_progress = now;
+            self.pump(now, out);
+        }
+    }
+
+    /// Puts waiting tasks back behind all others and gives up the room that they had.
+    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        for id in tasks {
+            self.executor.hold_back(id);
+            let task = self.executor.get(id).expect("held back a moment ago").task.clone();
+            for output in &task.outputs {
+                self.replicas.unreserve(output.datum, now);
+            }
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            for datum in inputs {
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum });
+                }
+                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                    if let Some(awaited) = self.awaited.get_mut(&datum) {
+                        awaited.asked = false;
+                    }
+                }
+            }
+        }
     }
 
     /// Asks the holder of an awaited datum for it, over a connection that stands or is made.
@@ -556,16 +607,21 @@ impl Server {
         took_ns: u64,
         out: &mut Vec<Effect>,
     ) {
+        let size_bytes = meta.size_bytes();
+        if size_bytes > EAGER_BYTES_MAX && !self.replicas.is_known(datum) && !self.replicas.fits(size_bytes) {
+            // It was asked for when there was room, which has been given to others since: it is asked for again.
+            out.push(Effect::DropDatum { datum });
+            return;
+        }
         let awaited = self.awaited.remove(&datum);
         if awaited.is_none() && !self.executor.waits_for(datum) {
             // Its task was cancelled on the way, or it came twice.
             if !self.replicas.is_here(datum) {
-                self.replicas.unreserve(datum);
+                self.replicas.unreserve(datum, now);
                 out.push(Effect::DropDatum { datum });
             }
             return;
         }
-        let size_bytes = meta.size_bytes();
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         self.transfers.entry(datum.client).or_default().push((report, now));
         self.datum_here(now, datum, size_bytes, Origin::Copied, out);
@@ -573,6 +629,7 @@ impl Server {
     }
 
     fn datum_here(&mut self, now: Time, datum: DatumId, size_bytes: u64, origin: Origin, out: &mut Vec<Effect>) {
+        self.last_progress = now;
         for peer in self.replicas.arrived(datum, size_bytes, origin, now) {
             out.push(Effect::SendDatum { to: peer, datum });
         }
@@ -588,6 +645,7 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let Some(entry) = self.executor.remove(id) else { return };
+        self.last_progress = now;
         let task = entry.task;
         let client = id.client;
         let client_is_here = self.members.is_up(client);
@@ -609,7 +667,7 @@ impl Server {
             }
             Err(_) => {
                 for output in &task.outputs {
-                    self.will_not_be_made(output.datum, out);
+                    self.will_not_be_made(now, output.datum, out);
                 }
             }
         }
@@ -626,12 +684,12 @@ impl Server {
         self.pump(now, out);
     }
 
-    fn will_not_be_made(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+    fn will_not_be_made(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         for peer in self.replicas.refuse(datum) {
             let why = format!("the task that makes it failed on server '{}'", self.config.name);
             send(out, peer, Message::FetchRefused { datum, why });
         }
-        self.replicas.unreserve(datum);
+        self.replicas.unreserve(datum, now);
     }
 
     fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
@@ -651,14 +709,14 @@ impl Server {
         }
         if state != State::Held {
             for output in &entry.task.outputs {
-                self.will_not_be_made(output.datum, out);
+                self.will_not_be_made(now, output.datum, out);
             }
             let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
             for datum in inputs {
                 if self.replicas.remove_reader(datum, now) {
                     out.push(Effect::DropDatum { datum });
                 }
-                if !self.executor.waits_for(datum) && self.replicas.unreserve(datum) {
+                if !self.executor.waits_for(datum) && self.replicas.unreserve(datum, now) {
                     self.awaited.remove(&datum);
                 }
             }
@@ -728,7 +786,9 @@ impl Server {
             out.push(Effect::HangUp { peer });
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX) {
+        self.unstick(now, out);
+        let executor = &self.executor;
+        for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
             let why = format!("server '{}' knows nothing of it", self.config.name);
             send(out, peer, Message::FetchRefused { datum, why });
         }

@@ -139,6 +139,8 @@ pub struct Client {
     round: u64,
     /// Data that a server waits for and that nobody could give it yet.
     unsupplied: BTreeSet<(DatumId, NodeId)>,
+    /// Servers that could not get a datum from another (first from second).
+    apart: BTreeSet<(NodeId, NodeId)>,
     probing: Probing,
     to_probe: Vec<NodeId>,
     probed: BTreeSet<NodeId>,
@@ -166,6 +168,7 @@ impl Client {
             groups: BTreeMap::new(),
             round: 0,
             unsupplied: BTreeSet::new(),
+            apart: BTreeSet::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
             probed: BTreeSet::new(),

@@ -22,6 +22,7 @@ impl Client {
         }
         let name = self.server_name(server);
         self.outbox.remove(&server);
+        self.apart.retain(|(a, b)| *a != server && *b != server);
         let grid = Arc::make_mut(&mut self.grid);
         if let Some(index) = grid.server(server) {
             grid.servers.remove(index);
@@ -170,6 +171,8 @@ impl Client {
         out.push(Effect::Emit(Event::Log(line)));
         if why.contains("dropped") || source == server {
             self.data.get_mut(&datum).expect("checked above").holders.remove(&source);
+        } else {
+            self.apart.insert((server, source));
         }
         self.resupply(now, datum, server, Some(source), out);
     }
@@ -192,7 +195,10 @@ impl Client {
         if maker == Some(server) {
             return;
         }
-        let usable = |node: &NodeId| *node != server && Some(*node) != failed && !self.lost.contains(node);
+        let usable = |node: &NodeId| {
+            let together = !self.apart.contains(&(server, *node));
+            *node != server && Some(*node) != failed && !self.lost.contains(node) && together
+        };
         let holder = run.holders.iter().copied().find(usable).or(maker.filter(usable));
         let reachable = |node: &NodeId| self.members.is_up(*node) && !self.lost.contains(node);
         let relay = run.here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);

@@ -1,0 +1,139 @@
+//! Whole programs on simulated grids: the machines that run for real, in virtual time.
+
+use std::path::PathBuf;
+
+use gridloom::core::base::{Dtype, Meta};
+use gridloom::{Grid, Handle, Report, SimulateConfig, Value};
+
+const STAR: &str = r#"
+[[host]]
+name = "client"
+speed = "1Gf"
+[[host]]
+name = "server-1"
+speed = "10Gf"
+[[host]]
+name = "server-2"
+speed = "10Gf"
+[[host]]
+name = "server-3"
+speed = "10Gf"
+[[host]]
+name = "server-4"
+speed = "10Gf"
+[[star]]
+name = "lan"
+hosts = ["client", "server-1", "server-2", "server-3", "server-4"]
+bandwidth = "1GBps"
+latency = "50us"
+"#;
+
+const KERNELS: &str = r#"
+Module kernels;
+Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
+"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
+"#;
+
+fn config(test: &str, platform: &str) -> SimulateConfig {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("platform.toml"), platform).unwrap();
+    std::fs::write(folder.join("kernels.idl"), KERNELS).unwrap();
+    SimulateConfig {
+        platform: folder.join("platform.toml"),
+        functions: vec![folder.join("kernels.idl")],
+        ..SimulateConfig::default()
+    }
+}
+
+/// The product of eight matrices by binary tree.
+fn chain(grid: &Grid, n: u64, heuristic: &str) -> (Handle, Report) {
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
+    let group = grid.group(heuristic);
+    let mut level: Vec<Handle> = Vec::new();
+    for _ in 0..4 {
+        level.push(group.call(&product, &[matrix().into(), matrix().into()]).unwrap().remove(0));
+    }
+    while level.len() > 1 {
+        level = level
+            .chunks(2)
+            .map(|pair| group.call(&product, &[(&pair[0]).into(), (&pair[1]).into()]).unwrap().remove(0))
+            .collect();
+    }
+    group.wait().unwrap();
+    let last = level.remove(0);
+    last.get().unwrap();
+    (last, group.report().unwrap())
+}
+
+#[test]
+fn a_group_moves_no_byte_that_it_need_not() {
+    let grid = Grid::simulate(config("traffic", STAR)).unwrap();
+    let n = 1024;
+    let (_, report) = chain(&grid, n, "heft");
+    assert_eq!((report.client_bytes, report.server_bytes), (9 * 8 * n * n, 3 * 8 * n * n), "{report}");
+    assert_eq!(report.tasks.len(), 7);
+    assert_eq!(report.tasks_failed, 0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let run = |name: &str| {
+        let grid = Grid::simulate(config(name, STAR)).unwrap();
+        let (_, report) = chain(&grid, 512, "heft");
+        (grid.simulation().unwrap(), report)
+    };
+    assert_eq!(run("same-a"), run("same-b"));
+}
+
+#[test]
+fn the_prediction_is_near_the_simulated_time() {
+    let grid = Grid::simulate(config("predicted", STAR)).unwrap();
+    let (_, report) = chain(&grid, 2048, "heft");
+    let ratio = report.measured_seconds / report.predicted_seconds;
+    assert!(
+        (0.8..1.25).contains(&ratio),
+        "predicted {} measured {}",
+        report.predicted_seconds,
+        report.measured_seconds
+    );
+}
+
+#[test]
+fn plain_calls_drag_everything_through_the_client() {
+    let grid = Grid::simulate(config("plain", STAR)).unwrap();
+    let product = grid.function("product").unwrap();
+    let n = 512;
+    let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
+    let mut level: Vec<Value> = (0..8).map(|_| matrix()).collect();
+    while level.len() > 1 {
+        let pending: Vec<_> = level
+            .chunks(2)
+            .map(|pair| product.submit(&[(&pair[0]).into(), (&pair[1]).into()], &[], None).unwrap())
+            .collect();
+        level = pending.into_iter().map(|call| call.wait().unwrap().remove(0)).collect();
+    }
+    let traffic = grid.traffic();
+    assert_eq!((traffic.client_bytes, traffic.server_bytes), (21 * 8 * n * n, 0));
+}
+
+#[test]
+fn servers_that_are_plain_are_not_talked_to_by_servers() {
+    let plain = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { plain = \"yes\" }");
+    let grid = Grid::simulate(config("all-plain", &plain)).unwrap();
+    let n = 512;
+    let (_, report) = chain(&grid, n, "heft");
+    assert_eq!(report.server_bytes, 0);
+    assert_eq!(report.tasks_failed, 0);
+}
+
+#[test]
+fn arrays_of_many_gibibytes_are_only_sizes() {
+    let big = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1TiB\" }");
+    let grid = Grid::simulate(config("big", &big)).unwrap();
+    let n = 50_000;
+    let (handle, report) = chain(&grid, n, "heft");
+    assert_eq!(handle.meta().size_bytes(), 8 * n * n);
+    assert_eq!(report.client_bytes, 9 * 8 * n * n);
+}
