@@ -17,7 +17,10 @@ pub(crate) enum Keeper {
     Payload(#[allow(dead_code, reason = "kept for its memory")] Payload),
     /// A result that others may see too, as this process sees it: writes stay here. The payload keeps the file's
     /// contents, the mapping the view of them.
-    Private(#[allow(dead_code, reason = "kept for its memory")] Payload, Mapping),
+    Private(
+        #[allow(dead_code, reason = "kept for its memory")] Payload,
+        #[allow(dead_code, reason = "kept for its memory")] Mapping,
+    ),
     /// Memory of `Grid.empty`.
     Shared(Arc<Segment>),
     /// An argument in a worker.
