@@ -1,0 +1,86 @@
+"""Remote procedure calls for scientific computing: groups of calls mapped together onto servers and links.
+
+>>> import gridloom as gl                                    # doctest: +SKIP
+>>> with gl.local(servers=4) as grid:                        # doctest: +SKIP
+...     dgemm = grid.function("linalg/dgemm")
+...     with grid.group("heft") as group:    # calls are recorded, then mapped together
+...         ab = dgemm(a, b)
+...         cd = dgemm(c, d)
+...         abcd = dgemm(ab, cd)             # ab and cd never visit the client
+...     print(abcd.get())
+...     print(group.report())
+"""
+
+from ._define import Array, C, F, Out, function
+from ._errors import (
+    AgentLost,
+    ArgumentError,
+    Cancelled,
+    CannotRun,
+    ConnectError,
+    Crashed,
+    DatumLost,
+    DeadlineExceeded,
+    DependencyFailed,
+    GridloomError,
+    InputError,
+    NotMapped,
+    Refused,
+    RemoteError,
+    ServerLost,
+    StalledError,
+    StoreFull,
+    TaskError,
+    UnknownFunctionError,
+    UsageError,
+    WrongResult,
+)
+from ._gridloom import __version__
+from ._grid import Function, Future, Grid, ServerInfo, Simulation, Traffic, blas_library, connect, local, simulate
+from ._group import Group, Handle, Plan, Report, TaskRecord, TransferRecord
+
+__all__ = [
+    "AgentLost",
+    "ArgumentError",
+    "Array",
+    "C",
+    "Cancelled",
+    "CannotRun",
+    "ConnectError",
+    "Crashed",
+    "DatumLost",
+    "DeadlineExceeded",
+    "DependencyFailed",
+    "F",
+    "Function",
+    "Future",
+    "Grid",
+    "GridloomError",
+    "Group",
+    "Handle",
+    "InputError",
+    "NotMapped",
+    "Out",
+    "Plan",
+    "Refused",
+    "RemoteError",
+    "Report",
+    "ServerInfo",
+    "ServerLost",
+    "Simulation",
+    "StalledError",
+    "StoreFull",
+    "TaskError",
+    "TaskRecord",
+    "Traffic",
+    "TransferRecord",
+    "UnknownFunctionError",
+    "UsageError",
+    "WrongResult",
+    "__version__",
+    "blas_library",
+    "connect",
+    "function",
+    "local",
+    "simulate",
+]

@@ -1,0 +1,254 @@
+"""Python functions that servers offer: their signatures, from annotations."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from pathlib import Path
+from typing import Any, Callable, TypeVar
+
+import numpy as np
+
+from . import _gridloom
+from ._errors import InputError
+
+C = "C"
+"""Row-major order."""
+F = "F"
+"""Column-major (Fortran) order."""
+
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__gridloom__"
+_PYTHON_TYPES: dict[Any, str] = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    complex: "complex128",
+    str: "str",
+    bytes: "bytes",
+}
+_NUMBERS = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 longdouble complex64 complex128 "
+    "clongdouble"
+).split()
+
+
+class Array:
+    """Annotation of an array parameter or result: ``Array[dtype, *extents]``.
+
+    Parameters
+    ----------
+    dtype : str or numpy type
+        Element type, such as ``"float64"`` or ``numpy.float32``.
+    *extents : str or int
+        One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
+        or an expression over names and integer parameters such as ``"n-1"``.
+    order : `C` or `F`, optional
+        As last item: the memory order in which the function wants the array. By default it takes either, and a result is
+        row-major.
+
+    Notes
+    -----
+    Static type checkers do not know this form; for them write
+    ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]``, which means the same.
+
+    Examples
+    --------
+    >>> Array["float64", "m", "n-1", F]
+    gridloom.Array['float64', 'm', 'n-1', F]
+    """
+
+    dtype: str
+    extents: tuple[str, ...]
+    order: str
+
+    def __new__(cls, *_: object) -> Array:
+        raise TypeError("gridloom.Array is an annotation: write Array[dtype, *extents]")
+
+    def __class_getitem__(cls, items: Any) -> Any:
+        items = items if isinstance(items, tuple) else (items,)
+        order = "any"
+        if len(items) > 1 and items[-1] in (C, F) and isinstance(items[-1], str):
+            *items, order = items
+        dtype = _element(items[0])
+        if dtype is None:
+            raise TypeError(f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}; got {items[0]!r}")
+        for extent in items[1:]:
+            if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)):
+                raise TypeError(f"Array[...]: an extent is a name, an expression or a number; got {extent!r}")
+        return _ArrayMeta(
+            "Array", (Array,), {"dtype": dtype, "extents": tuple(str(extent) for extent in items[1:]), "order": order}
+        )
+
+
+class _ArrayMeta(type):
+    """Makes each form of `Array` a class of its own, which every place for annotations accepts."""
+
+    def __repr__(cls) -> str:
+        form: Any = cls
+        items = [repr(form.dtype), *(repr(extent) for extent in form.extents)]
+        return f"gridloom.Array[{', '.join(items + ([form.order] if form.order != 'any' else []))}]"
+
+
+class Out:
+    """Annotation that names a result: ``Out[name, annotation]``. Unnamed results are ``out0``, ``out1``, …
+
+    Examples
+    --------
+    >>> Out["residual", float]
+    gridloom.Out['residual', <class 'float'>]
+    """
+
+    name: str
+    inner: Any
+
+    def __new__(cls, *_: object) -> Out:
+        raise TypeError("gridloom.Out is an annotation: write Out[name, annotation]")
+
+    def __class_getitem__(cls, items: Any) -> Any:
+        if not isinstance(items, tuple) or len(items) != 2 or not isinstance(items[0], str):
+            raise TypeError(f"Out[...]: expected a name and an annotation, got {items!r}")
+        return _OutMeta("Out", (Out,), {"name": items[0], "inner": items[1]})
+
+
+class _OutMeta(type):
+    def __repr__(cls) -> str:
+        form: Any = cls
+        return f"gridloom.Out[{form.name!r}, {form.inner!r}]"
+
+
+@typing.overload
+def function(body: _Callable, /) -> _Callable: ...
+
+
+@typing.overload
+def function(
+    *, name: str | None = None, module: str | None = None, work: str | None = None
+) -> Callable[[_Callable], _Callable]: ...
+
+
+def function(
+    body: Any = None, /, *, name: str | None = None, module: str | None = None, work: str | None = None
+) -> Any:
+    """Mark a function of a module as one that ``gridloom serve`` offers.
+
+    It stays an ordinary function of its module. Arguments arrive as NumPy arrays that map the server's memory and cannot
+    be written; they show the call's data while the call runs, so a function copies what it keeps longer.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the function on the grid, by default its own.
+    module : str, optional
+        Name before the slash, by default the module's variable ``gl_module``, else the stem of its file.
+    work : str, optional
+        Work of one call in floating-point operations: an expression over integer and real parameters and extents, such
+        as ``"2*m*n*k"``. It tells the mapper how long the call takes.
+
+    Returns
+    -------
+    callable
+        The function, unchanged.
+
+    Raises
+    ------
+    InputError
+        If the annotations are no signature; the message says where and why.
+
+    Notes
+    -----
+    Every parameter and result has an annotation: `Array`, ``bool``, ``int`` (int64), ``float`` (float64), ``complex``
+    (complex128), ``str``, ``bytes``, or a NumPy scalar type such as ``numpy.float32``. Several results are a ``tuple``
+    of annotations, no result is ``None``.
+
+    Examples
+    --------
+    >>> @function(module="demo", work="2*m*n*k")
+    ... def matmul(a: Array["float64", "m", "k"], b: Array["float64", "k", "n"]) -> Array["float64", "m", "n"]:
+    ...     return a @ b
+    >>> matmul.__name__
+    'matmul'
+    """
+
+    def mark(body: Any) -> Any:
+        setattr(body, _ATTRIBUTE, _signature(body, name, module, work))
+        return body
+
+    return mark if body is None else mark(body)
+
+
+def _signature(body: Any, name: str | None, module: str | None, work: str | None) -> _gridloom.RawSignature:
+    code = getattr(body, "__code__", None)
+    if not isinstance(body, types.FunctionType) or code is None:
+        raise InputError(f"gridloom.function marks functions, got {body!r}")
+    place = f"{code.co_filename}:{code.co_firstlineno}: {body.__qualname__}"
+    module = module or body.__globals__.get("gl_module") or _stem(body)
+    try:
+        annotations = typing.get_type_hints(body, include_extras=True)
+    except Exception as error:
+        raise InputError(f"{place}: annotations: {error}") from None
+    inputs = []
+    for parameter in inspect.signature(body).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            raise InputError(f"{place}: parameter '{parameter.name}': only plain parameters can be offered, got {parameter}")
+        if parameter.name not in annotations:
+            raise InputError(f"{place}: parameter '{parameter.name}' has no annotation")
+        inputs.append(_declared(place, f"parameter '{parameter.name}'", parameter.name, annotations[parameter.name]))
+    if "return" not in annotations:
+        raise InputError(f"{place}: the result has no annotation; write '-> None' if there is none")
+    outputs = []
+    for number, annotation in enumerate(_results(annotations["return"])):
+        given = f"out{number}"
+        if isinstance(annotation, type) and issubclass(annotation, Out):
+            given, annotation = annotation.name, annotation.inner
+        outputs.append(_declared(place, f"result '{given}'", given, annotation))
+    about = (inspect.getdoc(body) or "").partition("\n")[0]
+    try:
+        return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, about)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _stem(body: types.FunctionType) -> str:
+    file = body.__globals__.get("__file__")
+    return Path(file).stem if file else body.__module__.rpartition(".")[2].strip("_")
+
+
+def _results(annotation: Any) -> tuple[Any, ...]:
+    if annotation is None or annotation is type(None):
+        return ()
+    if typing.get_origin(annotation) is tuple:
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, str, list[str] | None, str]:
+    if typing.get_origin(annotation) is typing.Annotated:
+        forms = [extra for extra in annotation.__metadata__ if isinstance(extra, type) and issubclass(extra, Array)]
+        annotation = forms[0] if forms else annotation.__origin__
+    if isinstance(annotation, type) and issubclass(annotation, Array) and annotation is not Array:
+        return name, annotation.dtype, list(annotation.extents), annotation.order
+    base = _PYTHON_TYPES.get(annotation) if isinstance(annotation, type) else None
+    if base is None and isinstance(annotation, type) and issubclass(annotation, np.generic):
+        base = _element(annotation)
+    if base is None:
+        raise InputError(
+            f"{place}: {what}: expected gridloom.Array[...], bool, int, float, complex, str, bytes or a NumPy scalar "
+            f"type, got {annotation!r}"
+        )
+    return name, base, None, "any"
+
+
+def _element(dtype: Any) -> str | None:
+    if isinstance(dtype, str) and dtype in _NUMBERS:
+        return dtype
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        return None
+    for name in _NUMBERS:
+        if found == np.dtype(name):
+            return name
+    return None

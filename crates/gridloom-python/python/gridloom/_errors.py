@@ -1,0 +1,239 @@
+"""What can go wrong. One class for each variant of the errors that Gridloom has in Rust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GridloomError(Exception):
+    """Base class of all errors of Gridloom."""
+
+
+class ArgumentError(GridloomError, TypeError, ValueError):
+    """A call does not fit its function's signature. Nothing was sent.
+
+    The message names the function, the argument, what was expected and what was passed.
+    """
+
+
+class UnknownFunctionError(GridloomError, KeyError):
+    """No server offers a function of that name.
+
+    Attributes
+    ----------
+    name : str
+        The name asked for.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        # KeyError shows the representation of its argument; this is a sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class ConnectError(GridloomError, ConnectionError):
+    """The grid cannot be reached or started."""
+
+
+class UsageError(GridloomError):
+    """The session is used in a way that it does not offer, for example after it was closed."""
+
+
+class InputError(GridloomError, ValueError):
+    """An interface description, a platform or a Python module cannot be used."""
+
+
+class StalledError(GridloomError):
+    """A simulation stands still: nothing is left that could happen.
+
+    Attributes
+    ----------
+    seconds : float
+        Virtual time, seconds.
+    """
+
+    seconds: float
+
+
+class TaskError(GridloomError):
+    """A call gave no result."""
+
+
+class Crashed(TaskError):
+    """The worker process died under the function. The server lives on.
+
+    Attributes
+    ----------
+    function, server, how : str
+        The function, the server, and the signal or exit status in words.
+    """
+
+    function: str
+    server: str
+    how: str
+
+
+class RemoteError(TaskError):
+    """The function raised an exception.
+
+    Attributes
+    ----------
+    function, server : str
+        The function and the server.
+    kind, message, traceback : str
+        Class, text and traceback of the exception, as on the server.
+    """
+
+    function: str
+    server: str
+    kind: str
+    message: str
+    traceback: str
+
+
+class WrongResult(TaskError):
+    """A Python function returned something else than its signature says.
+
+    Attributes
+    ----------
+    function, server, why : str
+        The function, the server, and what was expected and got.
+    """
+
+    function: str
+    server: str
+    why: str
+
+
+class CannotRun(TaskError):
+    """The server lacks what the function needs, such as a library or a module.
+
+    Attributes
+    ----------
+    function, server, why : str
+        The function, the server, and what is missing.
+    """
+
+    function: str
+    server: str
+    why: str
+
+
+class StoreFull(TaskError):
+    """A task needs more room than the server's store has.
+
+    Attributes
+    ----------
+    server : str
+        The server.
+    needed_bytes, held_bytes, limit_bytes : int
+        What the task needs, what cannot be given up now, and the bound.
+    """
+
+    server: str
+    needed_bytes: int
+    held_bytes: int
+    limit_bytes: int
+
+
+class Cancelled(TaskError):
+    """The call was cancelled."""
+
+
+class DeadlineExceeded(TaskError, TimeoutError):
+    """The call exceeded its time limit.
+
+    Attributes
+    ----------
+    limit_seconds : float
+        The limit, seconds.
+    """
+
+    limit_seconds: float
+
+
+class ServerLost(TaskError):
+    """The server was lost, and no other could take over.
+
+    Attributes
+    ----------
+    function, server, why : str
+        The function, the server, and how the loss was noticed.
+    """
+
+    function: str
+    server: str
+    why: str
+
+
+class DatumLost(TaskError):
+    """A result is gone and cannot be computed again.
+
+    Attributes
+    ----------
+    why : str
+        How it was lost.
+    """
+
+    why: str
+
+
+class DependencyFailed(TaskError):
+    """A task that the call depends on failed.
+
+    Attributes
+    ----------
+    why : str
+        The error of that task.
+    """
+
+    why: str
+
+
+class NotMapped(TaskError):
+    """The group could not be mapped.
+
+    Attributes
+    ----------
+    why : str
+        What stands against it.
+    """
+
+    why: str
+
+
+class AgentLost(TaskError):
+    """The agent cannot be reached.
+
+    Attributes
+    ----------
+    address, why : str
+        Where it was, and how the loss was noticed.
+    """
+
+    address: str
+    why: str
+
+
+class Refused(TaskError):
+    """The call does not fit the signature that the server has.
+
+    Attributes
+    ----------
+    function, server, why : str
+        The function, the server, and what was expected and got.
+    """
+
+    function: str
+    server: str
+    why: str
+
+
+def _make(kind: str, message: str, fields: dict[str, Any]) -> GridloomError:
+    """Make the exception of a Rust error: called by the extension module."""
+    found = globals().get(kind, GridloomError)
+    error: GridloomError = found(message)
+    for name, value in fields.items():
+        setattr(error, name, value)
+    return error

@@ -1,0 +1,412 @@
+"""Groups of calls, handles of their results, and reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from contextvars import Token
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _gridloom
+from ._errors import UsageError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._grid import Function, Grid
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRecord:
+    """A task in a plan or in a measured run.
+
+    Attributes
+    ----------
+    task, function, server : str
+        Its name, its function, and its server (empty if it never got to one).
+    start_seconds, end_seconds : float
+        Seconds from the start of the plan.
+    error : str or None
+        Why it gave no result.
+    """
+
+    task: str
+    function: str
+    server: str
+    start_seconds: float
+    end_seconds: float
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferRecord:
+    """A transfer in a plan or in a measured run.
+
+    Attributes
+    ----------
+    datum, source, target : str
+        The datum, its sender and its receiver.
+    size_bytes : int
+        Bytes moved.
+    start_seconds, end_seconds : float
+        Seconds from the start of the plan.
+    """
+
+    datum: str
+    source: str
+    target: str
+    size_bytes: int
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is predicted of a group before its first task starts.
+
+    Attributes
+    ----------
+    heuristic : str
+        The heuristic that mapped it.
+    makespan_seconds : float
+        Predicted makespan, seconds, return of the results to the client included.
+    lower_bound_seconds : float
+        No plan can take less by the same models, seconds.
+    map_seconds : float
+        Seconds from the request for the plan to its arrival.
+    client_bytes, server_bytes : int
+        Bytes over the client's links, and between servers.
+    tasks : list of TaskRecord
+        Tasks with predicted times.
+    transfers : list of TransferRecord
+        Transfers with predicted times.
+    """
+
+    heuristic: str
+    makespan_seconds: float
+    lower_bound_seconds: float
+    map_seconds: float
+    client_bytes: int
+    server_bytes: int
+    tasks: list[TaskRecord]
+    transfers: list[TransferRecord]
+
+
+class Report:
+    """A group's course: what was predicted and what was measured. ``str()`` gives it as text.
+
+    Attributes
+    ----------
+    heuristic : str
+        The heuristic that the group asked for.
+    plans : list of Plan
+        One for each part of the group, and each time that something was mapped again.
+    predicted_seconds, measured_seconds : float
+        Makespan, seconds.
+    client_bytes, server_bytes : int
+        Bytes over the client's links, and between servers.
+    by_link : dict of str to int
+        Bytes by pair of names, ``"sender -> receiver"``.
+    tasks : list of TaskRecord
+        Tasks as they ran.
+    transfers : list of TransferRecord
+        Transfers as they went.
+    lost_servers : list of str
+        Servers lost on the way, and why.
+    tasks_again : int
+        Tasks that ran again or moved because of that.
+    tasks_failed : int
+        Tasks that gave no result.
+    """
+
+    heuristic: str
+    plans: list[Plan]
+    predicted_seconds: float
+    measured_seconds: float
+    client_bytes: int
+    server_bytes: int
+    by_link: dict[str, int]
+    tasks: list[TaskRecord]
+    transfers: list[TransferRecord]
+    lost_servers: list[str]
+    tasks_again: int
+    tasks_failed: int
+
+    def __init__(self, raw: _gridloom.RawReport) -> None:
+        self._raw = raw
+        record: dict[str, Any] = json.loads(raw.json())
+        self._record = record
+        for name, value in record.items():
+            if name == "plans":
+                value = [_plan(plan) for plan in value]
+            elif name == "tasks":
+                value = [TaskRecord(**task) for task in value]
+            elif name == "transfers":
+                value = [_transfer(transfer) for transfer in value]
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return str(self._raw)
+
+    def __repr__(self) -> str:
+        return (
+            f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
+            f"measured {self.measured_seconds:.4g} s>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
+
+        Returns
+        -------
+        dict
+            By name of attribute; a transfer's ends are ``from`` and ``to``.
+        """
+        copy: dict[str, Any] = json.loads(self._raw.json())
+        return copy
+
+    def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
+        """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
+
+        Parameters
+        ----------
+        path : path
+            File to write, HTML.
+        title : str, optional
+            Its heading.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
+
+
+def _transfer(record: dict[str, Any]) -> TransferRecord:
+    rest = {name: value for name, value in record.items() if name not in ("from", "to")}
+    return TransferRecord(source=record["from"], target=record["to"], **rest)
+
+
+def _plan(record: dict[str, Any]) -> Plan:
+    tasks = [TaskRecord(**task) for task in record["tasks"]]
+    transfers = [_transfer(transfer) for transfer in record["transfers"]]
+    return Plan(**{**record, "tasks": tasks, "transfers": transfers})
+
+
+class Handle:
+    """A result that is, or will be, on some server. It is released there when the last reference to it is gone.
+
+    A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
+    ``bool(h)``, ``float(h)``, ``int(h)``, comparing with ``<``, ``<=``, ``>``, ``>=``, iterating, indexing and
+    ``numpy.asarray(h)`` get it too, so that a program can decide on a result: what the group recorded so far is mapped
+    and run then, and recording goes on. (``==`` compares handles, not values.)
+    """
+
+    def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str) -> None:
+        self._raw = raw
+        self._group = group
+        self._name = name
+
+    def get(self) -> Any:
+        """Wait for the result and bring it here.
+
+        Returns
+        -------
+        numpy.ndarray, number, str or bytes
+            As the function's signature says. An array maps the memory in which it arrived, and writing to it changes
+            nothing but itself. Under simulation without bodies it is zero.
+
+        Raises
+        ------
+        TaskError
+            If its task, or one that it depends on, gave no result.
+        """
+        return self._raw.get()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of an array, known before it is made; ``()`` of a number."""
+        shape = self._raw.shape
+        if shape is None:
+            raise AttributeError(f"a {self._raw.kind} has no shape")
+        return shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type, known before it is made."""
+        type_string = self._raw.type_string
+        if type_string is None:
+            raise AttributeError(f"a {self._raw.kind} has no dtype")
+        return np.dtype(type_string)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<gridloom.Handle: {self._raw} of {self._name}>"
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        value = np.asarray(self.get())
+        if dtype is not None and value.dtype != np.dtype(dtype):
+            if copy is False:
+                raise ValueError(f"{value.dtype} cannot become {np.dtype(dtype)} without a copy")
+            return value.astype(dtype)
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __int__(self) -> int:
+        return int(self.get())
+
+    def __complex__(self) -> complex:
+        return complex(self.get())
+
+    def __len__(self) -> int:
+        if self._raw.kind == "array" and self.shape:
+            return self.shape[0]
+        return len(self.get())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.get()[index]
+
+    def __lt__(self, other: Any) -> Any:
+        return self.get() < _value(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.get() <= _value(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.get() > _value(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.get() >= _value(other)
+
+
+def _value(other: Any) -> Any:
+    return other.get() if isinstance(other, Handle) else other
+
+
+class Group:
+    """Calls that are recorded, then mapped together: ``with grid.group("heft") as group:``.
+
+    Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
+    once. At the end of the block the calls are mapped together and run; the program goes on without waiting. If the block
+    raises, what was not launched is forgotten.
+
+    Notes
+    -----
+    An array argument is copied when its call is recorded, so it may be changed afterwards. The same array passed to
+    several calls of one block is copied and sent once, so it must not be changed between the first and the last of them.
+    Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
+    """
+
+    def __init__(self, grid: Grid, raw: _gridloom.RawGroup) -> None:
+        self._grid = grid
+        self._raw = raw
+        self._entered: list[Token[Group | None]] = []
+
+    def __enter__(self) -> Group:
+        self._entered.append(self._grid._current.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._entered:
+            raise UsageError("the group's block was not entered")
+        self._grid._current.reset(self._entered.pop())
+        if kind is None:
+            self._raw.launch()
+        else:
+            self._raw.discard()
+
+    def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raw = self._raw.record(function._raw, args, kwargs)
+        handles = tuple(Handle(one, self, function.name) for one in raw)
+        if len(handles) == 1:
+            return handles[0]
+        return handles or None
+
+    def launch(self) -> None:
+        """Map what was recorded so far and run it, without waiting. Recording can go on.
+
+        Raises
+        ------
+        UsageError
+            If the session is closed.
+        """
+        self._raw.launch()
+
+    def wait(self) -> None:
+        """Wait until all calls have ended; what is recorded and not launched is launched first.
+
+        Raises
+        ------
+        TaskError
+            The error of the first call that failed.
+        """
+        self._raw.wait()
+
+    def cancel(self) -> None:
+        """Cancel all calls that have not ended. Their handles then raise `Cancelled`."""
+        self._raw.cancel()
+
+    def report(self) -> Report:
+        """Tell what was predicted and what was measured, after the end of all calls.
+
+        Returns
+        -------
+        Report
+            Failed calls are in it.
+
+        Raises
+        ------
+        UsageError
+            If the session is closed.
+        """
+        return Report(self._raw.report())
+
+    def plan(self, heuristic: str = "heft") -> Plan:
+        """Tell what the agent would do with the calls recorded and not launched; nothing is run.
+
+        Parameters
+        ----------
+        heuristic : str, optional
+            Any heuristic; ``gridloom heuristics`` lists them.
+
+        Returns
+        -------
+        Plan
+            Tasks and transfers with predicted times.
+
+        Raises
+        ------
+        NotMapped
+            If they cannot be mapped, or there is no such heuristic.
+        """
+        return _plan(json.loads(self._raw.plan(heuristic)))
+
+    def __len__(self) -> int:
+        """Calls recorded and not launched."""
+        return self._raw.recorded()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<gridloom.Group: {len(self)} calls recorded>"

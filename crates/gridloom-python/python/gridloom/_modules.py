@@ -1,0 +1,45 @@
+"""Modules of functions, imported by their files' paths: for ``gridloom.describe`` and ``gridloom.worker``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+import types
+from pathlib import Path
+
+_loaded: dict[str, types.ModuleType] = {}
+
+
+def load(path: str) -> types.ModuleType:
+    """Import the module of that file, once; or the one of that import name if it is no path.
+
+    Files beside it can be imported by it, as in a program started from there.
+    """
+    if path in _loaded:
+        return _loaded[path]
+    if not path.endswith(".py"):
+        module = importlib.import_module(path)
+    else:
+        file = Path(path).resolve()
+        name = file.stem if file.stem not in sys.modules else f"_gridloom_{file.stem}_{len(_loaded)}"
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path}: no Python module")
+        module = importlib.util.module_from_spec(spec)
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    _loaded[path] = module
+    return module
+
+
+def format_traceback(error: BaseException) -> str:
+    """Text of an exception's traceback."""
+    return "".join(traceback.format_exception(error)).rstrip("\n")

@@ -1,0 +1,39 @@
+"""``python -m gridloom.worker --fd 0``: runs Python functions for a server, which starts it; nobody else does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from . import _gridloom
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the server goes.
+
+    Parameters
+    ----------
+    arguments : list of str
+        ``--fd 0``: where the server's socket is.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    descriptor = int(arguments[arguments.index("--fd") + 1]) if "--fd" in arguments else 0
+    # An interrupt at the terminal is for the server, which ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What functions print is for people.
+    os.dup2(2, 1)
+    try:
+        _gridloom.worker_main(descriptor)
+    except OSError as error:
+        print(f"gridloom.worker: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

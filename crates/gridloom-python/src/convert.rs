@@ -1,0 +1,363 @@
+//! Python objects to values and back.
+//!
+//! Arrays go in by one copy, into shared memory if they are large, so that what the program does to them afterwards
+//! changes nothing; an array of `Grid.empty` goes in without one. Results are shown where they lie. The bits of every
+//! element stay as they are: byte order and NaNs too.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridloom::{Arg, Grid, Value};
+use gridloom_core::base::limits::EAGER_BYTES_MAX;
+use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::{Mapping, Segment};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDict, PyFloat, PyInt, PyString, PyTuple,
+};
+
+use crate::errors::{OrRaise, error};
+use crate::group::RawHandle;
+use crate::import;
+use crate::memory::{Keeper, Memory, element, element_of, type_string};
+use crate::wait::detached;
+
+/// Copies made for a group that is being recorded, by identity of the array, which is kept so that it stays its own.
+pub(crate) type Snapshots = Mutex<HashMap<usize, Snapshot>>;
+
+pub(crate) struct Snapshot {
+    _array: Py<PyAny>,
+    meta: Meta,
+    strides: Vec<isize>,
+    value: Value,
+}
+
+/// Where arguments go.
+pub(crate) struct Target<'a> {
+    pub(crate) grid: &'a Grid,
+    pub(crate) signature: &'a Signature,
+    /// The bytes do not matter: a simulation without bodies.
+    pub(crate) describes_only: bool,
+    pub(crate) snapshots: Option<&'a Snapshots>,
+}
+
+/// Arguments by position, and by name.
+pub(crate) type Arguments = (Vec<Arg>, Vec<(String, Arg)>);
+
+impl Target<'_> {
+    /// The arguments of a call.
+    pub(crate) fn arguments(
+        &self,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Arguments> {
+        let signature = self.signature;
+        let is_given = |param: &Param| param.is_input() && !param.hidden;
+        let full: Vec<usize> = (0..signature.params.len()).filter(|index| is_given(&signature.params[*index])).collect();
+        let order = if args.len() == full.len() { full } else { signature.positional() };
+        let mut positional = Vec::with_capacity(args.len());
+        for (at, object) in args.iter().enumerate() {
+            let param = order.get(at).map(|index| &signature.params[*index]);
+            positional.push(self.argument(&object, param)?);
+        }
+        let mut named = Vec::new();
+        for (name, object) in kwargs.into_iter().flatten() {
+            let name: String = name.extract()?;
+            let param = signature.params.iter().find(|param| param.name == name && param.is_input());
+            named.push((name, self.argument(&object, param)?));
+        }
+        Ok((positional, named))
+    }
+
+    fn argument(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Arg> {
+        let py = object.py();
+        if let Ok(array) = object.cast::<PyUntypedArray>() {
+            return self.array(array, param).map(Arg::Value);
+        }
+        if let Some(value) = self.plain(object, param)? {
+            return Ok(Arg::Value(value));
+        }
+        if let Some(raw) = object.getattr_opt("_raw")? {
+            if let Ok(handle) = raw.cast::<RawHandle>() {
+                return Ok(Arg::Handle(handle.get().live(py)?));
+            }
+            return Err(self.refused(object, param, "; pass its .get()"));
+        }
+        let array = import(py, "numpy")?.call_method1("asarray", (object,)).map_err(|_| self.refused(object, param, ""))?;
+        let array = self.widened(object, array, param)?;
+        self.array(array.cast::<PyUntypedArray>()?, param).map(Arg::Value)
+    }
+
+    /// A list of Python numbers has no element type of its own: it takes the parameter's if that loses nothing.
+    fn widened<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        array: Bound<'py, PyAny>,
+        param: Option<&Param>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(Param { base: BaseType::Number(want), is_array: true, .. }) = param else { return Ok(array) };
+        if array.getattr("ndim")?.extract::<usize>()? > 0 && object.hasattr("dtype")? {
+            return Ok(array);
+        }
+        let numpy = import(object.py(), "numpy")?;
+        let wanted = numpy.call_method1("dtype", (want.name(),))?;
+        let is_safe = numpy.call_method1("can_cast", (array.getattr("dtype")?, &wanted, "safe"))?;
+        if is_safe.extract()? { array.call_method1("astype", (wanted,)) } else { Ok(array) }
+    }
+
+    /// Python's own numbers and texts.
+    fn plain(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Option<Value>> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Some(Value::text(&text.to_cow()?)));
+        }
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Some(Value::from(Arc::<[u8]>::from(bytes.as_bytes()))));
+        }
+        if let Ok(bytes) = object.cast::<PyByteArray>() {
+            return Ok(Some(Value::from(Arc::<[u8]>::from(bytes.to_vec()))));
+        }
+        let want = match param {
+            Some(Param { is_array: true, .. }) => return Ok(None),
+            Some(Param { base: BaseType::Number(want), .. }) => Some(*want),
+            _ => None,
+        };
+        if let Ok(truth) = object.cast_exact::<PyBool>() {
+            return Ok(Some(Value::scalar(Dtype::Bool, &[u8::from(truth.is_true())])));
+        }
+        if object.is_exact_instance_of::<PyInt>() {
+            if let Some(long @ (Dtype::LongDouble | Dtype::ComplexLongDouble)) = want {
+                return numpy_scalar(object, long).map(Some);
+            }
+            if let Ok(small) = object.extract::<i64>() {
+                return Ok(Some(Value::from(small)));
+            }
+            let large: u64 = object
+                .extract()
+                .map_err(|_| self.refused(object, param, "; an integer argument has at most 64 bits"))?;
+            return Ok(Some(Value::scalar(Dtype::Uint64, &large.to_ne_bytes())));
+        }
+        if let Ok(real) = object.cast_exact::<PyFloat>() {
+            return rounded(object, (real.value(), 0.0), want).map(|value| Some(value.unwrap_or(real.value().into())));
+        }
+        if let Ok(number) = object.cast_exact::<PyComplex>() {
+            let parts = (number.real(), number.imag());
+            let want = want.filter(|want| matches!(want, Dtype::Complex64 | Dtype::ComplexLongDouble));
+            let own = || Value::scalar(Dtype::Complex128, &[parts.0.to_ne_bytes(), parts.1.to_ne_bytes()].concat());
+            return rounded(object, parts, want).map(|value| Some(value.unwrap_or_else(own)));
+        }
+        Ok(None)
+    }
+
+    fn array(&self, array: &Bound<'_, PyUntypedArray>, param: Option<&Param>) -> PyResult<Value> {
+        let py = array.py();
+        let kind = array.get_type().name()?;
+        if kind.to_cow()? == "MaskedArray" {
+            return Err(self.refused(array, param, "; a mask is not sent: pass .filled(...) or .data"));
+        }
+        let Some((dtype, byte_order)) = element_of(&array.dtype()) else {
+            return Err(self.refused(array, param, ""));
+        };
+        if param.is_some_and(|param| !param.is_array) && array.ndim() == 0 {
+            let bytes = array.call_method0("tobytes")?;
+            let payload = Payload::copied(bytes.cast::<PyBytes>()?.as_bytes());
+            return Value::new(Meta::Scalar { dtype, byte_order }, payload).or_raise(py);
+        }
+        let contiguous = match (array.is_c_contiguous(), array.is_fortran_contiguous()) {
+            (true, _) => Some(Order::C),
+            (false, true) => Some(Order::F),
+            (false, false) => None,
+        };
+        // What has to be copied together anyway is copied to what the function wants.
+        let wanted = if param.is_some_and(|param| param.order == ArrayOrder::F) { Order::F } else { Order::C };
+        let shape = array.shape().iter().map(|extent| *extent as u64).collect();
+        let meta = Meta::Array { dtype, byte_order, order: contiguous.unwrap_or(wanted), shape };
+        if self.describes_only {
+            return Ok(Value::placeholder(meta));
+        }
+        if contiguous.is_some()
+            && let Some(value) = shared(array, &meta)?
+        {
+            return Ok(value);
+        }
+        let (id, strides) = (array.as_ptr() as usize, array.strides().to_vec());
+        if let Some(snapshots) = self.snapshots {
+            let known = snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = known.get(&id)
+                && known.meta == meta
+                && known.strides == strides
+            {
+                return Ok(known.value.clone());
+            }
+        }
+        let value = copied(py, self.grid, array, &meta)?;
+        if let Some(snapshots) = self.snapshots {
+            let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
+            let before = snapshots.lock().unwrap_or_else(PoisonError::into_inner).insert(id, snapshot);
+            drop(before);
+        }
+        Ok(value)
+    }
+
+    fn refused(&self, object: &Bound<'_, PyAny>, param: Option<&Param>, remedy: &str) -> PyErr {
+        let expected = param.map_or("a number, an array, a string or bytes".to_string(), |param| {
+            match (param.base, param.is_array) {
+                (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
+                (BaseType::Number(dtype), false) => format!("a {dtype} number"),
+                (BaseType::Text, _) => "a string".to_string(),
+                (BaseType::Bytes, _) => "bytes".to_string(),
+            }
+        });
+        let kind = object.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
+        let got = match object.getattr("dtype") {
+            Ok(dtype) => format!("{kind} of {dtype}"),
+            Err(_) => kind,
+        };
+        let name = param.map_or("argument".to_string(), |param| format!("argument '{}'", param.name));
+        let text = format!("{}: {name}: expected {expected}, got {got}{remedy}", self.signature.name);
+        error(object.py(), "ArgumentError", &text)
+    }
+}
+
+/// A Python number as the narrower or wider type that the parameter has: Python's float is how a program writes any
+/// real number, so it is rounded as `numpy.float32(x)` does. `None` if that would overflow, or nothing is to be done.
+fn rounded(object: &Bound<'_, PyAny>, parts: (f64, f64), want: Option<Dtype>) -> PyResult<Option<Value>> {
+    let narrow = (parts.0 as f32, parts.1 as f32);
+    let fits = |wide: f64, narrow: f32| narrow.is_finite() || !wide.is_finite();
+    Ok(match want {
+        Some(Dtype::Float32) if fits(parts.0, narrow.0) => Some(Value::scalar(Dtype::Float32, &narrow.0.to_ne_bytes())),
+        Some(Dtype::Complex64) if fits(parts.0, narrow.0) && fits(parts.1, narrow.1) => {
+            Some(Value::scalar(Dtype::Complex64, &[narrow.0.to_ne_bytes(), narrow.1.to_ne_bytes()].concat()))
+        }
+        Some(Dtype::Float16) if parts.0.abs() < FLOAT16_LIMIT || !parts.0.is_finite() => {
+            Some(numpy_scalar(object, Dtype::Float16)?)
+        }
+        Some(long @ (Dtype::LongDouble | Dtype::ComplexLongDouble)) => Some(numpy_scalar(object, long)?),
+        _ => None,
+    })
+}
+
+/// From here on a number rounds to infinity as `float16`.
+const FLOAT16_LIMIT: f64 = 65520.0;
+
+/// NumPy's conversion of a number.
+fn numpy_scalar(object: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Value> {
+    let scalar = import(object.py(), "numpy")?.getattr(dtype.name())?.call1((object,))?;
+    let bytes = scalar.call_method0("tobytes")?;
+    Ok(Value::scalar(dtype, bytes.cast::<PyBytes>()?.as_bytes()))
+}
+
+/// An array that lies in memory of `Grid.empty`, as it is.
+fn shared(array: &Bound<'_, PyUntypedArray>, meta: &Meta) -> PyResult<Option<Value>> {
+    let mut base = array.getattr("base")?;
+    while base.cast::<PyUntypedArray>().is_ok() {
+        base = base.getattr("base")?;
+    }
+    let Ok(memory) = base.cast::<Memory>() else { return Ok(None) };
+    let Keeper::Shared(segment) = &memory.get().keeper else { return Ok(None) };
+    let size_bytes = meta.size_bytes();
+    if size_bytes == 0 {
+        return Ok(None);
+    }
+    let address: usize = array.getattr("__array_interface__")?.get_item("data")?.get_item(0)?.extract()?;
+    let Some(offset) = memory.get().offset_of(address) else { return Ok(None) };
+    let payload = Payload::Segment { segment: segment.clone(), offset, size_bytes };
+    Value::new(meta.clone(), payload).or_raise(array.py()).map(Some)
+}
+
+fn copied(py: Python<'_>, grid: &Grid, array: &Bound<'_, PyUntypedArray>, meta: &Meta) -> PyResult<Value> {
+    let size_bytes = meta.size_bytes();
+    if size_bytes <= EAGER_BYTES_MAX {
+        let order = if matches!(meta, Meta::Array { order: Order::F, .. }) { "F" } else { "C" };
+        let bytes = array.call_method1("tobytes", (order,))?;
+        return Value::new(meta.clone(), Payload::copied(bytes.cast::<PyBytes>()?.as_bytes())).or_raise(py);
+    }
+    let grid = grid.clone();
+    let mut segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
+    let address = segment.bytes_mut().as_mut_ptr() as usize;
+    let target = Memory::array(py, Keeper::Caller, address, meta.clone(), true)?;
+    // NumPy lets other threads run while it copies.
+    import(py, "numpy")?.call_method1("copyto", (target, array))?;
+    Value::new(meta.clone(), Payload::segment(segment.freeze())).or_raise(py)
+}
+
+/// An array in memory that goes out without a copy.
+pub(crate) fn empty<'py>(py: Python<'py>, segment: Arc<Segment>, meta: Meta) -> PyResult<Bound<'py, PyAny>> {
+    let address = segment.as_ptr() as usize;
+    Memory::array(py, Keeper::Shared(segment), address, meta, true)
+}
+
+/// A result as Python sees it. `is_kept` says that the session keeps the value too.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = || value.payload().map_or(&[][..], Payload::bytes);
+    match value.meta() {
+        Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(bytes())).into_any()),
+        Meta::Bytes { .. } => Ok(PyBytes::new(py, bytes()).into_any()),
+        Meta::Scalar { dtype, byte_order } => number(py, *dtype, *byte_order, bytes()),
+        Meta::Array { .. } => match value.payload() {
+            Some(payload) => array(py, value.meta(), payload, is_kept),
+            None => zeros(py, value.meta()),
+        },
+    }
+}
+
+/// Python's own number where it has the type, else NumPy's.
+fn number<'py>(py: Python<'py>, dtype: Dtype, byte_order: ByteOrder, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let zeros = vec![0; dtype.size_bytes() as usize];
+    let bytes = if bytes.is_empty() { &zeros } else { bytes };
+    let array = import(py, "numpy")?
+        .call_method1("frombuffer", (PyBytes::new(py, bytes), type_string(dtype, byte_order)))?;
+    match dtype {
+        Dtype::Bool | Dtype::Int64 | Dtype::Float64 | Dtype::Complex128 => array.call_method1("item", (0,)),
+        _ => array.get_item(0),
+    }
+}
+
+fn array<'py>(py: Python<'py>, meta: &Meta, payload: &Payload, is_kept: bool) -> PyResult<Bound<'py, PyAny>> {
+    match payload {
+        Payload::Segment { segment, offset, size_bytes } if *size_bytes > 0 => {
+            // One owner is `payload` itself, which the caller is about to drop.
+            if !is_kept && Arc::strong_count(segment) == 1 {
+                let address = segment.as_ptr() as usize + *offset as usize;
+                return Memory::array(py, Keeper::Payload(payload.clone()), address, meta.clone(), true);
+            }
+            let mapping = Mapping::private(segment.fd(), offset + size_bytes)?;
+            let address = mapping.as_ptr() as usize + *offset as usize;
+            Memory::array(py, Keeper::Private(payload.clone(), mapping), address, meta.clone(), true)
+        }
+        Payload::Segment { .. } => zeros(py, meta),
+        Payload::Inline(_) | Payload::Foreign(_) => {
+            let keywords = layout(py, meta)?;
+            keywords.set_item("buffer", PyByteArray::new(py, payload.bytes()))?;
+            import(py, "numpy")?.getattr("ndarray")?.call((), Some(&keywords))
+        }
+    }
+}
+
+fn layout<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyDict>> {
+    let keywords = PyDict::new(py);
+    if let Meta::Array { order, shape, .. } = meta {
+        keywords.set_item("shape", PyTuple::new(py, shape)?)?;
+        keywords.set_item("order", if *order == Order::F { "F" } else { "C" })?;
+    }
+    let (dtype, byte_order) = element(meta);
+    keywords.set_item("dtype", type_string(dtype, byte_order))?;
+    Ok(keywords)
+}
+
+/// The stand-in for a result that was never computed; past what memory holds, one zero shown everywhere.
+fn zeros<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = import(py, "numpy")?;
+    let keywords = layout(py, meta)?;
+    match numpy.getattr("zeros")?.call((), Some(&keywords)) {
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
+            let (dtype, byte_order) = element(meta);
+            let zero = numpy.call_method1("zeros", ((), type_string(dtype, byte_order)))?;
+            numpy.call_method1("broadcast_to", (zero, keywords.get_item("shape")?))
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,84 @@
+//! Signatures of Python functions, built and checked by the same code as those of the interface description language.
+
+use std::sync::Arc;
+
+use gridloom_core::base::Dtype;
+use gridloom_core::idl::{ArrayOrder, BaseType, Body, Definition, Signature, SignatureBuilder};
+use pyo3::prelude::*;
+
+use crate::errors::error;
+
+/// A signature, checked.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawSignature {
+    pub(crate) signature: Arc<Signature>,
+}
+
+#[pymethods]
+impl RawSignature {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.signature.name
+    }
+
+    #[getter]
+    fn about(&self) -> &str {
+        &self.signature.about
+    }
+
+    fn __str__(&self) -> String {
+        self.signature.to_string()
+    }
+
+    /// The definition of a Python function with this signature, as JSON.
+    fn definition(&self, module: String, function: String) -> String {
+        let definition =
+            Definition { signature: self.signature.as_ref().clone(), body: Body::Python { module, function } };
+        serde_json::to_string(&definition).expect("a definition of names and numbers")
+    }
+}
+
+/// Name, base type, extents (`None`: one value) and memory order.
+type Declared = (String, String, Option<Vec<String>>, String);
+
+#[pyfunction]
+pub(crate) fn build_signature(
+    py: Python<'_>,
+    name: &str,
+    inputs: Vec<Declared>,
+    outputs: Vec<Declared>,
+    work: Option<&str>,
+    about: &str,
+) -> PyResult<RawSignature> {
+    let mut builder = SignatureBuilder::new(name).about(about);
+    for (is_output, (param, base, dims, order)) in
+        inputs.iter().map(|one| (false, one)).chain(outputs.iter().map(|one| (true, one)))
+    {
+        let base = match base.as_str() {
+            "str" => BaseType::Text,
+            "bytes" => BaseType::Bytes,
+            number => BaseType::Number(Dtype::from_name(number).ok_or_else(|| {
+                let known = Dtype::ALL.map(Dtype::name).join(", ");
+                let what = format!("{name}: '{param}': no element type is named '{number}'; there are {known}");
+                error(py, "InputError", &what)
+            })?),
+        };
+        let order = match order.as_str() {
+            "C" => ArrayOrder::C,
+            "F" => ArrayOrder::F,
+            _ => ArrayOrder::Any,
+        };
+        let dims: Option<Vec<&str>> = dims.as_ref().map(|dims| dims.iter().map(String::as_str).collect());
+        builder = match is_output {
+            false => builder.input(param, base, dims.as_deref(), order),
+            true => builder.output(param, base, dims.as_deref(), order),
+        };
+    }
+    if let Some(work) = work {
+        builder = builder.work(work);
+    }
+    // The function's name stands for the file; lines mean nothing here.
+    let signature =
+        builder.build().map_err(|failure| error(py, "InputError", &format!("{name}: {}", failure.message)))?;
+    Ok(RawSignature { signature: Arc::new(signature) })
+}

@@ -1,0 +1,135 @@
+//! Rust's errors as Python exceptions, one to one. The classes are in `gridloom/_errors.py`, found by the variant's name.
+
+use gridloom::Error;
+use gridloom_core::base::TaskError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::import;
+
+/// Anything fallible of the session, as Python sees it.
+pub(crate) trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error.into()))
+    }
+}
+
+/// The exception of that error.
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    let fields = PyDict::new(py);
+    let class = match error {
+        Error::Argument(_) => "ArgumentError",
+        Error::Task(task) => match task_fields(task, &fields) {
+            Ok(class) => class,
+            Err(failure) => return failure,
+        },
+        Error::Connect(_) => "ConnectError",
+        Error::UnknownFunction { name, .. } => match fields.set_item("name", name) {
+            Ok(()) => "UnknownFunctionError",
+            Err(failure) => return failure,
+        },
+        Error::Usage(_) => "UsageError",
+        Error::Input(_) => "InputError",
+        Error::Stalled { seconds, .. } => match fields.set_item("seconds", seconds) {
+            Ok(()) => "StalledError",
+            Err(failure) => return failure,
+        },
+        _ => "GridloomError",
+    };
+    raised(py, class, &error.to_string(), &fields)
+}
+
+/// An exception of a class of the package.
+pub(crate) fn error(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    raised(py, class, message, &PyDict::new(py))
+}
+
+fn raised(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyErr {
+    let make = || import(py, "gridloom._errors")?.call_method1("_make", (class, message, fields));
+    match make() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failure) => failure,
+    }
+}
+
+fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
+    let set = |name: &str, value: &str| fields.set_item(name, value);
+    Ok(match error {
+        TaskError::Crashed { function, server, how } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("how", how)?;
+            "Crashed"
+        }
+        TaskError::Raised { function, server, kind, message, traceback } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("kind", kind)?;
+            set("message", message)?;
+            set("traceback", traceback.trim_start_matches('\n'))?;
+            "RemoteError"
+        }
+        TaskError::WrongResult { function, server, why } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "WrongResult"
+        }
+        TaskError::NoSuchFunction { function, .. } => {
+            set("name", function)?;
+            "UnknownFunctionError"
+        }
+        TaskError::CannotRun { function, server, why } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "CannotRun"
+        }
+        TaskError::StoreFull { server, needed, held, limit, .. } => {
+            set("server", server)?;
+            fields.set_item("needed_bytes", needed)?;
+            fields.set_item("held_bytes", held)?;
+            fields.set_item("limit_bytes", limit)?;
+            "StoreFull"
+        }
+        TaskError::Cancelled => "Cancelled",
+        TaskError::DeadlineExceeded { limit_seconds } => {
+            fields.set_item("limit_seconds", limit_seconds)?;
+            "DeadlineExceeded"
+        }
+        TaskError::ServerLost { function, server, why } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "ServerLost"
+        }
+        TaskError::DatumLost { why, .. } => {
+            set("why", why)?;
+            "DatumLost"
+        }
+        TaskError::DependencyFailed { why, .. } => {
+            set("why", why)?;
+            "DependencyFailed"
+        }
+        TaskError::NotMapped { why } => {
+            set("why", why)?;
+            "NotMapped"
+        }
+        TaskError::AgentLost { address, why } => {
+            set("address", address)?;
+            set("why", why)?;
+            "AgentLost"
+        }
+        TaskError::Refused { function, server, why } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "Refused"
+        }
+        _ => "TaskError",
+    })
+}

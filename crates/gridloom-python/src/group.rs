@@ -1,0 +1,202 @@
+//! Groups, handles and reports.
+
+use std::sync::Arc;
+
+use gridloom::{Arg, Grid, Group, Handle, PlanRecord, Report, timeline_html};
+use gridloom_core::base::Meta;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::convert::{Snapshots, Target, to_python};
+use crate::errors::OrRaise;
+use crate::memory::{element, type_string};
+use crate::session::{RawFunction, Session, Slot, lock};
+use crate::wait::{detached, interruptible};
+
+/// Calls that are mapped together.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawGroup {
+    session: Arc<Session>,
+    group: Slot<Group>,
+    grid: Slot<Grid>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl RawGroup {
+    pub(crate) fn new(session: Arc<Session>, grid: Grid, heuristic: &str) -> RawGroup {
+        let group = session.slot(grid.group(heuristic));
+        RawGroup { group, grid: session.slot(grid), session, snapshots: Arc::default() }
+    }
+
+    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.
+    fn forget_snapshots(&self) {
+        let snapshots = std::mem::take(&mut *lock(&self.snapshots));
+        drop(snapshots);
+    }
+}
+
+#[pymethods]
+impl RawGroup {
+    fn record(
+        &self,
+        py: Python<'_>,
+        function: &Bound<'_, RawFunction>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<Vec<RawHandle>> {
+        let (group, grid) = (self.group.live(py)?, self.grid.live(py)?);
+        let (_, function) = function.get().function.live(py)?;
+        let target = Target {
+            grid: &grid,
+            signature: function.signature(),
+            describes_only: self.session.describes_only,
+            snapshots: Some(&self.snapshots),
+        };
+        let (args, named) = target.arguments(args, Some(kwargs))?;
+        // A remote number that decides an extent has to be fetched first.
+        let may_wait = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(
+            |arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. })),
+        );
+        let handles = match may_wait {
+            true => interruptible(py, move || group.call_named(&function, &args, &named))?,
+            false => detached(py, move || group.call_named(&function, &args, &named)),
+        };
+        let raw = |handle: Handle| RawHandle {
+            meta: handle.meta().clone(),
+            handle: self.session.slot(handle),
+            snapshots: self.snapshots.clone(),
+        };
+        Ok(handles.or_raise(py)?.into_iter().map(raw).collect())
+    }
+
+    fn recorded(&self, py: Python<'_>) -> PyResult<usize> {
+        self.group.with(py, Group::recorded)
+    }
+
+    fn launch(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.live(py)?;
+        let launched = detached(py, move || group.launch());
+        self.forget_snapshots();
+        launched.or_raise(py)
+    }
+
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.live(py)?;
+        detached(py, move || group.discard());
+        self.forget_snapshots();
+        Ok(())
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        self.launch(py)?;
+        let group = self.group.live(py)?;
+        interruptible(py, move || group.wait())?.or_raise(py)
+    }
+
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.live(py)?;
+        detached(py, move || group.cancel());
+        Ok(())
+    }
+
+    fn report(&self, py: Python<'_>) -> PyResult<RawReport> {
+        self.launch(py)?;
+        let group = self.group.live(py)?;
+        let report = interruptible(py, move || group.report())?.or_raise(py)?;
+        Ok(RawReport { report })
+    }
+
+    /// The plan as JSON.
+    fn plan(&self, py: Python<'_>, heuristic: String) -> PyResult<String> {
+        let group = self.group.live(py)?;
+        let plan: PlanRecord = interruptible(py, move || group.plan(&heuristic))?.or_raise(py)?;
+        Ok(serde_json::to_string(&plan).expect("names and numbers"))
+    }
+}
+
+/// A result that is, or will be, on some server.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawHandle {
+    meta: Meta,
+    handle: Slot<Handle>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl RawHandle {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Handle> {
+        self.handle.live(py)
+    }
+}
+
+#[pymethods]
+impl RawHandle {
+    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let handle = self.handle.live(py)?;
+        let snapshots = std::mem::take(&mut *lock(&self.snapshots));
+        drop(snapshots);
+        let value = interruptible(py, move || handle.get())?.or_raise(py)?;
+        to_python(py, &value, true)
+    }
+
+    /// Extents of an array; `None` of a text.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        match &self.meta {
+            Meta::Array { shape, .. } => PyTuple::new(py, shape).map(Some),
+            Meta::Scalar { .. } => Ok(Some(PyTuple::empty(py))),
+            Meta::Text { .. } | Meta::Bytes { .. } => Ok(None),
+        }
+    }
+
+    /// NumPy's short name of the element type; `None` of a text.
+    #[getter]
+    fn type_string(&self) -> Option<String> {
+        match &self.meta {
+            Meta::Array { .. } | Meta::Scalar { .. } => {
+                let (dtype, byte_order) = element(&self.meta);
+                Some(type_string(dtype, byte_order))
+            }
+            Meta::Text { .. } | Meta::Bytes { .. } => None,
+        }
+    }
+
+    /// `number`, `array`, `str` or `bytes`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match &self.meta {
+            Meta::Scalar { .. } => "number",
+            Meta::Array { .. } => "array",
+            Meta::Text { .. } => "str",
+            Meta::Bytes { .. } => "bytes",
+        }
+    }
+
+    fn __str__(&self) -> String {
+        match &self.meta {
+            Meta::Text { .. } => "str".into(),
+            Meta::Bytes { .. } => "bytes".into(),
+            meta => meta.to_string(),
+        }
+    }
+}
+
+/// A group's course.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawReport {
+    report: Report,
+}
+
+#[pymethods]
+impl RawReport {
+    fn __str__(&self) -> String {
+        self.report.to_string()
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string(&self.report).expect("names and numbers")
+    }
+
+    fn timeline(&self, title: &str) -> String {
+        timeline_html(title, &self.report)
+    }
+}

@@ -1,0 +1,55 @@
+//! `_gridloom`: what the Python package needs of Gridloom, thin. The public interface is in `python/gridloom`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`memory`] | NumPy arrays over memory that Rust owns, and descriptions of NumPy's element types |
+//! | [`convert`] | Python objects to values and back |
+//! | [`session`] | grids, functions, calls under way |
+//! | [`group`] | groups, handles, reports |
+//! | [`wait`] | waits that let other threads run and that an interrupt ends |
+//! | [`errors`] | Rust's errors as Python exceptions |
+//! | [`define`] | signatures of Python functions |
+//! | [`worker`] | the process that runs Python functions for a server |
+//!
+//! **Invariants.** The GIL is released around everything that may block or takes a lock of the session. Memory that a
+//! NumPy array shows is owned by the array's base object. Arrays are made from, and filled
+//! through, NumPy's array interface, so that no `unsafe` is needed for it.
+
+#![deny(unsafe_code)]
+
+mod convert;
+mod define;
+mod errors;
+mod group;
+mod memory;
+mod session;
+mod wait;
+mod worker;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _gridloom {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::define::{RawSignature, build_signature};
+    #[pymodule_export]
+    use crate::group::{RawGroup, RawHandle, RawReport};
+    #[pymodule_export]
+    use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::session::{RawFunction, RawGrid, RawPending, connect, local, simulate};
+    #[pymodule_export]
+    use crate::worker::worker_main;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// A module of NumPy's or of the package's, by name: a look-up in `sys.modules` after the first time.
+fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+    PyModule::import(py, name)
+}

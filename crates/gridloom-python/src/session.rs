@@ -1,0 +1,411 @@
+//! Grids, functions and calls under way.
+//!
+//! **Invariant.** What Python holds of a session lies in slots that [`RawGrid::close`] empties, so that the session
+//! ends then, whatever functions and handles are still around.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridloom::{Arg, Error, Function, Grid, LocalConfig, SimulateConfig, Value};
+use gridloom_core::base::Meta;
+use gridloom_core::base::Order;
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::convert::{Target, empty, to_python};
+use crate::errors::{OrRaise, error};
+use crate::group::RawGroup;
+use crate::memory::element_of;
+use crate::wait::{Shared, detached, interruptible};
+
+/// For so long a caller looks for its result without sleeping: about the length of a quick call.
+const SPIN: Duration = Duration::from_micros(100);
+/// After that it sleeps a fraction of what it waited already, up to this.
+const NAP_MAX: Duration = Duration::from_millis(1);
+/// How long Ctrl-C may take to be noticed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Something of a session that [`RawGrid::close`] takes away.
+pub(crate) struct Slot<T>(Arc<Mutex<Option<Shared<T>>>>);
+
+trait Clear: Send + Sync {
+    fn clear(&self);
+}
+
+impl<T> Clear for Mutex<Option<Shared<T>>> {
+    fn clear(&self) {
+        let held = lock(self).take();
+        drop(held);
+    }
+}
+
+impl<T: 'static> Slot<T> {
+    pub(crate) fn with<R>(&self, py: Python<'_>, use_it: impl FnOnce(&T) -> R) -> PyResult<R> {
+        lock(&self.0).as_ref().map(|held| use_it(held.get())).ok_or_else(|| closed(py))
+    }
+}
+
+impl<T: Clone + 'static> Slot<T> {
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<T> {
+        self.with(py, T::clone)
+    }
+}
+
+fn closed(py: Python<'_>) -> PyErr {
+    error(py, "UsageError", "the grid is closed; open another with gridloom.local, connect or simulate")
+}
+
+/// A session and what Python holds of it.
+pub(crate) struct Session {
+    slots: Mutex<Slots>,
+    /// Bytes of arguments do not matter.
+    pub(crate) describes_only: bool,
+    pub(crate) is_simulated: bool,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Weak<dyn Clear>>,
+    /// Dead ones are swept out at this length.
+    sweep_at: usize,
+}
+
+impl Session {
+    pub(crate) fn slot<T: 'static>(&self, held: T) -> Slot<T> {
+        let slot = Arc::new(Mutex::new(Some(Shared::new(held))));
+        let weak: Weak<dyn Clear> = Arc::<Mutex<Option<Shared<T>>>>::downgrade(&slot);
+        let mut slots = lock(&self.slots);
+        if slots.all.len() >= slots.sweep_at {
+            slots.all.retain(|slot| slot.strong_count() > 0);
+            slots.sweep_at = 2 * slots.all.len() + 64;
+        }
+        slots.all.push(weak);
+        Slot(slot)
+    }
+}
+
+/// A client's session with a grid.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawGrid {
+    session: Arc<Session>,
+    grid: Slot<Grid>,
+}
+
+impl RawGrid {
+    fn new(grid: Grid, executes: bool) -> RawGrid {
+        let is_simulated = grid.is_simulated();
+        let describes_only = is_simulated && !executes;
+        let session = Arc::new(Session { slots: Mutex::default(), describes_only, is_simulated });
+        let grid = session.slot(grid);
+        RawGrid { session, grid }
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (address, executes))]
+pub(crate) fn connect(py: Python<'_>, address: String, executes: bool) -> PyResult<RawGrid> {
+    let grid = interruptible(py, move || Grid::connect(&address))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
+#[pyo3(signature = (*, servers, slots, plain, functions, libraries, memory_bytes, shared_memory, blas, python, program,
+                    environment, executes))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(crate) fn local(
+    py: Python<'_>,
+    servers: usize,
+    slots: u32,
+    plain: usize,
+    functions: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+    memory_bytes: Option<u64>,
+    shared_memory: bool,
+    blas: Option<PathBuf>,
+    python: Option<PathBuf>,
+    program: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    executes: bool,
+) -> PyResult<RawGrid> {
+    let config = LocalConfig {
+        servers,
+        slots,
+        plain,
+        functions,
+        libraries,
+        memory_bytes,
+        shared_memory,
+        blas,
+        python,
+        program,
+        environment,
+    };
+    let grid = interruptible(py, move || Grid::local(config))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
+#[pyo3(signature = (*, platform, deployment, functions, libraries, execute, seed, network, blas, python, program))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    platform: PathBuf,
+    deployment: Option<PathBuf>,
+    functions: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+    execute: bool,
+    seed: u64,
+    network: Option<String>,
+    blas: Option<PathBuf>,
+    python: Option<PathBuf>,
+    program: Option<PathBuf>,
+) -> PyResult<RawGrid> {
+    let config = SimulateConfig {
+        platform,
+        deployment,
+        functions,
+        libraries,
+        execute,
+        seed,
+        network,
+        report: None,
+        blas,
+        python,
+        program,
+    };
+    let grid = interruptible(py, move || Grid::simulate(config))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, execute))
+}
+
+#[pymethods]
+impl RawGrid {
+    fn function(&self, py: Python<'_>, name: &str) -> PyResult<RawFunction> {
+        let grid = self.grid.live(py)?;
+        let (found_in, name) = (grid.clone(), name.to_string());
+        let function = detached(py, move || found_in.function(&name)).or_raise(py)?;
+        Ok(RawFunction { session: self.session.clone(), function: self.session.slot((grid, function)) })
+    }
+
+    /// Names with signatures, in order of name.
+    fn functions(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let grid = self.grid.live(py)?;
+        let signatures = detached(py, move || grid.functions());
+        Ok(signatures.iter().map(|signature| (signature.name.clone(), signature.to_string())).collect())
+    }
+
+    fn servers(&self, py: Python<'_>) -> PyResult<String> {
+        let grid = self.grid.live(py)?;
+        let view = detached(py, move || grid.servers());
+        Ok(serde_json::to_string(&view.servers).expect("names and numbers"))
+    }
+
+    fn group(&self, py: Python<'_>, heuristic: &str) -> PyResult<RawGroup> {
+        Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, heuristic))
+    }
+
+    fn traffic(&self, py: Python<'_>) -> PyResult<String> {
+        let grid = self.grid.live(py)?;
+        Ok(serde_json::to_string(&detached(py, move || grid.traffic())).expect("names and numbers"))
+    }
+
+    fn now(&self, py: Python<'_>) -> PyResult<f64> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.now()))
+    }
+
+    fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let grid = self.grid.live(py)?;
+        interruptible(py, move || grid.advance(seconds))
+    }
+
+    #[getter]
+    fn simulated(&self) -> bool {
+        self.session.is_simulated
+    }
+
+    fn simulation(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let grid = self.grid.live(py)?;
+        let report = detached(py, move || grid.simulation());
+        Ok(report.map(|report| serde_json::to_string(&report).expect("names and numbers")))
+    }
+
+    fn server_processes(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.server_processes()))
+    }
+
+    fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.take_log()))
+    }
+
+    fn empty<'py>(
+        &self,
+        py: Python<'py>,
+        shape: Vec<u64>,
+        dtype: &Bound<'py, PyArrayDescr>,
+        order: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        let Some((dtype, byte_order)) = element_of(dtype) else {
+            return Err(error(py, "ArgumentError", &format!("empty: arrays hold numbers, got dtype {dtype}")));
+        };
+        let order = if order == "F" { Order::F } else { Order::C };
+        let meta = Meta::Array { dtype, byte_order, order, shape };
+        let Some(size_bytes) = meta.checked_size_bytes() else {
+            return Err(error(py, "ArgumentError", &format!("empty: {meta} is past 2^64 bytes")));
+        };
+        let segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
+        empty(py, segment.freeze(), meta)
+    }
+
+    /// Ends the session. What is held of it no longer works.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let slots = std::mem::take(&mut lock(&self.session.slots).all);
+            // The grid itself is the first slot, and the last one to go.
+            slots.iter().rev().filter_map(Weak::upgrade).for_each(|slot| slot.clear());
+        });
+    }
+}
+
+/// A function of the grid.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawFunction {
+    pub(crate) session: Arc<Session>,
+    pub(crate) function: Slot<(Grid, Function)>,
+}
+
+#[pymethods]
+impl RawFunction {
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.name().to_string())
+    }
+
+    #[getter]
+    fn signature(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.signature().to_string())
+    }
+
+    #[getter]
+    fn about(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.signature().about.clone())
+    }
+
+    fn submit(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+        timeout_seconds: Option<f64>,
+    ) -> PyResult<RawPending> {
+        let limit = match timeout_seconds.map(Duration::try_from_secs_f64).transpose() {
+            Ok(limit) => limit,
+            Err(why) => return Err(error(py, "UsageError", &format!("timeout of {timeout_seconds:?} s: {why}"))),
+        };
+        let (grid, function) = self.function.live(py)?;
+        let describes_only = self.session.describes_only;
+        let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
+        let (args, named) = target.arguments(args, Some(kwargs))?;
+        let has_handle = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(|arg| matches!(arg, Arg::Handle(_)));
+        // A handle is fetched first, which may take its time.
+        let pending = match has_handle {
+            true => interruptible(py, move || function.submit(&args, &named, limit))?,
+            false => detached(py, move || function.submit(&args, &named, limit)),
+        };
+        let pending = pending.or_raise(py)?;
+        let slot = self.session.slot(pending).0;
+        let (looked, cancelled, taken) = (slot.clone(), slot.clone(), slot);
+        Ok(RawPending {
+            is_simulated: self.session.is_simulated,
+            is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.get().is_done())),
+            cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.get().cancel())),
+            take: Box::new(move || {
+                let pending = lock(&taken).take()?.into_inner();
+                let wait: Waiting = Box::new(move || pending.wait());
+                Some(Shared::new(wait))
+            }),
+        })
+    }
+}
+
+type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error>>;
+type Ask<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
+
+/// A call under way: what can be asked of it, `None` once it was waited for or the session is closed.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawPending {
+    is_simulated: bool,
+    is_done: Ask<bool>,
+    cancel: Ask<()>,
+    take: Ask<Shared<Waiting>>,
+}
+
+#[pymethods]
+impl RawPending {
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| (self.is_done)()).ok_or_else(|| closed(py))
+    }
+
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| (self.cancel)()).ok_or_else(|| closed(py))
+    }
+
+    /// Waits for the results; works once.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let begin = Instant::now();
+        // Virtual time stands still while nobody waits; real calls end by themselves.
+        while !self.is_simulated {
+            let is_done = py.detach(|| self.watch(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py))?;
+            if is_done {
+                break;
+            }
+            py.check_signals()?;
+        }
+        let wait = (self.take)().ok_or_else(|| closed(py))?.into_inner();
+        let outcome = match self.is_simulated {
+            true => interruptible(py, wait)?,
+            false => detached(py, wait),
+        };
+        results(py, outcome)
+    }
+}
+
+impl RawPending {
+    /// Looks until `deadline` whether the call has ended; `None` if the session has.
+    fn watch(&self, begin: Instant, deadline: Instant) -> Option<bool> {
+        loop {
+            if (self.is_done)()? {
+                return Some(true);
+            }
+            let now = Instant::now();
+            if now > deadline {
+                return Some(false);
+            }
+            match now - begin {
+                waited if waited < SPIN => thread::yield_now(),
+                waited => thread::sleep((waited / 16).min(NAP_MAX)),
+            }
+        }
+    }
+}
+
+fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {
+    let mut values = Vec::new();
+    for value in outcome.or_raise(py)? {
+        values.push(to_python(py, &value, false)?);
+    }
+    match values.len() {
+        0 => Ok(py.None().into_bound(py)),
+        1 => Ok(values.remove(0)),
+        _ => Ok(PyTuple::new(py, values)?.into_any()),
+    }
+}
+
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,127 @@
+//! Waits that let other Python threads run, and that Ctrl-C ends.
+//!
+//! Python runs signal handlers in the main thread only. There a wait is done by a helper thread, and the main thread
+//! looks every [`PATIENCE`] whether a signal came; other threads wait by themselves. Helpers are kept for the next wait.
+//!
+//! What is waited for owns its session ([`Shared`]) and borrows nothing, least of all from Python: `'static` sees to it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::import;
+
+/// How long Ctrl-C may take to be noticed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Helpers without work.
+static IDLE: Mutex<Vec<Sender<Task>>> = Mutex::new(Vec::new());
+
+/// Something of a session that goes from thread to thread.
+pub(crate) struct Shared<T>(T);
+
+// SAFETY: sessions guard their state by locks; they are not `Send` only because a simulation holds its machines and its
+// bodies as trait objects without the bound. The types behind those, all made by the crates `gridloom` and
+// `gridloom-sim`, are `Send` (checked by adding the bound: both compile with it). Only this module and the slots of
+// `session.rs` make values of this type, and only of sessions, their parts, and closures and results of these.
+#[allow(unsafe_code, reason = "see above; gone when the trait objects have the bound")]
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: shared only inside a `Mutex`, whose contents one thread sees at a time.
+#[allow(unsafe_code, reason = "see above")]
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(held: T) -> Shared<T> {
+        Shared(held)
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        &self.0
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// Runs `body` without holding the GIL.
+pub(crate) fn detached<T: 'static>(py: Python<'_>, body: impl FnOnce() -> T + 'static) -> T {
+    let body = Shared::new(body);
+    py.detach(move || Shared::new(body.into_inner()())).into_inner()
+}
+
+/// A wait in a helper.
+struct Wait<T>(Mutex<Receiver<Shared<T>>>);
+
+impl<T: 'static> Wait<T> {
+    /// Begins it in a helper.
+    fn begin(body: impl FnOnce() -> T + 'static) -> Wait<T> {
+        let (send, receive) = channel();
+        let body = Shared::new(body);
+        // Whoever waited may have been interrupted: nobody wants the outcome then.
+        hand_over(Box::new(move || drop(send.send(Shared::new(body.into_inner()())))));
+        Wait(Mutex::new(receive))
+    }
+
+    /// Its outcome.
+    fn outcome(&self, py: Python<'_>) -> PyResult<T> {
+        loop {
+            let received = py.detach(|| lock(&self.0).recv_timeout(PATIENCE));
+            match received {
+                Ok(outcome) => return Ok(outcome.into_inner()),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(PyRuntimeError::new_err("gridloom: a wait ended in a panic; see the message above"));
+                }
+            }
+        }
+    }
+}
+
+/// Waits for `body` without holding the GIL; an interrupt ends the wait, not the body.
+pub(crate) fn interruptible<T: 'static>(py: Python<'_>, body: impl FnOnce() -> T + 'static) -> PyResult<T> {
+    if is_main_thread(py)? { Wait::begin(body).outcome(py) } else { Ok(detached(py, body)) }
+}
+
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    thread_local! {
+        static IS_MAIN: std::cell::OnceCell<bool> = const { std::cell::OnceCell::new() };
+    }
+    if let Some(known) = IS_MAIN.with(|cell| cell.get().copied()) {
+        return Ok(known);
+    }
+    let threading = import(py, "threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    let is_main = threading.call_method0("get_ident")?.eq(main)?;
+    IS_MAIN.with(|cell| cell.set(is_main).ok());
+    Ok(is_main)
+}
+
+fn hand_over(mut task: Task) {
+    while let Some(helper) = { lock(&IDLE).pop() } {
+        match helper.send(task) {
+            Ok(()) => return,
+            Err(gone) => task = gone.0,
+        }
+    }
+    let (send, receive) = channel::<Task>();
+    let again = send.clone();
+    send.send(task).expect("the receiver is below");
+    let body = move || {
+        while let Ok(task) = receive.recv() {
+            task();
+            lock(&IDLE).push(again.clone());
+        }
+    };
+    thread::Builder::new().name("gridloom-wait".into()).spawn(body).expect("the system gives a thread");
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

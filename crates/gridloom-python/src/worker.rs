@@ -1,0 +1,280 @@
+//! The process that runs Python functions for a server: `python -m gridloom.worker --fd 0`.
+//!
+//! Arguments are arrays over the memory that the server shares, for reading only. They show the call's data while the
+//! call runs; what a function keeps of them longer may change, so it copies what it keeps.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gridloom_core::base::{ByteOrder, Dtype, Meta, TaskError};
+use gridloom_core::idl::scalar::Scalar;
+use gridloom_core::idl::{Body, Definition};
+use gridloom_net::worker::{ArgView, Functions, OutView, Room, inherited, serve};
+use pyo3::exceptions::PySystemExit;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
+
+use crate::import;
+use crate::memory::{Keeper, Memory, element, type_string};
+
+/// A longer traceback loses its beginning.
+const TRACEBACK_BYTES_MAX: usize = 8 << 10;
+
+/// Serves until the server closes the socket.
+#[pyfunction]
+pub(crate) fn worker_main(py: Python<'_>, fd: i32) -> PyResult<()> {
+    py.detach(|| serve(inherited(fd)?, &mut PythonFunctions::default()))?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct PythonFunctions {
+    loaded: HashMap<u32, Py<PyAny>>,
+}
+
+impl Functions for PythonFunctions {
+    fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
+        let Body::Python { module, function: name } = &definition.body else {
+            return Err("it is no Python function".into());
+        };
+        Python::attach(|py| {
+            let find = || import(py, "gridloom._modules")?.call_method1("load", (module,))?.getattr(name.as_str());
+            let found = find().map_err(|error| {
+                let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
+                format!("{file} cannot be imported: {error}")
+            })?;
+            self.loaded.insert(function, found.unbind());
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+        Python::attach(|py| {
+            let callable = self.loaded.get(&function).expect("the server loads before it calls").bind(py);
+            let call = || {
+                let actual = args.iter().map(|arg| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
+                callable.call1(PyTuple::new(py, actual)?)
+            };
+            let result = call().map_err(|error| raised(py, &error))?;
+            store(py, &result, outs)
+        })
+    }
+}
+
+fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match &arg.meta {
+        Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(arg.bytes)).into_any()),
+        Meta::Bytes { .. } => Ok(PyBytes::new(py, arg.bytes).into_any()),
+        Meta::Scalar { dtype, byte_order } => {
+            let array = import(py, "numpy")?
+                .call_method1("frombuffer", (PyBytes::new(py, arg.bytes), type_string(*dtype, *byte_order)))?;
+            match dtype {
+                Dtype::Bool | Dtype::Int64 | Dtype::Float64 | Dtype::Complex128 => array.call_method1("item", (0,)),
+                _ => array.get_item(0),
+            }
+        }
+        Meta::Array { .. } => {
+            let address = arg.bytes.as_ptr() as usize;
+            match &arg.mapping {
+                Some(mapping) if !arg.bytes.is_empty() => {
+                    Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)
+                }
+                // Memory of the call alone: a function that keeps the array would keep nothing.
+                _ => {
+                    let copy = Memory::array(py, Keeper::Caller, address, arg.meta.clone(), false)?
+                        .call_method1("copy", ("K",))?;
+                    copy.getattr("flags")?.setattr("writeable", false)?;
+                    Ok(copy)
+                }
+            }
+        }
+    }
+}
+
+fn raised(py: Python<'_>, error: &PyErr) -> TaskError {
+    let (function, server) = (String::new(), String::new());
+    if error.is_instance_of::<PySystemExit>(py) {
+        let how = format!("it called sys.exit({})", error.value(py));
+        return TaskError::Crashed { function, server, how };
+    }
+    let kind = error.get_type(py).qualname().map_or_else(|_| "Exception".into(), |name| name.to_string());
+    let message = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
+    let formatted = import(py, "gridloom._modules")
+        .and_then(|module| module.call_method1("format_traceback", (error.value(py),)))
+        .and_then(|text| text.extract::<String>());
+    let mut traceback = formatted.unwrap_or_default();
+    if traceback.len() > TRACEBACK_BYTES_MAX {
+        let mut cut = traceback.len() - TRACEBACK_BYTES_MAX;
+        while !traceback.is_char_boundary(cut) {
+            cut += 1;
+        }
+        traceback = format!("...{}", &traceback[cut..]);
+    }
+    if !traceback.is_empty() {
+        traceback.insert(0, '\n');
+    }
+    TaskError::Raised { function, server, kind, message, traceback }
+}
+
+fn wrong(why: String) -> TaskError {
+    TaskError::WrongResult { function: String::new(), server: String::new(), why }
+}
+
+/// Checks what the function returned and puts it where it belongs.
+fn store(py: Python<'_>, result: &Bound<'_, PyAny>, outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+    match outs {
+        [] if result.is_none() => Ok(()),
+        [] => Err(wrong(format!("expected None, got {}", kind_of(result)))),
+        [one] => store_one(py, "result", result, one),
+        several => {
+            let items: Option<Vec<Bound<'_, PyAny>>> =
+                result.cast::<PyTuple>().ok().map(|tuple| tuple.iter().collect());
+            let items = match items.or_else(|| result.cast::<pyo3::types::PyList>().ok().map(|l| l.iter().collect())) {
+                Some(items) if items.len() == several.len() => items,
+                Some(items) => {
+                    let (expected, got) = (several.len(), items.len());
+                    return Err(wrong(format!("expected a tuple of {expected} results, got {got}")));
+                }
+                None => {
+                    let (expected, got) = (several.len(), kind_of(result));
+                    return Err(wrong(format!("expected a tuple of {expected} results, got {got}")));
+                }
+            };
+            for (number, (item, out)) in items.iter().zip(several).enumerate() {
+                store_one(py, &format!("result {}", number + 1), item, out)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn store_one(py: Python<'_>, what: &str, item: &Bound<'_, PyAny>, out: &mut OutView<'_>) -> Result<(), TaskError> {
+    let unfit = |expected: &str| wrong(format!("{what}: expected {expected}, got {}", kind_of(item)));
+    match (&out.meta, &mut out.room) {
+        (Meta::Text { .. }, Room::Growing(room)) => {
+            let text: String = item.extract().map_err(|_| unfit("str"))?;
+            room.clear();
+            room.extend_from_slice(text.as_bytes());
+            Ok(())
+        }
+        (Meta::Bytes { .. }, Room::Growing(room)) => {
+            let bytes: Vec<u8> = match (item.cast::<PyBytes>(), item.cast::<PyByteArray>()) {
+                (Ok(bytes), _) => bytes.as_bytes().to_vec(),
+                (_, Ok(bytes)) => bytes.to_vec(),
+                _ => return Err(unfit("bytes")),
+            };
+            **room = bytes;
+            Ok(())
+        }
+        (meta @ Meta::Scalar { dtype, .. }, Room::Fixed(room)) => {
+            let bytes = scalar(item, *dtype).map_err(|_| unfit(&meta.to_string()))?;
+            match bytes {
+                Some(bytes) if bytes.len() == room.len() => {
+                    room.copy_from_slice(&bytes);
+                    Ok(())
+                }
+                _ => Err(unfit(&meta.to_string())),
+            }
+        }
+        (meta @ Meta::Array { .. }, Room::Fixed(room)) => {
+            match array(py, item, meta, room).map_err(|error| wrong(format!("{what}: {error}")))? {
+                None => Ok(()),
+                Some(got) => Err(wrong(format!("{what}: expected {}, got {got}", shown(meta)))),
+            }
+        }
+        (meta, _) => Err(wrong(format!("{what}: no room for {meta}"))),
+    }
+}
+
+/// Bytes of a number as that type, if it is one and keeps its value; Python's float is rounded.
+fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
+    let numpy = import(item.py(), "numpy")?;
+    let bytes_of = |value: &Bound<'_, PyAny>| -> PyResult<Vec<u8>> {
+        Ok(value.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec())
+    };
+    if item.is_exact_instance_of::<PyInt>() && dtype.is_integer() {
+        return Ok(item.extract::<i128>().ok().and_then(|value| Scalar::Integer(value).write(dtype)));
+    }
+    let rounds = matches!(
+        dtype,
+        Dtype::Float16
+            | Dtype::Float32
+            | Dtype::Float64
+            | Dtype::LongDouble
+            | Dtype::Complex64
+            | Dtype::Complex128
+            | Dtype::ComplexLongDouble
+    );
+    let is_complex = matches!(dtype, Dtype::Complex64 | Dtype::Complex128 | Dtype::ComplexLongDouble);
+    let is_python_number = item.is_exact_instance_of::<PyInt>()
+        || item.is_exact_instance_of::<PyFloat>()
+        || (is_complex && item.is_exact_instance_of::<pyo3::types::PyComplex>());
+    if rounds && is_python_number {
+        return bytes_of(&numpy.getattr(dtype.name())?.call1((item,))?).map(Some);
+    }
+    let array = numpy.call_method1("asarray", (item,))?;
+    let wanted = numpy.call_method1("dtype", (dtype.name(),))?;
+    if array.getattr("ndim")?.extract::<usize>()? != 0 {
+        return Ok(None);
+    }
+    let is_safe: bool = numpy.call_method1("can_cast", (array.getattr("dtype")?, &wanted, "safe"))?.extract()?;
+    let is_truth: bool = array.getattr("dtype")?.getattr("kind")?.eq("b")?;
+    if is_safe && is_truth == (dtype == Dtype::Bool) {
+        return bytes_of(&array.call_method1("astype", (wanted,))?).map(Some);
+    }
+    // A number of another type whose value fits exactly.
+    let number = array.call_method0("item")?;
+    let value = match (number.extract::<i128>(), number.extract::<f64>()) {
+        _ if is_truth => None,
+        (Ok(integer), _) if number.is_exact_instance_of::<PyInt>() => Some(Scalar::Integer(integer)),
+        (_, Ok(real)) if number.is_exact_instance_of::<PyFloat>() => Some(Scalar::Real(real)),
+        _ => None,
+    };
+    Ok(value.and_then(|value| value.write(dtype)))
+}
+
+/// Copies an array into its room; `Some` says what came instead of what was expected.
+fn array(py: Python<'_>, item: &Bound<'_, PyAny>, meta: &Meta, room: &mut [u8]) -> PyResult<Option<String>> {
+    let numpy = import(py, "numpy")?;
+    let Ok(array) = numpy.call_method1("asarray", (item,)) else { return Ok(Some(kind_of(item))) };
+    let (dtype, _) = element(meta);
+    let wanted = numpy.call_method1("dtype", (type_string(dtype, ByteOrder::NATIVE),))?;
+    let casting = if item.hasattr("dtype")? { "equiv" } else { "safe" };
+    let fits: bool = numpy.call_method1("can_cast", (array.getattr("dtype")?, wanted, casting))?.extract()?;
+    let shape: Vec<u64> = array.getattr("shape")?.extract()?;
+    let expected = match meta {
+        Meta::Array { shape, .. } => shape,
+        _ => return Ok(Some(kind_of(item))),
+    };
+    if !fits || shape != *expected {
+        let dtype: String = array.getattr("dtype")?.str()?.extract()?;
+        let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
+        return Ok(Some(format!("{dtype}[{}]", extents.join(", "))));
+    }
+    if !room.is_empty() {
+        let target = Memory::array(py, Keeper::Caller, room.as_mut_ptr() as usize, meta.clone(), true)?;
+        numpy.call_method1("copyto", (target, array))?;
+    }
+    Ok(None)
+}
+
+/// A description without the memory order, which a function need not mind.
+fn shown(meta: &Meta) -> String {
+    match meta {
+        Meta::Array { dtype, shape, .. } => Meta::array(*dtype, shape).to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn kind_of(item: &Bound<'_, PyAny>) -> String {
+    let kind = item.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
+    match (item.getattr("dtype"), item.getattr("shape")) {
+        (Ok(dtype), Ok(shape)) => format!("{kind} of {dtype} with shape {shape}"),
+        _ => match item.repr() {
+            Ok(text) if item.is_exact_instance_of::<PyInt>() || item.is_exact_instance_of::<PyFloat>() => {
+                format!("{kind} {text}")
+            }
+            _ => kind,
+        },
+    }
+}
