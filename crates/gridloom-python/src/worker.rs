@@ -29,7 +29,7 @@ pub(crate) fn worker_main(py: Python<'_>, fd: i32) -> PyResult<()> {
 
 #[derive(Default)]
 struct PythonFunctions {
-    loaded: HashMap<u32, Py<PyAny>>,
+    loaded: HashMap<u32, (Py<PyAny>, Vec<bool>)>,
 }
 
 impl Functions for PythonFunctions {
@@ -43,17 +43,21 @@ impl Functions for PythonFunctions {
                 let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
                 format!("{file} cannot be imported: {error}")
             })?;
-            self.loaded.insert(function, found.unbind());
+            let inputs = definition.signature.params.iter().filter(|param| param.is_input());
+            let given = inputs.map(|param| !param.hidden).collect();
+            self.loaded.insert(function, (found.unbind(), given));
             Ok(())
         })
     }
 
     fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
         Python::attach(|py| {
-            let callable = self.loaded.get(&function).expect("the server loads before it calls").bind(py);
+            let (callable, given) = self.loaded.get(&function).expect("the server loads before it calls");
             let call = || {
-                let actual = args.iter().map(|arg| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
-                callable.call1(PyTuple::new(py, actual)?)
+                // Sizes that follow from the arrays are not parameters of the Python function.
+                let given = args.iter().zip(given).filter(|(_, given)| **given);
+                let actual = given.map(|(arg, _)| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
+                callable.bind(py).call1(PyTuple::new(py, actual)?)
             };
             let result = call().map_err(|error| raised(py, &error))?;
             store(py, &result, outs)

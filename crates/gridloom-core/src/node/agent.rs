@@ -3,9 +3,9 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX};
+use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SPEED_FLOPS_DEFAULT};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
@@ -21,6 +21,8 @@ const MEASURED: TimerId = TimerId(1);
 const DIRECTORY: TimerId = TimerId(2);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
+/// Speeds that were learned are told to clients no more often than this.
+const RATES_PAUSE_NS: u64 = 200_000_000;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -43,6 +45,19 @@ struct Registered {
     promised: BTreeMap<GroupId, Time>,
 }
 
+impl Registered {
+    /// What is known of a function here: measured, or else guessed from this server's speed and what the function makes
+    /// of others'.
+    fn rate(&self, function: &str, efficiencies: &BTreeMap<String, f64>) -> FunctionRate {
+        let mut rate = self.rates.get(function).copied().unwrap_or_default();
+        if rate.flops.is_none() {
+            let speed = self.speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT);
+            rate.flops = efficiencies.get(function).map(|efficiency| efficiency * speed);
+        }
+        rate
+    }
+}
+
 #[derive(Debug)]
 struct MapRequest {
     client: NodeId,
@@ -62,8 +77,12 @@ pub struct Agent {
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature and number of servers that offer it.
     functions: BTreeMap<String, (Signature, u32)>,
-    subscribers: BTreeSet<NodeId>,
+    /// Clients that are told of changes, with the version of the functions that they know.
+    subscribers: BTreeMap<NodeId, u64>,
     version: u64,
+    functions_version: u64,
+    /// A change is to be told.
+    telling: bool,
     /// Requests that wait for links and speeds that are still being measured.
     waiting: Vec<MapRequest>,
 }
@@ -76,8 +95,10 @@ impl Agent {
             members: Members::default(),
             servers: BTreeMap::new(),
             functions: BTreeMap::new(),
-            subscribers: BTreeSet::new(),
+            subscribers: BTreeMap::new(),
             version: 0,
+            functions_version: 1,
+            telling: false,
             waiting: Vec::new(),
         }
     }
@@ -102,6 +123,7 @@ impl Agent {
             Message::Speed { flops } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
+                    self.tell(now + DIRECTORY_PAUSE_NS, out);
                     self.map_waiting(now, out);
                 }
             }
@@ -127,10 +149,11 @@ impl Agent {
                     && server.registration.functions.iter().any(|known| known.name == function)
                 {
                     server.rates.entry(function).or_default().learn(calls, work_flops, ns_to_seconds(run_ns));
+                    self.tell(now + RATES_PAUSE_NS, out);
                 }
             }
             Message::Subscribe => {
-                self.subscribers.insert(from);
+                self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
             }
             Message::MapGroup { group, round, outline, heuristic, client_links, without } => {
@@ -250,15 +273,27 @@ impl Agent {
     }
 
     fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.version += 1;
-        out.push(Effect::SetTimer { timer: DIRECTORY, at: now + DIRECTORY_PAUSE_NS });
+        self.functions_version += 1;
+        self.telling = false;
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    fn send_directory(&self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
+    /// Has clients told by then; several changes are told together.
+    fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
+        if !self.telling {
+            self.telling = true;
+            out.push(Effect::SetTimer { timer: DIRECTORY, at });
+        }
+    }
+
+    fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
         // Who maps needs the links between servers; who only calls does not, and they are many.
         let mut grid = self.grid_view(now, &[], &[], None);
         grid.links = Vec::new();
-        let functions = self.functions.values().map(|(signature, _)| signature.clone()).collect();
+        let known = self.subscribers.insert(to, self.functions_version);
+        let functions = (known != Some(self.functions_version))
+            .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
+        self.version += 1;
         send(out, to, Message::Directory { version: self.version, grid, functions });
     }
 
@@ -274,6 +309,7 @@ impl Agent {
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let client_links: BTreeMap<NodeId, LinkEstimate> = client_links.iter().copied().collect();
+        let efficiencies = self.efficiencies();
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
             let busy = server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, end)| end.since(now));
@@ -286,11 +322,7 @@ impl Agent {
                 plain: r.plain,
                 memory_bytes: r.memory_bytes,
                 speed_flops: server.speed_flops,
-                functions: r
-                    .functions
-                    .iter()
-                    .map(|s| (s.name.clone(), server.rates.get(&s.name).copied().unwrap_or_default()))
-                    .collect(),
+                functions: r.functions.iter().map(|s| (s.name.clone(), server.rate(&s.name, &efficiencies))).collect(),
                 busy_s: vec![busy_s; r.slots as usize],
             }
         });
@@ -314,6 +346,20 @@ impl Agent {
             links: (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect(),
             servers: views.collect(),
         }
+    }
+
+    /// What functions make of a server's speed where they have run: rate over speed, the mean over servers. A tuned
+    /// library runs far above the yardstick, an interpreter below it.
+    fn efficiencies(&self) -> BTreeMap<String, f64> {
+        let mut sums: BTreeMap<String, (f64, u32)> = BTreeMap::new();
+        for server in self.servers.values() {
+            let speed = server.speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT);
+            for (function, flops) in server.rates.iter().filter_map(|(f, rate)| Some((f, rate.flops?))) {
+                let sum = sums.entry(function.clone()).or_default();
+                *sum = (sum.0 + flops / speed, sum.1 + 1);
+            }
+        }
+        sums.into_iter().map(|(function, (sum, count))| (function, sum / f64::from(count))).collect()
     }
 
     /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
@@ -402,7 +448,8 @@ impl Machine for Agent {
             }
             Input::Timer(MEASURED) => self.map_waiting(now, out),
             Input::Timer(DIRECTORY) => {
-                for client in self.subscribers.clone() {
+                self.telling = false;
+                for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
                     self.send_directory(now, client, out);
                 }
             }
