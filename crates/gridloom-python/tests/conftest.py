@@ -40,7 +40,7 @@ def grid(program):
 def platform(tmp_path):
     """A client with an agent, and three servers on a fast network."""
     path = tmp_path / "platform.xml"
-    hosts = "".join(f'<host id="s{i}" speed="1Gf"><prop id="role" value="server"/></host>' for i in range(3))
+    hosts = "".join(f'<host id="s{i}" speed="1Gf"><prop id="role" value="server"/><prop id="memory" value="100TB"/></host>' for i in range(3))
     routes = "".join(f'<route src="c" dst="s{i}"><link_ctn id="slow"/></route>' for i in range(3))
     routes += "".join(
         f'<route src="s{i}" dst="s{j}"><link_ctn id="fast"/></route>' for i in range(3) for j in range(i + 1, 3)
@@ -54,3 +54,11 @@ def platform(tmp_path):
         f"{routes}</zone></platform>"
     )
     return path
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """File that calls of `tests/hold` make, and for whose end they wait."""
+    path = tmp_path / "gate"
+    yield path
+    path.unlink(missing_ok=True)

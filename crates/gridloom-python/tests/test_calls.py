@@ -147,8 +147,7 @@ def test_unknown_function(grid):
     assert "c := a b" in grid.function("matmul").__doc__
 
 
-def test_futures(grid, tmp_path):
-    gate = tmp_path / "gate"
+def test_futures(grid, gate):
     future = grid.function("tests/hold").submit(X, str(gate))
     while not gate.exists():
         assert not future.done()
@@ -158,8 +157,7 @@ def test_futures(grid, tmp_path):
     assert np.array_equal(future.get(), X + 1) and future.done() and future.get() is future.get()
 
 
-def test_cancel(grid, tmp_path):
-    gate = tmp_path / "gate"
+def test_cancel(grid, gate):
     future = grid.function("tests/hold").submit(X, str(gate))
     while not gate.exists():
         pass
@@ -177,8 +175,7 @@ def test_time_limit(grid):
     assert time.monotonic() - begin < 10
 
 
-def test_a_killed_server_does_not_change_the_answer(program, tmp_path):
-    gate = tmp_path / "gate"
+def test_a_killed_server_does_not_change_the_answer(program, gate):
     with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
         hold, halve = grid.function("tests/hold"), grid.function("tests/halve")
         with grid.group() as group:
@@ -197,8 +194,7 @@ def test_a_killed_server_does_not_change_the_answer(program, tmp_path):
         assert "lost server" in str(report)
 
 
-def test_interrupt_ends_a_wait(program, tmp_path):
-    gate = tmp_path / "gate"
+def test_interrupt_ends_a_wait(program, gate):
     script = (
         "import sys, numpy as np, gridloom as gl\n"
         "grid = gl.local(servers=1, functions=[sys.argv[1]])\n"
