@@ -56,9 +56,24 @@ def platform(tmp_path):
     return path
 
 
+class Gate:
+    """Where calls of `tests/hold` stop."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def server(self):
+        """Wait until a call is there; give its server's process."""
+        while not self.path.exists() or not self.path.read_text():
+            pass
+        return int(self.path.read_text())
+
+    def open(self):
+        Path(f"{self.path}.open").touch()
+
+
 @pytest.fixture
 def gate(tmp_path):
-    """File that calls of `tests/hold` make, and for whose end they wait."""
-    path = tmp_path / "gate"
-    yield path
-    path.unlink(missing_ok=True)
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()

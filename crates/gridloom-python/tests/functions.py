@@ -128,12 +128,12 @@ def sleep(seconds: float) -> float:
 
 @gl.function
 def hold(x: gl.Array["float64", "n"], gate: str) -> gl.Array["float64", "n"]:
-    """Tell that it runs, by its server's process in the file; then wait until the file is gone."""
+    """Tell that it runs, by its server's process in the file; then wait until there is one named `.open` too."""
     try:
         with open(gate, "x") as file:
             file.write(str(os.getppid()))
     except FileExistsError:
         pass
-    while os.path.exists(gate):
+    while not os.path.exists(gate + ".open"):
         time.sleep(0.001)
     return x + 1

@@ -148,23 +148,21 @@ def test_unknown_function(grid):
 
 
 def test_futures(grid, gate):
-    future = grid.function("tests/hold").submit(X, str(gate))
-    while not gate.exists():
-        assert not future.done()
+    future = grid.function("tests/hold").submit(X, str(gate.path))
+    gate.server()
+    assert not future.done()
     with pytest.raises(gl.ArgumentError, match=r"Future; pass its .get\(\)"):
         grid.function("tests/halve")(future)
-    gate.unlink()
+    gate.open()
     assert np.array_equal(future.get(), X + 1) and future.done() and future.get() is future.get()
 
 
 def test_cancel(grid, gate):
-    future = grid.function("tests/hold").submit(X, str(gate))
-    while not gate.exists():
-        pass
+    future = grid.function("tests/hold").submit(X, str(gate.path))
+    gate.server()
     future.cancel()
     with pytest.raises(gl.Cancelled):
         future.get()
-    gate.unlink()
 
 
 def test_time_limit(grid):
@@ -180,14 +178,12 @@ def test_a_killed_server_does_not_change_the_answer(program, gate):
         hold, halve = grid.function("tests/hold"), grid.function("tests/halve")
         with grid.group() as group:
             first, _ = halve(X)
-            second = hold(first, str(gate))
+            second = hold(first, str(gate.path))
             third, _ = halve(second)
-        while not gate.exists() or not gate.read_text():
-            pass
-        victim = int(gate.read_text())
+        victim = gate.server()
         assert victim in grid.server_processes()
         os.kill(victim, signal.SIGKILL)
-        gate.unlink()
+        gate.open()
         assert np.allclose(third.get(), (X / 2 + 1) / 2)
         report = group.report()
         assert len(report.lost_servers) == 1 and report.tasks_again >= 1 and report.tasks_failed == 0
@@ -210,14 +206,13 @@ def test_interrupt_ends_a_wait(program, gate):
         "    print('interrupted', flush=True)\n"
     )
     for form in ("group", "plain"):
-        run = [sys.executable, "-c", script, str(FUNCTIONS), str(gate), form]
+        run = [sys.executable, "-c", script, str(FUNCTIONS), str(gate.path), form]
         process = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        while not gate.exists():
-            assert process.poll() is None
+        gate.server()
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)
         assert out == "interrupted\n" and process.returncode == 0
-        gate.unlink()
+        gate.path.unlink()
 
 
 def test_a_closed_grid_says_so(program):
