@@ -11,7 +11,7 @@ use gridloom_core::platform::HostId;
 use crate::store::Store;
 
 /// A machine of any kind: those of the grid, or a scripted one.
-pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect>>;
+pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
 
 /// Whether a node reacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

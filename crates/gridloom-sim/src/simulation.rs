@@ -44,7 +44,7 @@ impl Default for SimConfig {
 }
 
 /// Runs the bodies of tasks, for programs that want real results from simulated machines.
-pub trait Bodies {
+pub trait Bodies: Send {
     /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ mod timeline;
 mod value;
 
 pub use error::Error;
-pub use function::{Arg, Function};
+pub use function::{Arg, Function, Pending};
 pub use grid::{Grid, Traffic};
 pub use group::{Group, Handle};
 pub use local::{LocalConfig, program_path};

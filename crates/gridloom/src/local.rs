@@ -113,7 +113,7 @@ impl LocalProcesses {
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let command = |arguments: &[&str]| {
             let mut command = Command::new(&program);
-            command.args(arguments).args(["--json", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
+            command.args(arguments).args(["--json", "--quiet", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
             // An interrupt at the terminal is for the program, which then ends its grid.
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
             command

@@ -29,6 +29,9 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Do not log to standard error
+    #[arg(long)]
+    quiet: bool,
     /// End when standard input closes
     #[arg(long)]
     until_stdin_closes: bool,
@@ -49,5 +52,5 @@ pub fn run(options: Options) -> Result<ExitCode> {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
     }
-    drive(&node, &options.name)
+    drive(&node, &options.name, options.quiet)
 }

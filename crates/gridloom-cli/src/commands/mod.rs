@@ -68,10 +68,12 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     Ok(())
 }
 
-/// Drives a node to its end. Lines of its log go to standard error.
-pub fn drive(node: &NetNode, name: &str) -> Result<ExitCode> {
+/// Drives a node to its end. Lines of its log go to standard error, unless it is to be quiet.
+pub fn drive(node: &NetNode, name: &str, quiet: bool) -> Result<ExitCode> {
     let why = node.run_with(|event| {
-        if let Event::Log(line) = event {
+        if let Event::Log(line) = event
+            && !quiet
+        {
             eprintln!("gridloom: {name}: {line}");
         }
     });

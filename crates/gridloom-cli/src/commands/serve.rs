@@ -61,6 +61,9 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Do not log to standard error
+    #[arg(long)]
+    quiet: bool,
     /// End when standard input closes
     #[arg(long)]
     until_stdin_closes: bool,
@@ -126,7 +129,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             names.iter().try_for_each(|name| print_line(&format!("  {name}")))?;
         }
     }
-    drive(&node, &name)
+    drive(&node, &name, options.quiet)
 }
 
 fn default_name() -> String {

@@ -87,6 +87,8 @@ struct Stage<'w> {
     name: NodeId,
     ended: BTreeMap<TaskId, TaskReport>,
     lost: Vec<TaskId>,
+    /// Names of servers, from the directory.
+    names: BTreeMap<NodeId, String>,
 }
 
 impl<'w> Stage<'w> {
@@ -100,8 +102,8 @@ impl<'w> Stage<'w> {
         let client = world.start_client("client");
         let name = client;
         let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
-        let (ended, lost) = (BTreeMap::new(), Vec::new());
-        let mut stage = Stage { world, agent, servers: nodes, client, serial: 1, hashes, name, ended, lost };
+        let (ended, lost, names) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        let mut stage = Stage { world, agent, servers: nodes, client, serial: 1, hashes, name, ended, lost, names };
         stage.until("all servers in the directory", |event| match event {
             Event::Directory { grid, .. } => (grid.servers.len() == servers as usize).then_some(()),
             _ => None,
@@ -124,6 +126,9 @@ impl<'w> Stage<'w> {
                     self.ended.insert(report.task, report.clone());
                 }
                 Event::ServerLost { again, .. } => self.lost.extend(again),
+                Event::Directory { grid, .. } => {
+                    self.names.extend(grid.servers.iter().map(|server| (server.node, server.name.clone())));
+                }
                 _ => {}
             }
             if let Some(result) = found(&event) {
@@ -173,25 +178,16 @@ impl<'w> Stage<'w> {
         id
     }
 
-    /// The server's place in `servers` by its number in the plan of the group: which one runs the task.
+    /// The place in `servers` of the server that the group's plan gives a task to.
     fn server_of(&mut self, task: TaskId) -> usize {
-        let mut names = BTreeMap::new();
         let server = self.until("the plan", |event| match event {
-            Event::Directory { grid, .. } => {
-                names.extend(grid.servers.iter().map(|server| (server.node, server.name.clone())));
-                None
-            }
             Event::GroupPlanned { plan, tasks, .. } => {
                 tasks.iter().position(|known| *known == task).map(|index| plan.tasks[index].server)
             }
             _ => None,
         });
-        names.get(&server).map_or_else(|| self.place_of(server), |name| number_of(name))
-    }
-
-    fn place_of(&mut self, server: NodeId) -> usize {
-        // The directory was seen before: worlds that number nodes themselves use the same numbers.
-        self.servers.iter().position(|known| *known == server).expect("a server of this grid")
+        let name = self.names.get(&server).expect("the plan names a server of the directory");
+        name.trim_start_matches("server-").parse::<usize>().expect("the suite numbers its servers") - 1
     }
 
     fn end_of(&mut self, task: TaskId) -> Result<Vec<(DatumId, Meta)>, TaskError> {
@@ -231,10 +227,6 @@ impl<'w> Stage<'w> {
             assert_eq!(f64::from_ne_bytes(*chunk), element(i as f64), "element {i} of {datum}");
         }
     }
-}
-
-fn number_of(name: &str) -> usize {
-    name.trim_start_matches("server-").parse::<usize>().expect("the suite names its servers by number") - 1
 }
 
 fn plain_call(world: &mut dyn World) {
