@@ -25,7 +25,8 @@ def test_sizes_follow_from_arrays():
     @gl.function(module="m")
     def f(a: gl.Array["float64", "m", "k"], b: gl.Array["float32", "k", "n-1", gl.F], n: int) -> gl.Array[np.int8, 3]: ...
 
-    assert signature(f) == "m/f(a: float64[m, k], b: float32[k, n-1]; n, m, k: int64) -> out0: int8[3]"
+    expected = "m/f(a: float64[m, k], b: float32[k, n-1] in Fortran order, n: int64; m, k: int64) -> out0: int8[3]"
+    assert signature(f) == expected
     assert f.__name__ == "f"
 
 
