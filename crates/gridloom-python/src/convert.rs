@@ -91,7 +91,11 @@ impl Target<'_> {
         let array =
             import(py, "numpy")?.call_method1("asarray", (object,)).map_err(|_| self.refused(object, param, ""))?;
         let array = self.widened(object, array, param)?;
-        self.array(array.cast::<PyUntypedArray>()?, param).map(Arg::Value)
+        let array = array.cast::<PyUntypedArray>()?;
+        if element_of(&array.dtype()).is_none() {
+            return Err(self.refused(object, param, ""));
+        }
+        self.array(array, param).map(Arg::Value)
     }
 
     /// A list of Python numbers has no element type of its own: it takes the parameter's if that loses nothing.
