@@ -31,6 +31,8 @@ mod validate;
 #[cfg(test)]
 mod contract_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod noise_tests;
 #[cfg(test)]
 mod testing;

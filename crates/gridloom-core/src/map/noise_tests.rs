@@ -1,7 +1,12 @@
+//! The chain of eight matrices on four equal servers whose figures were measured with noise.
+
+use std::collections::BTreeSet;
+
 use super::testing::*;
 use super::*;
 use crate::perf::LinkEstimate;
 
+/// Order 1024 to 2048, 0.05 to 0.6 s a product; links 1 to 5 GB/s, each ±50 %; latencies 20 to 100 µs; rates as given.
 fn noisy(rng: &mut SplitMix64, rate_noise: f64) -> (Outline, GridView) {
     let order = 1024 + rng.below(1025);
     let rate = 28e9 + 14e9 * rng.unit();
@@ -18,74 +23,61 @@ fn noisy(rng: &mut SplitMix64, rate_noise: f64) -> (Outline, GridView) {
     (matrix_chain(order), grid)
 }
 
-#[test]
-fn probe() {
-    for noise in [0.0, 0.1, 0.2, 0.3, 0.4] {
-        for spec in ["heft", "heft[slack=0]", "heft[slack=0,polish=0]"] {
-            let mut hist = std::collections::BTreeMap::<String, usize>::new();
-            let mut fast = 0;
-            for seed in 0..1000 {
-                let (outline, grid) = noisy(&mut SplitMix64::new(seed), noise);
-                let plan = map_group(spec, &outline, &grid, CLIENT).unwrap();
-                let used: std::collections::BTreeSet<_> = plan.tasks[..4].iter().map(|t| t.server).collect();
-                let c = |f: bool, t: bool| {
-                    plan.transfers.iter().filter(|m| (m.from == CLIENT) == f && (m.to == CLIENT) == t).count()
-                };
-                *hist
-                    .entry(format!("{}/{}/{} on {}", c(true, false), c(false, false), c(false, true), used.len()))
-                    .or_default() += 1;
-                let s: Vec<f64> = grid.servers.iter().map(|s| s.speed_flops.unwrap()).collect();
-                if s.iter().copied().fold(0.0, f64::max) > 2.0 * s.iter().copied().fold(f64::MAX, f64::min) {
-                    fast += 1;
-                }
-            }
-            println!("{noise} {spec} {hist:?} twice as fast: {fast}");
+/// Servers that make the first four products.
+fn first_servers(plan: &Plan) -> usize {
+    plan.tasks[..4].iter().map(|task| task.server).collect::<BTreeSet<_>>().len()
+}
+
+/// Least makespan of a plan that uses four servers for the first products and moves 8 + 3 + 1 matrices: every way to
+/// deal the first products, and every later product at one of its inputs.
+fn best_tidy_s(problem: &Problem) -> f64 {
+    let mut best_s = f64::INFINITY;
+    for code in 0..256usize {
+        let first: Vec<usize> = (0..4).map(|task| code >> (2 * task) & 3).collect();
+        if (0..4).any(|server| !first.contains(&server)) {
+            continue;
         }
+        for side in 0..8usize {
+            let (left, right) = (first[side & 1], first[2 + (side >> 1 & 1)]);
+            let at = [first[0], first[1], first[2], first[3], left, right, [left, right][side >> 2]];
+            let mut schedule = Schedule::new(problem);
+            at.iter().enumerate().for_each(|(task, server)| schedule.place(task, *server));
+            best_s = best_s.min(schedule.finish().makespan_s);
+        }
+    }
+    best_s
+}
+
+/// The servers are told apart by noise only, as when four equal ones are measured one after another: exactly what the
+/// binary tree needs moves, and all four take part.
+#[test]
+fn small_noise_changes_nothing() {
+    for seed in 10_000..10_200 {
+        let (outline, grid) = noisy(&mut SplitMix64::new(seed), 0.1);
+        let plan = map_group("heft", &outline, &grid, CLIENT).unwrap();
+        assert_eq!((traffic(&plan), first_servers(&plan)), ([8, 3, 1], 4), "seed {seed}\n{plan}");
     }
 }
 
+/// With rates that differ by up to 2.3 times, using all four servers is not always best. The client's link is never
+/// loaded more than it must be; and where the plan is not the tidy one, it moves less, or ends before the best tidy one.
 #[test]
-fn oracle() {
-    for noise in [0.1, 0.2, 0.3, 0.4] {
-        // ratios of least makespan among plans 8/3/1 on 4 servers over heft's, heft[slack=0]'s, and the best of all orders-of-call
-        let (mut over_heft, mut over_pure, mut over_best) = (vec![], vec![], vec![]);
-        for seed in 0..200 {
-            let (outline, grid) = noisy(&mut SplitMix64::new(seed), noise);
-            let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
-            let heft = map_group("heft", &outline, &grid, CLIENT).unwrap().makespan_s;
-            let pure = map_group("heft[slack=0]", &outline, &grid, CLIENT).unwrap().makespan_s;
-            let (mut best, mut tidy) = (f64::MAX, f64::MAX);
-            for code in 0..16384usize {
-                let at: Vec<usize> = (0..7).map(|t| code >> (2 * t) & 3).collect();
-                let mut s = Schedule::new(&problem);
-                for t in 0..7 {
-                    s.place(t, at[t]);
-                }
-                let plan = s.finish();
-                best = best.min(plan.makespan_s);
-                let all = (0..4).all(|x| at[..4].contains(&x));
-                if all && plan.transfers.len() == 12 && plan.transfers.iter().filter(|m| m.from == CLIENT).count() == 8
-                {
-                    tidy = tidy.min(plan.makespan_s);
-                }
-            }
-            over_heft.push(tidy / heft);
-            over_pure.push(tidy / pure);
-            over_best.push(tidy / best);
-        }
-        for (n, v) in [("heft", &mut over_heft), ("slack=0", &mut over_pure), ("best", &mut over_best)] {
-            v.sort_by(f64::total_cmp);
-            let within = |x: f64| v.iter().filter(|r| **r <= x).count();
-            println!(
-                "{noise} best 8/3/1 over {n}: min {:.3} median {:.3} p90 {:.3} max {:.3}; within 1%: {} 5%: {} 10%: {} of 200",
-                v[0],
-                v[100],
-                v[180],
-                v[199],
-                within(1.01),
-                within(1.05),
-                within(1.1)
-            );
-        }
+fn large_noise_wastes_nothing() {
+    let (mut tidy, mut over_tidy) = (0, Vec::new());
+    for seed in 10_000..10_200 {
+        let (outline, grid) = noisy(&mut SplitMix64::new(seed), 0.4);
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let plan = map_group("heft", &outline, &grid, CLIENT).unwrap();
+        plan.validate(&problem).unwrap();
+        let [sent, between, returned] = traffic(&plan);
+        assert_eq!((sent, returned), (8, 1), "seed {seed}\n{plan}");
+        assert!(between <= 3 || plan.makespan_s < best_tidy_s(&problem), "seed {seed}: moves for nothing\n{plan}");
+        let unmended_s = map_group("heft[polish=0]", &outline, &grid, CLIENT).unwrap().makespan_s;
+        assert!(plan.makespan_s <= 1.05 * unmended_s * (1.0 + 1e-9), "seed {seed}: ends later than before\n{plan}");
+        over_tidy.push(plan.makespan_s / best_tidy_s(&problem));
+        tidy += u32::from(between == 3 && first_servers(&plan) == 4);
     }
+    let mean = over_tidy.iter().sum::<f64>() / 200.0;
+    assert!(mean < 1.01, "on average {mean} times as long as the best tidy plan");
+    assert!(tidy >= 100, "only {tidy} of 200 move 8 + 3 + 1 over four servers");
 }
