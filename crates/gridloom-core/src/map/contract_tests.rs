@@ -60,7 +60,7 @@ fn all_keep_the_contract_on_random_graphs() {
         let (tasks, grid) = (rng.below(60) as usize, random_grid(&mut rng, servers));
         let outline = random_graph(&mut rng, tasks, 4);
         fast().for_each(|name| drop(keeps_contract(name, &outline, &grid)));
-        for spec in ["heft[insertion=no]", "heft[slack=0,polish=0]", "heft[polish=37]", "random[seed=5]"] {
+        for spec in ["heft[insertion=no]", "heft[slack=0,polish=0]", "heft[polish=3700]", "random[seed=5]"] {
             keeps_contract(spec, &outline, &grid);
         }
     }

@@ -40,7 +40,7 @@ pub struct Exhaustive {
 
 impl Heuristic for Exhaustive {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
-        let heft = Heft { insertion: true, slack: 0.0, polish: 10_000 };
+        let heft = Heft { insertion: true, slack: 0.0, polish: 100_000 };
         let known: [&dyn Heuristic; 3] = [&heft, &Heft { insertion: false, ..heft }, &Greedy];
         let mut search = Search { problem, left: self.nodes, best: None, bound_s: bounds::lower_bound(problem) };
         for heuristic in known {

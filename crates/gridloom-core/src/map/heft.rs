@@ -41,8 +41,8 @@ pub(super) const ENTRY: Entry = Entry {
         },
         Parameter {
             name: "polish",
-            about: "whole number of placements to try for mending the plan of a small group; 0: leave it",
-            default: "100000",
+            about: "whole number of steps to spend on mending the plan of a small group; 0: leave it",
+            default: "1000000",
         },
     ],
     make: |values| {
@@ -58,7 +58,7 @@ pub struct Heft {
     pub insertion: bool,
     /// Ends that differ by less than this part of the task's duration count as equal.
     pub slack: f64,
-    /// Placements to try for mending the plan.
+    /// Steps to spend on mending the plan.
     pub polish: u64,
 }
 
