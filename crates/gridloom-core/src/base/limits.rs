@@ -13,6 +13,8 @@ pub const INLINE_BYTES_MAX: usize = 1 << 10;
 pub const TASKS_PER_MESSAGE: usize = 512;
 /// Tasks in one group. Past it, close the group and open another.
 pub const GROUP_TASKS_MAX: usize = 2_000_000;
+/// Slots of one server: more than any host has processors.
+pub const SLOTS_MAX: u32 = 4096;
 /// Dimensions of an array (NumPy's own bound).
 pub const DIMENSIONS_MAX: usize = 64;
 /// Parameters of one function.

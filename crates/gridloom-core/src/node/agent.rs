@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SPEED_FLOPS_DEFAULT};
+use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SLOTS_MAX, SPEED_FLOPS_DEFAULT};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
@@ -134,12 +134,12 @@ impl Agent {
                     self.map_waiting(now, out);
                 }
             }
-            Message::Ran { function, calls, work_flops, run_ns } => {
+            Message::Ran { function, cold, calls, work_flops, run_ns } => {
                 if let Some(server) = self.servers.get(&from)
                     && server.registration.functions.iter().any(|known| known.name == function)
                 {
                     let rate = self.rates.entry((host_of(&server.registration.address), function)).or_default();
-                    rate.learn(calls, work_flops, ns_to_seconds(run_ns));
+                    rate.learn(if cold { 0 } else { calls }, calls, work_flops, ns_to_seconds(run_ns));
                     self.tell(now + RATES_PAUSE_NS, out);
                 }
             }
@@ -224,6 +224,9 @@ impl Agent {
         let name = &registration.name;
         if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
             return Err(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX));
+        }
+        if registration.slots > SLOTS_MAX {
+            return Err(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots));
         }
         if registration.slots == 0 {
             return Err("it has no slots; start it with --slots of at least 1".into());
@@ -349,7 +352,7 @@ impl Agent {
             client_links: servers
                 .iter()
                 .map(|(_, server)| by_host.get(&host_of(&server.registration.address)))
-                .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| mean_link(links)))
+                .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| best_link(links)))
                 .collect(),
             links: (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect(),
             servers: views.collect(),
@@ -389,7 +392,7 @@ impl Agent {
         rate
     }
 
-    /// Mean measured links between hosts, by name of sender and receiver.
+    /// Best measured links between hosts, by name of sender and receiver.
     fn links(&self) -> BTreeMap<(String, String), LinkEstimate> {
         let mut sums: BTreeMap<(String, String), Vec<LinkEstimate>> = BTreeMap::new();
         for server in self.servers.values() {
@@ -400,7 +403,7 @@ impl Agent {
                 }
             }
         }
-        sums.into_iter().map(|(hosts, links)| (hosts, mean_link(&links))).collect()
+        sums.into_iter().map(|(hosts, links)| (hosts, best_link(&links))).collect()
     }
 
     /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
@@ -528,11 +531,11 @@ fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
     sums.into_iter().map(|(key, (sum, count))| (key, sum / f64::from(count))).collect()
 }
 
-/// Mean latency, and the bandwidth of the mean time for a byte.
-fn mean_link(links: &[LinkEstimate]) -> LinkEstimate {
-    let count = links.len() as f64;
+/// The best latency and bandwidth seen between two hosts: whatever else goes on while a link is measured makes it look
+/// worse, never better.
+fn best_link(links: &[LinkEstimate]) -> LinkEstimate {
     LinkEstimate {
-        latency_s: links.iter().map(|link| link.latency_s).sum::<f64>() / count,
-        bandwidth: count / links.iter().map(|link| 1.0 / link.bandwidth).sum::<f64>(),
+        latency_s: links.iter().map(|link| link.latency_s).fold(f64::INFINITY, f64::min),
+        bandwidth: links.iter().map(|link| link.bandwidth).fold(0.0, f64::max),
     }
 }

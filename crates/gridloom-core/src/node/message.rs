@@ -134,6 +134,8 @@ pub enum Message {
     Ran {
         /// The function.
         function: String,
+        /// These were the first on their slots: libraries were loaded and memory touched for the first time.
+        cold: bool,
         /// How many.
         calls: u64,
         /// Their work, floating-point operations; 0 if the signature states none.

@@ -9,7 +9,7 @@
 //!   | probe of 4 MiB ================>|   twice (the first warms buffers), only if it will take less than 100 ms
 //!   |<------------------ ProbeArrived |
 //! ```
-//! Kept cheap: a node probes at most 16 peers, once each when they meet; real transfers refine the figures later.
+//! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
 use std::collections::BTreeMap;
 
@@ -81,6 +81,11 @@ impl Probing {
         }
         let probe = self.probes.remove(&peer).expect("found above");
         Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
+    }
+
+    /// Whether that peer is being probed.
+    pub fn is_probing(&self, peer: NodeId) -> bool {
+        self.probes.contains_key(&peer)
     }
 
     /// The peer is gone.

@@ -62,6 +62,8 @@ struct Awaited {
 /// Calls of one function since the last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
+    /// Calls that are still cold: the first on each slot.
+    cold_left: u32,
     calls: u64,
     work_flops: f64,
     run_ns: u64,
@@ -81,6 +83,8 @@ pub struct Server {
     dialling: BTreeMap<String, Vec<DatumId>>,
     probing: Probing,
     to_probe: Vec<(NodeId, String)>,
+    /// The peer whose link is being measured: one at a time, so that probes do not disturb each other.
+    probe_turn: Option<NodeId>,
     speed_flops: Option<f64>,
     tallies: BTreeMap<String, Tally>,
     rates: BTreeMap<String, FunctionRate>,
@@ -105,6 +109,7 @@ impl Server {
             dialling: BTreeMap::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
+            probe_turn: None,
             speed_flops: None,
             tallies: BTreeMap::new(),
             rates: BTreeMap::new(),
@@ -159,11 +164,7 @@ impl Server {
                 }
             }
             Role::Server => {
-                if self.to_probe.iter().any(|(node, _)| *node == peer)
-                    && let Some(token) = self.members.ping(now, peer)
-                {
-                    send(out, peer, Message::Ping { token });
-                }
+                self.probe_next(now, out);
             }
             Role::Client => {}
         }
@@ -179,7 +180,7 @@ impl Server {
         }
     }
 
-    fn on_dial_failed(&mut self, address: &str, why: &str, out: &mut Vec<Effect>) {
+    fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
         if address == self.config.agent {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
@@ -195,13 +196,13 @@ impl Server {
             if let Some(agent) = self.agent {
                 send(out, agent, Message::LinkBroken { to: node });
             }
-            self.probe_over(node, out);
+            self.probe_over(now, node, out);
         }
     }
 
     fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
         let Some(lost) = self.members.lost(peer) else { return };
-        self.probe_over(peer, out);
+        self.probe_over(now, peer, out);
         let role = lost.about;
         if role == Role::Agent && self.agent == Some(peer) {
             self.agent = None;
@@ -286,7 +287,7 @@ impl Server {
                 }
                 self.pump(now, out);
             }
-            Message::Registered { peers } => self.on_registered(peers, out),
+            Message::Registered { peers } => self.on_registered(now, peers, out),
             Message::RegistrationRefused { why } => {
                 let name = &self.config.name;
                 out.push(Effect::Exit { why: format!("the agent refused server '{name}': {why}") });
@@ -294,15 +295,16 @@ impl Server {
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token)
-                    && self.to_probe.iter().any(|(node, _)| *node == from)
+                    && self.probe_turn == Some(from)
+                    && !self.probing.is_probing(from)
                 {
                     let step = self.probing.begin(now, from, rtt_ns);
-                    self.on_probe_step(from, step, out);
+                    self.on_probe_step(now, from, step, out);
                 }
             }
             Message::ProbeArrived { size_bytes } => {
                 if let Some(step) = self.probing.arrived(now, from, size_bytes) {
-                    self.on_probe_step(from, step, out);
+                    self.on_probe_step(now, from, step, out);
                 }
             }
             Message::Register(_)
@@ -400,7 +402,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    fn on_registered(&mut self, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
+    fn on_registered(&mut self, now: Time, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
         self.to_probe = peers;
         self.to_probe.truncate(PROBE_PEERS_MAX);
         if self.config.plain {
@@ -414,25 +416,42 @@ impl Server {
             .map(|(_, address)| address.clone())
             .collect();
         out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
+        self.probe_turn = None;
+        self.probe_next(now, out);
         self.links_done_if_so(out);
     }
 
-    fn on_probe_step(&mut self, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
+    fn on_probe_step(&mut self, now: Time, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
         match step {
             Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
             Step::Done(link) => {
                 if let Some(agent) = self.agent {
                     send(out, agent, Message::LinkMeasured { to: peer, link });
                 }
-                self.probe_over(peer, out);
+                self.probe_over(now, peer, out);
             }
         }
     }
 
-    fn probe_over(&mut self, peer: NodeId, out: &mut Vec<Effect>) {
+    fn probe_over(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
         self.probing.lost(peer);
         self.to_probe.retain(|(node, _)| *node != peer);
+        if self.probe_turn == Some(peer) {
+            self.probe_turn = None;
+        }
+        self.probe_next(now, out);
         self.links_done_if_so(out);
+    }
+
+    fn probe_next(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.probe_turn.is_some() {
+            return;
+        }
+        let next = self.to_probe.iter().map(|(node, _)| *node).find(|node| self.members.is_up(*node));
+        if let Some(token) = next.and_then(|node| self.members.ping(now, node)) {
+            self.probe_turn = next;
+            send(out, next.expect("it was pinged"), Message::Ping { token });
+        }
     }
 
     fn links_done_if_so(&mut self, out: &mut Vec<Effect>) {
@@ -747,12 +766,21 @@ impl Server {
     fn learn(&mut self, now: Time, task: &Task, run_ns: u64, out: &mut Vec<Effect>) {
         if !self.rates.contains_key(&task.function) {
             self.rates.insert(task.function.clone(), FunctionRate::default());
-            self.tallies.insert(task.function.clone(), Tally::default());
+            let cold_left = self.config.slots;
+            self.tallies.insert(task.function.clone(), Tally { cold_left, ..Tally::default() });
         }
         let work_flops = task.work_flops.unwrap_or(0.0);
         let rate = self.rates.get_mut(&task.function).expect("inserted above");
-        rate.learn(1, work_flops, ns_to_seconds(run_ns.max(1)));
         let tally = self.tallies.get_mut(&task.function).expect("inserted with the rate");
+        rate.learn(u64::from(tally.cold_left == 0), 1, work_flops, ns_to_seconds(run_ns.max(1)));
+        if tally.cold_left > 0 {
+            tally.cold_left -= 1;
+            if let Some(agent) = self.agent {
+                let function = task.function.clone();
+                send(out, agent, Message::Ran { function, cold: true, calls: 1, work_flops, run_ns });
+            }
+            return;
+        }
         tally.calls += 1;
         tally.work_flops += work_flops;
         tally.run_ns += run_ns;
@@ -766,9 +794,10 @@ impl Server {
         self.rates_timer = false;
         let Some(agent) = self.agent else { return };
         for (function, tally) in &mut self.tallies {
-            let Tally { calls, work_flops, run_ns } = std::mem::take(tally);
+            let Tally { calls, work_flops, run_ns, .. } = *tally;
+            *tally = Tally { cold_left: tally.cold_left, ..Tally::default() };
             if calls > 0 {
-                send(out, agent, Message::Ran { function: function.clone(), calls, work_flops, run_ns });
+                send(out, agent, Message::Ran { function: function.clone(), cold: false, calls, work_flops, run_ns });
             }
         }
     }
@@ -804,7 +833,7 @@ impl Machine for Server {
             Input::Start => self.on_start(now, out),
             Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
-            Input::DialFailed { address, why } => self.on_dial_failed(&address, &why, out),
+            Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
                 self.members.heard(now, from);
                 self.on_message(now, from, message, out);

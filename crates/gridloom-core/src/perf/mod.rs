@@ -41,18 +41,20 @@ pub struct FunctionRate {
 
 impl FunctionRate {
     /// Takes in the sum of some calls. Old calls are forgotten exponentially: the newest report weighs a quarter, or
-    /// more while there are few calls behind it.
-    pub fn learn(&mut self, calls: u64, work_flops: f64, seconds: f64) {
-        if calls == 0 || !seconds.is_finite() || seconds <= 0.0 {
+    /// more while there are few calls behind it. `weighing` is how many of the calls count for that: cold ones, 0, are
+    /// better than nothing, and forgotten as soon as there is better.
+    pub fn learn(&mut self, weighing: u64, calls: u64, work_flops: f64, seconds: f64) {
+        let is_known = self.mean_s.is_some();
+        if calls == 0 || !seconds.is_finite() || seconds <= 0.0 || (weighing == 0 && is_known) {
             return;
         }
-        let weight = (calls as f64 / (calls + self.calls) as f64).max(0.25);
+        let weight = (weighing as f64 / (weighing + self.calls).max(1) as f64).max(0.25);
         let blend = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + weight * (new - old)));
         self.mean_s = blend(self.mean_s, seconds / calls as f64);
         if work_flops.is_finite() && work_flops > 0.0 {
             self.flops = blend(self.flops, work_flops / seconds);
         }
-        self.calls = self.calls.saturating_add(calls);
+        self.calls = self.calls.saturating_add(weighing);
     }
 }
 

@@ -39,12 +39,14 @@ impl Client {
 
     pub(super) fn on_links_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.to_probe.clear();
+        self.probe_turn = None;
         self.map_waiting(now, out);
     }
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
         if let Some(rtt_ns) = self.members.pong(now, from, token)
-            && self.to_probe.contains(&from)
+            && self.probe_turn == Some(from)
+            && !self.probing.is_probing(from)
         {
             let step = self.probing.begin(now, from, rtt_ns);
             self.on_step(now, from, step, out);
@@ -70,8 +72,23 @@ impl Client {
     pub(super) fn probe_over(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
         self.probing.lost(peer);
         self.to_probe.retain(|node| *node != peer);
+        if self.probe_turn == Some(peer) {
+            self.probe_turn = None;
+        }
+        self.probe_next(now, out);
         if self.to_probe.is_empty() {
             self.map_waiting(now, out);
+        }
+    }
+
+    pub(super) fn probe_next(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.probe_turn.is_some() {
+            return;
+        }
+        let next = self.to_probe.iter().copied().find(|node| self.members.is_up(*node));
+        if let Some(token) = next.and_then(|node| self.members.ping(now, node)) {
+            self.probe_turn = next;
+            send(out, next.expect("it was pinged"), Message::Ping { token });
         }
     }
 

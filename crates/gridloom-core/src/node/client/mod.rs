@@ -145,6 +145,8 @@ pub struct Client {
     apart: BTreeSet<(NodeId, NodeId)>,
     probing: Probing,
     to_probe: Vec<NodeId>,
+    /// The server whose link is being measured: one at a time, so that probes do not disturb each other.
+    probe_turn: Option<NodeId>,
     probed: BTreeSet<NodeId>,
     links: BTreeMap<NodeId, LinkEstimate>,
 }
@@ -174,6 +176,7 @@ impl Client {
             apart: BTreeSet::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
+            probe_turn: None,
             probed: BTreeSet::new(),
             links: BTreeMap::new(),
         }
@@ -206,11 +209,7 @@ impl Client {
         }
         self.lost.remove(&peer);
         self.names.insert(peer, name);
-        if self.to_probe.contains(&peer)
-            && let Some(token) = self.members.ping(now, peer)
-        {
-            send(out, peer, Message::Ping { token });
-        }
+        self.probe_next(now, out);
         for parcel in self.outbox.remove(&peer).unwrap_or_default() {
             out.push(match parcel {
                 Parcel::Message(message) => Effect::Send { to: peer, message },
