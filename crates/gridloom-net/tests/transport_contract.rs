@@ -56,7 +56,7 @@ fn messages_longer_than_any_buffer_arrive() {
     let (a, b) = (server(), client());
     b.dial(&a);
     let why = "x".repeat(20 << 20);
-    let message = Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, why };
+    let message = Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, round: 0, why };
     a.perform((0..3).map(|_| Effect::Send { to: b.id(), message: message.clone() }));
     for _ in 0..3 {
         let got = b.expect("the message", |i| match i {

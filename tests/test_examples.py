@@ -1,0 +1,80 @@
+"""The examples print what they are said to print, for real and in simulation."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+EXPECTED = ROOT / "examples" / "expected"
+
+
+def gridloom():
+    import gridloom as package
+
+    return str(pathlib.Path(package.__file__).parent / "bin" / "gridloom")
+
+
+def run(*command, **kwargs):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["first", "own_functions"])
+def test_example(name):
+    assert run(sys.executable, f"examples/{name}.py") == (EXPECTED / f"{name}.txt").read_text()
+
+
+def test_the_first_example_simulated_twice_gives_one_trace():
+    command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--json", "--", sys.executable, "examples/first.py"]
+    one, two = json.loads(run(*command)), json.loads(run(*command))
+    assert one["trace_hash"] == two["trace_hash"]
+    # Four 2 x 2 arrays go out, one comes back.
+    assert sum(one["bytes_by_pair"].values()) >= 5 * 32
+
+
+def test_bodies_can_be_run_in_simulation():
+    command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--execute", "--", sys.executable, "examples/first.py"]
+    assert "[[ 26.  46.]\n [ 64. 112.]]" in run(*command)
+
+
+def test_the_readmes_first_program_runs():
+    program = re.search(r"```python\n(import numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    out = run(sys.executable, "-c", program)
+    assert "3 calls on 2 servers, mapped by heft" in out
+    assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
+
+
+def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):
+    n = 512
+    run(sys.executable, "examples/demo/demo.py", "--n", str(n), "--out", str(tmp_path))
+    chain = json.loads((tmp_path / "report.json").read_text())["programs"]["chain"]
+    matrix = 8 * n * n
+    assert chain["n"] == n
+    assert (chain["plain"]["client_bytes"], chain["plain"]["server_bytes"]) == (21 * matrix, 0)
+    assert (chain["group"]["client_bytes"], chain["group"]["server_bytes"]) == (9 * matrix, 3 * matrix)
+    assert chain["local"]["digest"] == chain["plain"]["digest"] == chain["group"]["digest"]
+    for name in ("enhanced.png", "chain.html", "image.html"):
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_nothing_is_left_running():
+    program = "import gridloom as gl, os\ngrid = gl.local(servers=2)\nprint(*grid.server_processes(), flush=True)\nos._exit(9)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    servers = [int(pid) for pid in done.stdout.split()]
+    assert done.returncode == 9 and len(servers) == 2
+    for pid in servers:
+        # A descriptor of the process becomes readable when it ends; a process that has ended already is not found.
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        import select
+
+        assert select.select([descriptor], [], [], 10)[0], f"server process {pid} outlived its program"
+        os.close(descriptor)
