@@ -34,8 +34,8 @@ fn functions_are_listed_and_called() {
 
     assert_eq!(succeeds(grid.command(&["call", "cli/plus", "2", "-0.5"])), "sum = 1.5\n");
     assert_eq!(grid.json(&["call", "scale", "2", "[1, 2, 3]"]), json!({ "results": { "y": [2.0, 4.0, 6.0] } }));
-    // Sizes may be given too.
-    assert_eq!(grid.json(&["call", "cli/scale", "2", "1", "[4]"])["results"]["y"], json!([8.0]));
+    // Sizes may be given too, in the order of the description.
+    assert_eq!(grid.json(&["call", "cli/scale", "1", "2", "[4]"])["results"]["y"], json!([8.0]));
     let stats = grid.json(&["call", "cli/stats", "[[1, 2], [3, 6]]"]);
     assert_eq!(stats["results"], json!({ "mean": 3.0, "largest": 6.0 }));
 }
@@ -137,7 +137,8 @@ fn a_secret_keeps_strangers_out() {
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match; set GRIDLOOM_SECRET"), "{error}");
-    let mut command = grid.serve_command("stranger", &[&support::idl()], &[]);
+    let mut command =
+        support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (_server, mut log) = support::logging(command.env("GRIDLOOM_SECRET", "guess"));
     support::line_with(&mut log, "grid secret does not match");
 }
@@ -197,8 +198,8 @@ fn processes_end_with_their_input_or_a_signal_and_leave_none_behind() {
 
 #[test]
 fn a_server_waits_for_its_agent() {
-    // A free port: the first agent had it.
-    let grid = Grid::start();
+    // A free port of an address where nobody else listens: the first agent had it.
+    let grid = Grid::start_at("127.77.0.1:0");
     let address = grid.address.clone();
     assert!(grid.agent.signal("-TERM").success());
     let mut command = support::serve_command(&address, "early", &[&support::idl()], &["--library", library()]);
@@ -215,7 +216,7 @@ fn platforms_are_shown() {
         "two.toml",
         "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"2Gf\"\ncores = 4\n\
          [[host]]\nname = \"c\"\nspeed = \"1Gf\"\n[[link]]\nname = \"ab\"\nbandwidth = \"1GBps\"\nlatency = \"1ms\"\n\
-         [[route]]\nsrc = \"a\"\ndst = \"b\"\nlinks = [\"ab\"]\n",
+         [[route]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"ab\"]\n",
     );
     let ask = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_str(&succeeds(gridloom(&[&["platform"], arguments, &["--json"]].concat()))).unwrap()
@@ -258,7 +259,7 @@ fn programs_are_simulated() {
         "grid.toml",
         "[[host]]\nname = \"laptop\"\nspeed = \"1Gf\"\n[[host]]\nname = \"node\"\nspeed = \"2Gf\"\n\
          [[link]]\nname = \"wire\"\nbandwidth = \"1MBps\"\nlatency = \"1ms\"\n\
-         [[route]]\nsrc = \"laptop\"\ndst = \"node\"\nlinks = [\"wire\"]\n",
+         [[route]]\nfrom = \"laptop\"\nto = \"node\"\nlinks = [\"wire\"]\n",
     );
     let (idl, program) = (support::idl(), env!("CARGO_BIN_EXE_gridloom"));
     let report = support::folder("simulated").join("report.json");
@@ -269,7 +270,7 @@ fn programs_are_simulated() {
     };
     let execute = ["--execute", "--library", library(), "--report", report.to_str().unwrap()];
     let output = simulate(&execute).output().unwrap();
-    assert!(output.status.success());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("y = [2.0,4.0]"));
     let said_report: serde_json::Value = serde_json::from_str(&printed).unwrap();

@@ -17,8 +17,8 @@ use crate::values::{argument, to_json};
 /// Call one function, with arguments from the command line.
 ///
 /// Arguments are numbers, texts, arrays such as '[[1, 2], [3, 4]]', or @FILE for the content of a file: a text, JSON,
-/// or an array that NumPy saved (.npy). A complex number is [re, im]. Sizes that follow from the arrays need not be
-/// given. Results are printed by name; NaN and infinities as texts, for JSON has no numbers for them.
+/// or an array that NumPy saved (.npy). A complex number is [re, im]. Sizes that follow from the arrays are left out, or
+/// everything is given in the order of the interface description. Results are printed by name; NaN and infinities as texts, for JSON has no numbers for them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom call linalg/dnrm2 '[3, 4]'\n  \
 gridloom call linalg/dgemm '[[1, 2], [3, 4]]' '[[1, 0], [0, 1]]' --json\n  \

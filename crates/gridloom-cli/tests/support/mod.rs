@@ -126,7 +126,11 @@ pub struct Grid {
 
 impl Grid {
     pub fn start() -> Grid {
-        let agent = Running::start(gridloom(&["agent", "--listen", "127.0.0.1:0", "--quiet"]));
+        Grid::start_at("127.0.0.1:0")
+    }
+
+    pub fn start_at(listen: &str) -> Grid {
+        let agent = Running::start(gridloom(&["agent", "--listen", listen, "--quiet"]));
         let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
         Grid { agent, address }
     }
