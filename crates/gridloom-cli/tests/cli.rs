@@ -124,6 +124,14 @@ fn what_cannot_be_offered_is_refused_at_start() {
     assert!(error(&[&missing], &["--library", "/no/lib.so"]).contains("/no/lib.so: no such library"));
     let text = file("text.so", "no library\n");
     assert!(error(&[&missing], &["--library", &text]).contains("which cannot be loaded"));
+    // Of a BLAS that lacks something, what it has is offered, and nothing is no offer.
+    let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
+    let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
+    assert_eq!(code, 1);
+    assert!(poor.contains("function 'linalg/dgemm' cannot be offered: symbol 'cblas_dgemm' is in none"), "{poor}");
+    let mut command = grid.serve_command("rich", &["builtin:linalg", &support::idl()], &[]);
+    command.env("GRIDLOOM_BLAS", library());
+    assert!(support::Running::start(command).line.ends_with(" offers 4 functions"));
     let wrong = file("wrong.idl", "Module cli;\nDefine f(IN in a)\n");
     assert!(error(&[&wrong], &[]).contains("wrong.idl:2:"));
     assert!(error(&["nothing.txt"], &[]).contains("expected a .idl or .py file"));
@@ -137,8 +145,7 @@ fn a_secret_keeps_strangers_out() {
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match; set GRIDLOOM_SECRET"), "{error}");
-    let mut command =
-        support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
+    let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (_server, mut log) = support::logging(command.env("GRIDLOOM_SECRET", "guess"));
     support::line_with(&mut log, "grid secret does not match");
 }

@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::load_offer;
+use gridloom::{Offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Role, Server, ServerConfig};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
 use serde_json::json;
 
-use super::worker::check_libraries;
+use super::worker::{Wrong, check_libraries};
 use super::{
     AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, print_json, print_line,
     secret,
 };
 use crate::registered::Registering;
+
+/// The word for the functions that come with Gridloom.
+const BUILTIN_LINALG: &str = "builtin:linalg";
 
 /// Offer functions: of shared libraries described in the interface language, and of Python modules.
 ///
@@ -80,7 +83,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     if offer.definitions.is_empty() {
         bail!("nothing to offer: the files define no function");
     }
-    check_libraries(&offer.definitions, &offer.libraries)?;
+    leave_out_what_the_blas_lacks(&mut offer, &options)?;
     let name = options.name.clone().unwrap_or_else(default_name);
     let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
     let names: Vec<String> = offer.definitions.iter().map(|definition| definition.signature.name.clone()).collect();
@@ -135,6 +138,29 @@ pub fn run(options: Options) -> Result<ExitCode> {
             }
         }
     })
+}
+
+/// Every function must be there, but those of a system's BLAS that is poorer than ours: they are left out.
+fn leave_out_what_the_blas_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
+    let wrong = check_libraries(&offer.definitions, &offer.libraries)?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let own: Vec<PathBuf> = options.files.iter().filter(|file| file.as_os_str() != BUILTIN_LINALG).cloned().collect();
+    let own = load_offer(&own, &options.python, None)?;
+    let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
+    let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
+    let lines = |wrong: &[Wrong]| -> Vec<String> {
+        wrong.iter().map(|(name, why)| format!("function '{name}' cannot be offered: {why}")).collect()
+    };
+    offer.definitions.retain(|definition| missing.iter().all(|(name, _)| *name != definition.signature.name));
+    if !fatal.is_empty() || offer.definitions.is_empty() {
+        bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
+    }
+    if !options.rest.quiet {
+        lines(&missing).iter().for_each(|line| eprintln!("gridloom: {line}"));
+    }
+    Ok(())
 }
 
 fn announce(name: &str, address: &str, functions: &[String], json: bool) -> Result<()> {

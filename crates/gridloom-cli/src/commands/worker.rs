@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use gridloom_core::idl::{Body, Definition};
 use gridloom_net::worker::native::Native;
 use gridloom_net::worker::{Functions, Setup};
@@ -32,16 +32,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A function that cannot be run, and why.
+pub type Wrong = (String, String);
+
 /// Looks up every native function in a process of its own, so that a library that cannot be loaded is noticed when the
 /// server starts, and one that crashes while it is loaded does no harm.
 ///
 /// # Errors
-/// Which function cannot be run, and why.
-pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<()> {
+/// If they cannot be looked up at all.
+pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<Wrong>> {
     let native: Vec<&Definition> =
         definitions.iter().filter(|definition| matches!(definition.body, Body::Native { .. })).collect();
     if native.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut child = Command::new(std::env::current_exe().context("this program's own path")?)
         .args(["worker", "--check"])
@@ -55,12 +58,8 @@ pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Res
     let output = child.wait_with_output().context("cannot check the libraries")?;
     let said = String::from_utf8_lossy(&output.stdout);
     // What a library prints while it is loaded comes before the answer.
-    let wrong = said.lines().last().and_then(|line| serde_json::from_str::<Vec<String>>(line).ok());
-    match wrong.as_deref() {
-        Some([]) => Ok(()),
-        Some(wrong) => bail!("{}", wrong.join("\ngridloom: ")),
-        None => bail!("loading the libraries ended the process ({})", output.status),
-    }
+    let answer = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))
 }
 
 fn check() -> Result<()> {
@@ -69,10 +68,12 @@ fn check() -> Result<()> {
     let libraries: Vec<PathBuf> = serde_json::from_value(question["libraries"].clone())?;
     let mut native = Native::default();
     let setup = Setup { server_name: String::new(), libraries, modules: Vec::new() };
-    let mut wrong: Vec<String> = native.setup(&setup).err().into_iter().collect();
+    // A library that cannot be loaded is named with the functions that are not found for it.
+    native.setup(&setup).map_err(anyhow::Error::msg)?;
+    let mut wrong: Vec<Wrong> = Vec::new();
     for (number, definition) in definitions.iter().enumerate() {
         if let Err(why) = native.load(number as u32, definition) {
-            wrong.push(format!("function '{}' cannot be offered: {why}", definition.signature.name));
+            wrong.push((definition.signature.name.clone(), why));
         }
     }
     print_json(&json!(wrong))
