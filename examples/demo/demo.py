@@ -84,6 +84,12 @@ def tree(product, matrices):
     return level[0]
 
 
+def orthogonal(random, n):
+    """A dense orthogonal matrix, the product of two Householder reflections: norms stay 1 along the chain."""
+    u, v = (x / np.linalg.norm(x) for x in random.standard_normal((2, n)))
+    return np.eye(n) - 2 * np.outer(u, u) - 2 * np.outer(v, v) + 4 * (u @ v) * np.outer(u, v)
+
+
 def record_chain(group, dgemm, matrices):
     with group:
         return tree(lambda pairs: [dgemm(a, b) for a, b in pairs], matrices)
@@ -110,7 +116,7 @@ def local_dgemm():
 def chain(grid, n, out):
     print(f"Product of eight {n} x {n} matrices by binary tree, on {len(grid.servers())} servers")
     random = np.random.default_rng(8)
-    matrices = [np.linalg.qr(random.standard_normal((n, n)))[0] for _ in range(8)]
+    matrices = [orthogonal(random, n) for _ in range(8)]
     dgemm, here = grid.function("demo/dgemm"), local_dgemm()
     say("measuring: one small product on each server and here")
     small = np.ascontiguousarray(matrices[0][: n // 2, : n // 2])

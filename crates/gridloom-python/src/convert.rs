@@ -57,7 +57,8 @@ impl Target<'_> {
     ) -> PyResult<Arguments> {
         let signature = self.signature;
         let is_given = |param: &Param| param.is_input() && !param.hidden;
-        let full: Vec<usize> = (0..signature.params.len()).filter(|index| is_given(&signature.params[*index])).collect();
+        let full: Vec<usize> =
+            (0..signature.params.len()).filter(|index| is_given(&signature.params[*index])).collect();
         let order = if args.len() == full.len() { full } else { signature.positional() };
         let mut positional = Vec::with_capacity(args.len());
         for (at, object) in args.iter().enumerate() {
@@ -87,9 +88,14 @@ impl Target<'_> {
             }
             return Err(self.refused(object, param, "; pass its .get()"));
         }
-        let array = import(py, "numpy")?.call_method1("asarray", (object,)).map_err(|_| self.refused(object, param, ""))?;
+        let array =
+            import(py, "numpy")?.call_method1("asarray", (object,)).map_err(|_| self.refused(object, param, ""))?;
         let array = self.widened(object, array, param)?;
-        self.array(array.cast::<PyUntypedArray>()?, param).map(Arg::Value)
+        let array = array.cast::<PyUntypedArray>()?;
+        if element_of(&array.dtype()).is_none() {
+            return Err(self.refused(object, param, ""));
+        }
+        self.array(array, param).map(Arg::Value)
     }
 
     /// A list of Python numbers has no element type of its own: it takes the parameter's if that loses nothing.
@@ -308,8 +314,8 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> P
 fn number<'py>(py: Python<'py>, dtype: Dtype, byte_order: ByteOrder, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let zeros = vec![0; dtype.size_bytes() as usize];
     let bytes = if bytes.is_empty() { &zeros } else { bytes };
-    let array = import(py, "numpy")?
-        .call_method1("frombuffer", (PyBytes::new(py, bytes), type_string(dtype, byte_order)))?;
+    let array =
+        import(py, "numpy")?.call_method1("frombuffer", (PyBytes::new(py, bytes), type_string(dtype, byte_order)))?;
     match dtype {
         Dtype::Bool | Dtype::Int64 | Dtype::Float64 | Dtype::Complex128 => array.call_method1("item", (0,)),
         _ => array.get_item(0),

@@ -54,9 +54,10 @@ impl RawGroup {
         };
         let (args, named) = target.arguments(args, Some(kwargs))?;
         // A remote number that decides an extent has to be fetched first.
-        let may_wait = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(
-            |arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. })),
-        );
+        let may_wait = args
+            .iter()
+            .chain(named.iter().map(|(_, arg)| arg))
+            .any(|arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. })));
         let handles = match may_wait {
             true => interruptible(py, move || group.call_named(&function, &args, &named))?,
             false => detached(py, move || group.call_named(&function, &args, &named)),

@@ -16,6 +16,7 @@
 //! through, NumPy's array interface, so that no `unsafe` is needed for it.
 
 #![deny(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
 
 mod convert;
 mod define;

@@ -359,12 +359,11 @@ impl RawPending {
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let begin = Instant::now();
         // Virtual time stands still while nobody waits; real calls end by themselves.
-        while !self.is_simulated {
-            let is_done = py.detach(|| self.watch(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py))?;
-            if is_done {
-                break;
+        if !self.is_simulated {
+            let look = || py.detach(|| self.watch(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py));
+            while !look()? {
+                py.check_signals()?;
             }
-            py.check_signals()?;
         }
         let wait = (self.take)().ok_or_else(|| closed(py))?.into_inner();
         let outcome = match self.is_simulated {

@@ -29,7 +29,13 @@ pub(crate) fn worker_main(py: Python<'_>, fd: i32) -> PyResult<()> {
 
 #[derive(Default)]
 struct PythonFunctions {
-    loaded: HashMap<u32, Py<PyAny>>,
+    loaded: HashMap<u32, Loaded>,
+}
+
+struct Loaded {
+    callable: Py<PyAny>,
+    /// For each input, whether the function takes it: sizes that only extents name are not passed.
+    is_passed: Vec<bool>,
 }
 
 impl Functions for PythonFunctions {
@@ -43,17 +49,20 @@ impl Functions for PythonFunctions {
                 let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
                 format!("{file} cannot be imported: {error}")
             })?;
-            self.loaded.insert(function, found.unbind());
+            let inputs = definition.signature.params.iter().filter(|param| param.is_input());
+            let is_passed = inputs.map(|param| !param.hidden).collect();
+            self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed });
             Ok(())
         })
     }
 
     fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
         Python::attach(|py| {
-            let callable = self.loaded.get(&function).expect("the server loads before it calls").bind(py);
+            let loaded = self.loaded.get(&function).expect("the server loads before it calls");
             let call = || {
-                let actual = args.iter().map(|arg| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
-                callable.call1(PyTuple::new(py, actual)?)
+                let passed = args.iter().zip(&loaded.is_passed).filter(|(_, passed)| **passed);
+                let actual = passed.map(|(arg, _)| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
+                loaded.callable.bind(py).call1(PyTuple::new(py, actual)?)
             };
             let result = call().map_err(|error| raised(py, &error))?;
             store(py, &result, outs)
@@ -100,7 +109,7 @@ fn raised(py: Python<'_>, error: &PyErr) -> TaskError {
     let kind = error.get_type(py).qualname().map_or_else(|_| "Exception".into(), |name| name.to_string());
     let message = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
     let formatted = import(py, "gridloom._modules")
-        .and_then(|module| module.call_method1("format_traceback", (error.value(py),)))
+        .and_then(|module| module.call_method1("format_traceback", (error.value(py), error.traceback(py))))
         .and_then(|text| text.extract::<String>());
     let mut traceback = formatted.unwrap_or_default();
     if traceback.len() > TRACEBACK_BYTES_MAX {

@@ -100,13 +100,14 @@ impl Backend {
     /// The value, which stays in the store.
     pub(crate) fn value(&self, datum: DatumId) -> Option<Value> {
         match self {
-            Backend::Net(node) => {
-                node.store().get(&datum).map(|(meta, payload)| Value { meta, payload: Some(payload) })
-            }
+            Backend::Net(node) => node.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload)),
             Backend::Sim(sim) => {
                 let sim = lock(sim);
                 let (meta, bytes) = sim.simulation.value(sim.client, datum)?;
-                Some(Value { meta, payload: bytes.map(Payload::Inline) })
+                Some(match bytes {
+                    Some(bytes) => Value::of(meta, Payload::Inline(bytes)),
+                    None => Value::placeholder(meta),
+                })
             }
         }
     }

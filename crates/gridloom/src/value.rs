@@ -13,6 +13,8 @@ pub struct Value {
     pub(crate) meta: Meta,
     /// `None` for a placeholder: a simulated result whose body was not run.
     pub(crate) payload: Option<Payload>,
+    /// Tells placeholders from one another, as the address of their bytes tells values.
+    token: Option<Arc<()>>,
 }
 
 impl Value {
@@ -24,12 +26,12 @@ impl Value {
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
             return Err(Error::Usage(format!("a {meta} does not have {} bytes", payload.size_bytes())));
         }
-        Ok(Value { meta, payload: Some(payload) })
+        Ok(Value::of(meta, payload))
     }
 
     /// A value whose bytes do not matter: for simulations.
     pub fn placeholder(meta: Meta) -> Value {
-        Value { meta, payload: None }
+        Value { meta, payload: None, token: Some(Arc::new(())) }
     }
 
     /// A row-major array of doubles.
@@ -39,18 +41,23 @@ impl Value {
     pub fn from_f64(shape: &[u64], elements: &[f64]) -> Value {
         assert_eq!(shape.iter().product::<u64>(), elements.len() as u64, "one element for each index");
         let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_ne_bytes()).collect();
-        Value { meta: Meta::array(Dtype::Float64, shape), payload: Some(Payload::Inline(bytes.into())) }
+        Value::of(Meta::array(Dtype::Float64, shape), Payload::Inline(bytes.into()))
     }
 
     /// A scalar given by its bytes in this machine's order.
     pub fn scalar(dtype: Dtype, bytes: &[u8]) -> Value {
-        Value { meta: Meta::scalar(dtype), payload: Some(Payload::copied(bytes)) }
+        Value::of(Meta::scalar(dtype), Payload::copied(bytes))
     }
 
     /// A text.
     pub fn text(text: &str) -> Value {
         let meta = Meta::Text { size_bytes: text.len() as u64 };
-        Value { meta, payload: Some(Payload::copied(text.as_bytes())) }
+        Value::of(meta, Payload::copied(text.as_bytes()))
+    }
+
+    /// A value whose description was checked against its bytes, or came with them.
+    pub(crate) fn of(meta: Meta, payload: Payload) -> Value {
+        Value { meta, payload: Some(payload), token: None }
     }
 
     /// Its description.
@@ -84,8 +91,11 @@ impl Value {
 
     /// Identity of the bytes, to send what is passed twice only once.
     pub(crate) fn identity(&self) -> Option<(usize, u64)> {
-        let payload = self.payload.as_ref()?;
-        Some((payload.bytes().as_ptr() as usize, payload.size_bytes()))
+        match (&self.payload, &self.token) {
+            (Some(payload), _) => Some((payload.bytes().as_ptr() as usize, payload.size_bytes())),
+            (None, Some(token)) => Some((Arc::as_ptr(token) as usize, self.meta.size_bytes())),
+            (None, None) => None,
+        }
     }
 
     pub(crate) fn inline_bytes(&self) -> Option<Vec<u8>> {
@@ -113,6 +123,6 @@ impl From<i64> for Value {
 
 impl From<Arc<[u8]>> for Value {
     fn from(bytes: Arc<[u8]>) -> Value {
-        Value { meta: Meta::Bytes { size_bytes: bytes.len() as u64 }, payload: Some(Payload::Inline(bytes)) }
+        Value::of(Meta::Bytes { size_bytes: bytes.len() as u64 }, Payload::Inline(bytes))
     }
 }

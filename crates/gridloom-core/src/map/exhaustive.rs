@@ -40,8 +40,8 @@ pub struct Exhaustive {
 
 impl Heuristic for Exhaustive {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
-        let known: [&dyn Heuristic; 3] =
-            [&Heft { insertion: true, slack: 0.0 }, &Heft { insertion: false, slack: 0.0 }, &Greedy];
+        let heft = Heft { insertion: true, slack: 0.0, polish: 100_000 };
+        let known: [&dyn Heuristic; 3] = [&heft, &Heft { insertion: false, ..heft }, &Greedy];
         let mut search = Search { problem, left: self.nodes, best: None, bound_s: bounds::lower_bound(problem) };
         for heuristic in known {
             search.offer(heuristic.map(problem)?);

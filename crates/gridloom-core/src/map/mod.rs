@@ -19,6 +19,7 @@ mod greedy;
 mod heft;
 mod mct;
 pub mod plan;
+mod polish;
 mod problem;
 mod random;
 mod round_robin;
@@ -29,6 +30,10 @@ mod validate;
 
 #[cfg(test)]
 mod contract_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod noise_tests;
 #[cfg(test)]
 mod testing;
 

@@ -27,7 +27,7 @@ pub struct Server {
     pub node: NodeId,
     /// Its name.
     pub name: String,
-    /// Tasks it runs at a time, at least 1.
+    /// Tasks of the group that it runs at a time, at least 1 and no more than the group has.
     pub slots: u32,
     /// Seconds until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
@@ -81,6 +81,9 @@ pub struct Problem {
 /// A datum to its own place takes no time.
 const SELF_LINK: LinkEstimate = LinkEstimate { latency_s: 0.0, bandwidth: f64::INFINITY };
 const NO_LINK: LinkEstimate = LinkEstimate { latency_s: f64::INFINITY, bandwidth: f64::INFINITY };
+/// Longest time that one call or transfer may be predicted to take, longer than the world is old: sums over whole plans
+/// stay finite, whatever a server or client states.
+const SECONDS_MAX: f64 = 1e18;
 
 impl Problem {
     /// Checks and lays out the outline on the grid as `client` sees it.
@@ -104,7 +107,7 @@ impl Problem {
             links: Vec::new(),
             complete: true,
         };
-        problem.read_servers(grid)?;
+        problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
         problem.read_links(grid)?;
         problem.read_costs(grid)?;
         for (number, datum) in outline.data.iter().enumerate() {
@@ -212,7 +215,7 @@ impl Problem {
         &self.links[place * places..(place + 1) * places]
     }
 
-    fn read_servers(&mut self, grid: &GridView) -> Result<(), MapError> {
+    fn read_servers(&mut self, grid: &GridView, tasks: usize) -> Result<(), MapError> {
         self.places.insert(self.client, grid.servers.len());
         for (index, server) in grid.servers.iter().enumerate() {
             if self.places.insert(server.node, index).is_some() {
@@ -221,17 +224,22 @@ impl Problem {
             if server.slots == 0 {
                 return Err(bad_server(server, "it has 0 slots".into()));
             }
-            if let Some(busy) = server.busy_s.iter().find(|busy| !busy.is_finite()) {
+            if let Some(busy) = server.busy_s.iter().find(|busy| !(busy.is_finite() && **busy <= SECONDS_MAX)) {
                 return Err(bad_server(server, format!("a slot is busy for {busy} s")));
             }
-            // Adding 0 makes a plain zero of -0, whose bits would sort last.
-            let mut busy_s: Vec<f64> = server.busy_s.iter().map(|busy| busy.max(0.0) + 0.0).collect();
-            busy_s.resize(server.slots as usize, 0.0);
+            // The group can use no more slots than it has tasks: the ones free first. Whatever number of slots a server
+            // states, no more memory is asked for. Adding 0 makes a plain zero of -0, whose bits would sort last.
+            let stated = server.busy_s.iter().take(server.slots as usize).map(|busy| busy.max(0.0) + 0.0);
+            let mut busy_s: Vec<f64> = stated.collect();
+            let slots = server.slots.min(tasks.max(1) as u32);
+            let idle = (server.slots as usize - busy_s.len()).min(slots as usize);
+            busy_s.resize(busy_s.len() + idle, 0.0);
             busy_s.sort_by(f64::total_cmp);
+            busy_s.truncate(slots as usize);
             self.servers.push(Server {
                 node: server.node,
                 name: server.name.clone(),
-                slots: server.slots,
+                slots,
                 busy_s,
                 memory_bytes: server.memory_bytes,
             });
@@ -311,7 +319,7 @@ impl Problem {
         let Some(function) = self.functions.get(task.function as usize) else {
             return Err(malformed(format!("task {number} calls function number {}", task.function)));
         };
-        if let Some(work_flops) = task.work_flops.filter(|work| !is_duration(*work)) {
+        if let Some(work_flops) = task.work_flops.filter(|work| !(work.is_finite() && *work >= 0.0)) {
             return Err(MapError::BadWork { task: number, function: function.clone(), work_flops });
         }
         let first = self.arguments.len();
@@ -376,7 +384,7 @@ impl Problem {
                 let needed_bytes = task.size_bytes;
                 return Err(MapError::TooLarge { task: number, function: function(), needed_bytes, limit_bytes });
             }
-            if let Some(work_flops) = task.work_flops.filter(|work| !(work / flops_min).is_finite()) {
+            if let Some(work_flops) = task.work_flops.filter(|work| !is_duration(work / flops_min)) {
                 return Err(MapError::BadWork { task: number, function: function(), work_flops });
             }
         }
@@ -393,12 +401,13 @@ impl Problem {
     }
 }
 
+/// Whether it is a time that others can be added to.
 fn is_duration(value: f64) -> bool {
-    value.is_finite() && value >= 0.0
+    (0.0..=SECONDS_MAX).contains(&value)
 }
 
 fn check_link(link: LinkEstimate, from: &str, to: &str) -> Result<LinkEstimate, MapError> {
-    if is_duration(link.latency_s) && link.bandwidth > 0.0 && (u64::MAX as f64 / link.bandwidth).is_finite() {
+    if is_duration(link.latency_s) && link.bandwidth > 0.0 && is_duration(u64::MAX as f64 / link.bandwidth) {
         return Ok(link);
     }
     let why = format!("latency {} s, bandwidth {} bytes/s", link.latency_s, link.bandwidth);

@@ -187,11 +187,7 @@ impl<'p> Schedule<'p> {
     /// If a task has not been placed.
     pub fn finish(mut self) -> Plan {
         let problem = self.problem;
-        for (datum, facts) in problem.data().iter().enumerate() {
-            if facts.wanted {
-                self.bring(datum as u32, problem.client());
-            }
-        }
+        self.bring_home();
         let placed = self.tasks.iter().map(|placed| placed.expect("every task was placed"));
         let tasks: Vec<Assignment> = placed
             .map(|Placed { server, start_s, end_s }| Assignment { server: problem.node(server), start_s, end_s })
@@ -211,6 +207,25 @@ impl<'p> Schedule<'p> {
         let makespan_s = ends.fold(0.0, f64::max);
         let lower_bound_s = bounds::lower_bound(problem);
         Plan { heuristic: String::new(), tasks, transfers, makespan_s, lower_bound_s }
+    }
+
+    /// What [`Schedule::finish`] would say of the end of everything, and the bytes that all transfers move.
+    pub(super) fn outcome(mut self) -> (f64, u64) {
+        self.bring_home();
+        let ends = self.tasks.iter().flatten().map(|task| task.end_s);
+        let end_s = ends.chain(self.transfers.iter().map(|moved| moved.end_s)).fold(0.0, f64::max);
+        let sizes = self.transfers.iter().map(|moved| self.problem.data()[moved.datum as usize].size_bytes);
+        (end_s, sizes.fold(0, u64::saturating_add))
+    }
+
+    /// Adds the transfers of wanted data to the client.
+    fn bring_home(&mut self) {
+        let problem = self.problem;
+        for (datum, facts) in problem.data().iter().enumerate() {
+            if facts.wanted {
+                self.bring(datum as u32, problem.client());
+            }
+        }
     }
 
     /// Computes, for every server, when all inputs of a task could be there.

@@ -180,7 +180,7 @@ mod tests {
             text("hefty"),
             "unknown heuristic 'hefty'; known: heft, greedy, mct, round-robin, random, exhaustive"
         );
-        assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack");
+        assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack, polish");
         assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");
         for bad in ["", "[a=b]", "heft[insertion]", "heft[insertion=no", "heft[slack=]", "heft[slack=0,slack=1]"] {
             assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");

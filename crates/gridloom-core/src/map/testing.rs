@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::plan::Plan;
 use super::random::SplitMix64;
 use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
@@ -146,4 +147,12 @@ pub(super) fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
         }
     }
     grid
+}
+
+/// Counts: client to server, server to server, server to client.
+pub(super) fn traffic(plan: &Plan) -> [usize; 3] {
+    let count = |from: bool, to: bool| {
+        plan.transfers.iter().filter(|moved| (moved.from == CLIENT) == from && (moved.to == CLIENT) == to).count()
+    };
+    [count(true, false), count(false, false), count(false, true)]
 }

@@ -3,9 +3,9 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX};
+use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SPEED_FLOPS_DEFAULT};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
@@ -21,6 +21,8 @@ const MEASURED: TimerId = TimerId(1);
 const DIRECTORY: TimerId = TimerId(2);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
+/// Speeds that were learned are told to clients no more often than this.
+const RATES_PAUSE_NS: u64 = 200_000_000;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -38,7 +40,6 @@ struct Registered {
     speed_flops: Option<f64>,
     links_done: bool,
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
-    rates: BTreeMap<String, FunctionRate>,
     /// Work promised to groups: for each, when it is predicted to be done here.
     promised: BTreeMap<GroupId, Time>,
 }
@@ -62,8 +63,15 @@ pub struct Agent {
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature and number of servers that offer it.
     functions: BTreeMap<String, (Signature, u32)>,
-    subscribers: BTreeSet<NodeId>,
+    /// Clients that are told of changes, with the version of the functions that they know.
+    subscribers: BTreeMap<NodeId, u64>,
+    /// What each host makes of each function. Servers of one host have the same processors: what one learns holds for
+    /// all, and noise does not make equals unequal.
+    rates: BTreeMap<(String, String), FunctionRate>,
     version: u64,
+    functions_version: u64,
+    /// A change is to be told.
+    telling: bool,
     /// Requests that wait for links and speeds that are still being measured.
     waiting: Vec<MapRequest>,
 }
@@ -76,8 +84,11 @@ impl Agent {
             members: Members::default(),
             servers: BTreeMap::new(),
             functions: BTreeMap::new(),
-            subscribers: BTreeSet::new(),
+            subscribers: BTreeMap::new(),
+            rates: BTreeMap::new(),
             version: 0,
+            functions_version: 1,
+            telling: false,
             waiting: Vec::new(),
         }
     }
@@ -102,6 +113,7 @@ impl Agent {
             Message::Speed { flops } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
+                    self.tell(now + DIRECTORY_PAUSE_NS, out);
                     self.map_waiting(now, out);
                 }
             }
@@ -123,14 +135,16 @@ impl Agent {
                 }
             }
             Message::Ran { function, calls, work_flops, run_ns } => {
-                if let Some(server) = self.servers.get_mut(&from)
+                if let Some(server) = self.servers.get(&from)
                     && server.registration.functions.iter().any(|known| known.name == function)
                 {
-                    server.rates.entry(function).or_default().learn(calls, work_flops, ns_to_seconds(run_ns));
+                    let rate = self.rates.entry((host_of(&server.registration.address), function)).or_default();
+                    rate.learn(calls, work_flops, ns_to_seconds(run_ns));
+                    self.tell(now + RATES_PAUSE_NS, out);
                 }
             }
             Message::Subscribe => {
-                self.subscribers.insert(from);
+                self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
             }
             Message::MapGroup { group, round, outline, heuristic, client_links, without } => {
@@ -199,7 +213,6 @@ impl Agent {
                 since: now,
                 speed_flops: None,
                 links: BTreeMap::new(),
-                rates: BTreeMap::new(),
                 promised: BTreeMap::new(),
             },
         );
@@ -250,15 +263,27 @@ impl Agent {
     }
 
     fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.version += 1;
-        out.push(Effect::SetTimer { timer: DIRECTORY, at: now + DIRECTORY_PAUSE_NS });
+        self.functions_version += 1;
+        self.telling = false;
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    fn send_directory(&self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
+    /// Has clients told by then; several changes are told together.
+    fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
+        if !self.telling {
+            self.telling = true;
+            out.push(Effect::SetTimer { timer: DIRECTORY, at });
+        }
+    }
+
+    fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
         // Who maps needs the links between servers; who only calls does not, and they are many.
         let mut grid = self.grid_view(now, &[], &[], None);
         grid.links = Vec::new();
-        let functions = self.functions.values().map(|(signature, _)| signature.clone()).collect();
+        let known = self.subscribers.insert(to, self.functions_version);
+        let functions = (known != Some(self.functions_version))
+            .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
+        self.version += 1;
         send(out, to, Message::Directory { version: self.version, grid, functions });
     }
 
@@ -273,11 +298,22 @@ impl Agent {
         let mut servers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
-        let client_links: BTreeMap<NodeId, LinkEstimate> = client_links.iter().copied().collect();
+        let speeds = self.speeds();
+        let efficiencies = self.efficiencies(&speeds);
+        let links = self.links();
+        let host = |node: &NodeId| self.servers.get(node).map(|s| host_of(&s.registration.address));
+        let mut by_host: BTreeMap<String, Vec<LinkEstimate>> = BTreeMap::new();
+        for (node, link) in client_links {
+            if let Some(host) = host(node) {
+                by_host.entry(host).or_default().push(*link);
+            }
+        }
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
             let busy = server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, end)| end.since(now));
             let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
+            let host = host_of(&r.address);
+            let speed_flops = speeds.get(&host).copied();
             ServerView {
                 node: **node,
                 name: r.name.clone(),
@@ -285,11 +321,11 @@ impl Agent {
                 slots: r.slots,
                 plain: r.plain,
                 memory_bytes: r.memory_bytes,
-                speed_flops: server.speed_flops,
+                speed_flops,
                 functions: r
                     .functions
                     .iter()
-                    .map(|s| (s.name.clone(), server.rates.get(&s.name).copied().unwrap_or_default()))
+                    .map(|s| (s.name.clone(), self.rate(&host, &s.name, speed_flops, &efficiencies)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
             }
@@ -302,18 +338,69 @@ impl Agent {
             // A pair that was measured one way only is taken to be alike both ways.
             match (a.1.links.get(b.0), b.1.links.get(a.0)) {
                 (Some(None), _) | (None, Some(None)) => None,
-                (Some(Some(link)), _) | (None, Some(Some(link))) => Some(*link),
-                (None, None) => Some(LinkEstimate::UNMEASURED),
+                (Some(Some(_)) | None, Some(Some(_)) | None) | (Some(Some(_)), Some(None)) => {
+                    let hosts = (host_of(&a.1.registration.address), host_of(&b.1.registration.address));
+                    let back = (hosts.1.clone(), hosts.0.clone());
+                    Some(links.get(&hosts).or_else(|| links.get(&back)).copied().unwrap_or(LinkEstimate::UNMEASURED))
+                }
             }
         };
         GridView {
             client_links: servers
                 .iter()
-                .map(|(node, _)| client_links.get(node).copied().unwrap_or(LinkEstimate::UNMEASURED))
+                .map(|(_, server)| by_host.get(&host_of(&server.registration.address)))
+                .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| mean_link(links)))
                 .collect(),
             links: (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect(),
             servers: views.collect(),
         }
+    }
+
+    /// Mean speed of the servers of each host.
+    fn speeds(&self) -> BTreeMap<String, f64> {
+        let known = self.servers.values().filter_map(|s| Some((host_of(&s.registration.address), s.speed_flops?)));
+        means(known)
+    }
+
+    /// What functions make of a host's speed where they have run: rate over speed, the mean over hosts. A tuned library
+    /// runs far above the yardstick, an interpreter below it.
+    fn efficiencies(&self, speeds: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let known = self.rates.iter().filter_map(|((host, function), rate)| {
+            let speed = speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
+            Some((function.clone(), rate.flops? / speed))
+        });
+        means(known)
+    }
+
+    /// What is known of a function on a host: measured there, or else guessed from the host's speed.
+    fn rate(
+        &self,
+        host: &str,
+        function: &str,
+        speed: Option<f64>,
+        efficiencies: &BTreeMap<String, f64>,
+    ) -> FunctionRate {
+        let known = self.rates.get(&(host.to_string(), function.to_string()));
+        let mut rate = known.copied().unwrap_or_default();
+        if rate.flops.is_none() {
+            let speed = speed.unwrap_or(SPEED_FLOPS_DEFAULT);
+            rate.flops = efficiencies.get(function).map(|efficiency| efficiency * speed);
+        }
+        rate
+    }
+
+    /// Mean measured links between hosts, by name of sender and receiver.
+    fn links(&self) -> BTreeMap<(String, String), LinkEstimate> {
+        let mut sums: BTreeMap<(String, String), Vec<LinkEstimate>> = BTreeMap::new();
+        for server in self.servers.values() {
+            for (peer, link) in &server.links {
+                if let (Some(link), Some(other)) = (link, self.servers.get(peer)) {
+                    let hosts = (host_of(&server.registration.address), host_of(&other.registration.address));
+                    sums.entry(hosts).or_default().push(*link);
+                }
+            }
+        }
+        sums.into_iter().map(|(hosts, links)| (hosts, mean_link(&links))).collect()
     }
 
     /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
@@ -402,7 +489,8 @@ impl Machine for Agent {
             }
             Input::Timer(MEASURED) => self.map_waiting(now, out),
             Input::Timer(DIRECTORY) => {
-                for client in self.subscribers.clone() {
+                self.telling = false;
+                for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
                     self.send_directory(now, client, out);
                 }
             }
@@ -424,4 +512,27 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
+}
+
+/// The host in an address: what stands before the last colon.
+fn host_of(address: &str) -> String {
+    address.rsplit_once(':').map_or(address, |(host, _)| host).to_string()
+}
+
+fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, (f64, u32)> = BTreeMap::new();
+    for (key, value) in values {
+        let sum = sums.entry(key).or_default();
+        *sum = (sum.0 + value, sum.1 + 1);
+    }
+    sums.into_iter().map(|(key, (sum, count))| (key, sum / f64::from(count))).collect()
+}
+
+/// Mean latency, and the bandwidth of the mean time for a byte.
+fn mean_link(links: &[LinkEstimate]) -> LinkEstimate {
+    let count = links.len() as f64;
+    LinkEstimate {
+        latency_s: links.iter().map(|link| link.latency_s).sum::<f64>() / count,
+        bandwidth: count / links.iter().map(|link| 1.0 / link.bandwidth).sum::<f64>(),
+    }
 }

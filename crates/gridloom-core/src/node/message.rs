@@ -166,8 +166,8 @@ pub enum Message {
         version: u64,
         /// The servers; `links` is empty.
         grid: GridView,
-        /// Signatures of all functions offered, in order of name. Empty if unchanged since the last one.
-        functions: Vec<Signature>,
+        /// Signatures of all functions offered, in order of name; `None` if unchanged since the last one sent.
+        functions: Option<Vec<Signature>>,
     },
     /// A client asks for a group to be mapped.
     MapGroup {

@@ -4,7 +4,7 @@
 //! prober                          peer
 //!   | Ping -------------------------->|
 //!   |<-------------------------- Pong |   latency = least round trip / 2
-//!   | probe of 64 KiB ===============>|
+//!   | probe of 64 KiB ===============>|   twice: the first makes the bulk connection
 //!   |<------------------ ProbeArrived |   bandwidth = bytes / (elapsed - round trip)
 //!   | probe of 4 MiB ================>|   twice (the first warms buffers), only if it will take less than 100 ms
 //!   |<------------------ ProbeArrived |
@@ -18,15 +18,15 @@ use crate::base::time::ns_to_seconds;
 use crate::base::{NodeId, Time};
 use crate::perf::LinkEstimate;
 
-/// Probes of one size that are sent of the large kind.
-const LARGE_ROUNDS: u32 = 2;
+/// Probes sent of each size; the best counts.
+const ROUNDS: u32 = 2;
 
 #[derive(Clone, Debug)]
 struct Probe {
     rtt_ns: u64,
     sent: Time,
     size_bytes: u64,
-    large_left: u32,
+    left: u32,
     best_bandwidth: f64,
 }
 
@@ -48,8 +48,8 @@ pub struct Probing {
 impl Probing {
     /// Latency is known: begins with the small probe.
     pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64) -> Step {
-        let probe =
-            Probe { rtt_ns, sent: now, size_bytes: PROBE_BYTES_SMALL, large_left: LARGE_ROUNDS, best_bandwidth: 0.0 };
+        let size_bytes = PROBE_BYTES_SMALL;
+        let probe = Probe { rtt_ns, sent: now, size_bytes, left: ROUNDS, best_bandwidth: 0.0 };
         self.probes.insert(peer, probe);
         Step::Send(PROBE_BYTES_SMALL)
     }
@@ -66,16 +66,18 @@ impl Probing {
         let moving_ns = elapsed_ns.saturating_sub(probe.rtt_ns).max(elapsed_ns / 2).max(1);
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
-        let large_ns = moving_ns.saturating_mul(PROBE_BYTES_LARGE / PROBE_BYTES_SMALL);
-        let worth = size_bytes == PROBE_BYTES_LARGE || large_ns < PROBE_NS_MAX;
-        if worth && probe.large_left > 0 {
-            probe.large_left -= 1;
-            if probe.size_bytes != PROBE_BYTES_LARGE {
+        probe.left -= 1;
+        if probe.left == 0 && size_bytes == PROBE_BYTES_SMALL {
+            let large_s = PROBE_BYTES_LARGE as f64 / probe.best_bandwidth;
+            if large_s < ns_to_seconds(PROBE_NS_MAX) {
+                probe.size_bytes = PROBE_BYTES_LARGE;
+                probe.left = ROUNDS;
                 probe.best_bandwidth = 0.0;
             }
-            probe.size_bytes = PROBE_BYTES_LARGE;
+        }
+        if probe.left > 0 {
             probe.sent = now;
-            return Some(Step::Send(PROBE_BYTES_LARGE));
+            return Some(Step::Send(probe.size_bytes));
         }
         let probe = self.probes.remove(&peer).expect("found above");
         Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
@@ -111,13 +113,13 @@ mod tests {
     fn a_fast_link_is_measured_with_large_probes() {
         let (link, sent) = measure(50_000, 1.0);
         assert!((link.bandwidth / 1e9 - 1.0).abs() < 0.01 && (link.latency_s - 50e-6).abs() < 1e-9);
-        assert_eq!(sent, PROBE_BYTES_SMALL + 2 * PROBE_BYTES_LARGE);
+        assert_eq!(sent, 2 * PROBE_BYTES_SMALL + 2 * PROBE_BYTES_LARGE);
     }
 
     #[test]
     fn a_slow_link_is_spared() {
         let (link, sent) = measure(20_000_000, 0.001);
         assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01);
-        assert_eq!(sent, PROBE_BYTES_SMALL);
+        assert_eq!(sent, 2 * PROBE_BYTES_SMALL);
     }
 }

@@ -40,13 +40,13 @@ pub struct FunctionRate {
 }
 
 impl FunctionRate {
-    /// Takes in the sum of some calls. Old calls are forgotten exponentially: the newest report weighs a half, or more
-    /// while there are few calls behind it.
+    /// Takes in the sum of some calls. Old calls are forgotten exponentially: the newest report weighs a quarter, or
+    /// more while there are few calls behind it.
     pub fn learn(&mut self, calls: u64, work_flops: f64, seconds: f64) {
         if calls == 0 || !seconds.is_finite() || seconds <= 0.0 {
             return;
         }
-        let weight = (calls as f64 / (calls + self.calls) as f64).max(0.5);
+        let weight = (calls as f64 / (calls + self.calls) as f64).max(0.25);
         let blend = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + weight * (new - old)));
         self.mean_s = blend(self.mean_s, seconds / calls as f64);
         if work_flops.is_finite() && work_flops > 0.0 {

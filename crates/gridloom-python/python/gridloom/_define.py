@@ -125,7 +125,7 @@ def function(body: _Callable, /) -> _Callable: ...
 
 @typing.overload
 def function(
-    *, name: str | None = None, module: str | None = None, work: str | None = None
+    body: None = None, /, *, name: str | None = None, module: str | None = None, work: str | None = None
 ) -> Callable[[_Callable], _Callable]: ...
 
 

@@ -108,7 +108,7 @@ class Future:
     """A plain call under way."""
 
     def __init__(self, raw: _gridloom.RawPending) -> None:
-        self._pending = raw
+        self._raw = raw
         self._lock = threading.Lock()
         self._ended = False
         self._value: Any = None
@@ -130,7 +130,7 @@ class Future:
         with self._lock:
             if not self._ended:
                 try:
-                    self._value = self._pending.result()
+                    self._value = self._raw.result()
                 except KeyboardInterrupt:
                     raise
                 except Exception as error:
@@ -142,12 +142,12 @@ class Future:
 
     def done(self) -> bool:
         """Tell whether the call has ended, however it did."""
-        return self._ended or self._pending.done()
+        return self._ended or self._raw.done()
 
     def cancel(self) -> None:
         """Ask for the call to be cancelled; `get` then raises `Cancelled`, unless it ended before."""
         if not self._ended:
-            self._pending.cancel()
+            self._raw.cancel()
 
     def __repr__(self) -> str:
         return f"<gridloom.Future: {'ended' if self._ended else 'under way'}>"

@@ -4,6 +4,22 @@ import numpy as np
 import numpy.typing as npt
 
 __version__: str
+__all__ = [
+    "Memory",
+    "RawFunction",
+    "RawGrid",
+    "RawGroup",
+    "RawHandle",
+    "RawPending",
+    "RawReport",
+    "RawSignature",
+    "__version__",
+    "build_signature",
+    "connect",
+    "local",
+    "simulate",
+    "worker_main",
+]
 
 @final
 class Memory:

@@ -352,6 +352,10 @@ class Group:
         """
         self._raw.launch()
 
+    def discard(self) -> None:
+        """Forget what was recorded and not launched."""
+        self._raw.discard()
+
     def wait(self) -> None:
         """Wait until all calls have ended; what is recorded and not launched is launched first.
 

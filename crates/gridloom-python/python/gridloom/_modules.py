@@ -40,6 +40,6 @@ def load(path: str) -> types.ModuleType:
     return module
 
 
-def format_traceback(error: BaseException) -> str:
-    """Text of an exception's traceback."""
-    return "".join(traceback.format_exception(error)).rstrip("\n")
+def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
+    """Text of an exception with its traceback."""
+    return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")

@@ -105,7 +105,7 @@ impl Client {
                     outline: outlined.outline,
                     heuristic,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
-                    without: self.lost.iter().copied().collect(),
+                    without: self.lost.keys().copied().collect(),
                 },
             ),
             None => {
@@ -182,7 +182,7 @@ impl Client {
                     outline: outlined.outline,
                     heuristic: run.heuristic.clone(),
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
-                    without: self.lost.iter().copied().collect(),
+                    without: self.lost.keys().copied().collect(),
                 },
             );
         }
@@ -262,7 +262,7 @@ impl Client {
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
             return;
         }
-        if plan.tasks.iter().any(|task| self.lost.contains(&task.server)) {
+        if plan.tasks.iter().any(|task| self.lost.contains_key(&task.server)) {
             self.request_map(now, group, mapping.tasks, out);
             return;
         }
@@ -349,7 +349,7 @@ impl Client {
         if run.here || run.fetching.is_some() {
             return true;
         }
-        let holder = run.holders.iter().copied().find(|node| !self.lost.contains(node));
+        let holder = run.holders.iter().copied().find(|node| !self.lost.contains_key(node));
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
         self.post(from, Parcel::Message(Message::Fetch { datum }), out);
@@ -480,7 +480,7 @@ impl Client {
                 continue;
             }
             for holder in std::mem::take(&mut run.holders) {
-                if !self.lost.contains(&holder) {
+                if !self.lost.contains_key(&holder) {
                     self.post(holder, Parcel::Message(Message::Release { data: vec![datum] }), out);
                 }
             }

@@ -17,6 +17,7 @@ use crate::base::time::ns_to_seconds;
 use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use crate::call::Calls;
 use crate::graph::{Group, Task};
+use crate::idl::Signature;
 use crate::member::Members;
 use crate::node::message::{Message, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
@@ -124,11 +125,12 @@ pub struct Client {
     members: Members<Role>,
     grid: Arc<GridView>,
     has_directory: bool,
+    functions: Arc<Vec<Signature>>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
     outbox: BTreeMap<NodeId, Vec<Parcel>>,
-    /// Servers that were lost and have not come back.
-    lost: BTreeSet<NodeId>,
+    /// Servers that were lost and have not come back; whether the agent has noticed since.
+    lost: BTreeMap<NodeId, bool>,
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
@@ -160,7 +162,8 @@ impl Client {
             names: BTreeMap::new(),
             addresses: BTreeMap::new(),
             outbox: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            functions: Arc::default(),
             calls: Calls::default(),
             early_calls: Vec::new(),
             tasks: BTreeMap::new(),
@@ -265,19 +268,30 @@ impl Client {
     fn on_directory(
         &mut self,
         now: Time,
-        grid: GridView,
-        functions: Vec<crate::idl::Signature>,
+        mut grid: GridView,
+        functions: Option<Vec<Signature>>,
         out: &mut Vec<Effect>,
     ) {
+        // A server that was lost here may be in the directory still; once it has left it, it may come back.
+        self.lost.retain(|node, was_absent| {
+            let is_absent = !grid.servers.iter().any(|server| server.node == *node);
+            let is_back = !is_absent && *was_absent;
+            *was_absent |= is_absent;
+            !is_back
+        });
+        grid.servers.retain(|server| !self.lost.contains_key(&server.node));
+        grid.client_links.clear();
         for server in &grid.servers {
             self.addresses.insert(server.node, server.address.clone());
             self.names.insert(server.node, server.name.clone());
-            self.lost.remove(&server.node);
+        }
+        if let Some(functions) = functions {
+            self.functions = Arc::new(functions);
         }
         self.grid = Arc::new(grid);
         self.has_directory = true;
         self.probe_new_servers(out);
-        out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: Arc::new(functions) }));
+        out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: self.functions.clone() }));
         for command in std::mem::take(&mut self.early_calls) {
             self.on_command(now, command, out);
         }

@@ -17,16 +17,16 @@ const BROKEN_MAX: u32 = 3;
 
 impl Client {
     pub(super) fn on_server_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
-        if !self.lost.insert(server) {
+        if self.lost.contains_key(&server) {
             return;
         }
+        self.lost.insert(server, false);
         let name = self.server_name(server);
         self.outbox.remove(&server);
         self.apart.retain(|(a, b)| *a != server && *b != server);
         let grid = Arc::make_mut(&mut self.grid);
         if let Some(index) = grid.server(server) {
             grid.servers.remove(index);
-            grid.client_links.remove(index);
         }
         self.probe_over(now, server, out);
         self.calls_lost(now, server, why, out);
@@ -188,7 +188,7 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         let Some(run) = self.data.get(&datum) else { return };
-        if self.lost.contains(&server) || run.error.is_some() {
+        if self.lost.contains_key(&server) || run.error.is_some() {
             return;
         }
         let maker = self.maker(run);
@@ -197,10 +197,10 @@ impl Client {
         }
         let usable = |node: &NodeId| {
             let together = !self.apart.contains(&(server, *node));
-            *node != server && Some(*node) != failed && !self.lost.contains(node) && together
+            *node != server && Some(*node) != failed && !self.lost.contains_key(node) && together
         };
         let holder = run.holders.iter().copied().find(usable).or(maker.filter(usable));
-        let reachable = |node: &NodeId| self.members.is_up(*node) && !self.lost.contains(node);
+        let reachable = |node: &NodeId| self.members.is_up(*node) && !self.lost.contains_key(node);
         let relay = run.here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
         let from = match holder {
             Some(holder) if !run.here => holder,

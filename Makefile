@@ -1,0 +1,66 @@
+# Everything Gridloom needs is built into target/ and .venv/ of this folder.
+#   make demo    build, start a local grid, run the demonstration on real input, write out/demo/
+#   make test    all tests
+#   make bench   figures beside the machine's limits, out/bench/figures.json
+#   make lint    formatting and lint checks
+#   make wheel   a Python wheel in target/wheels/
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGE := crates/gridloom-python
+RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.c' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
+PYSOURCES := $(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' 2>/dev/null) $(PACKAGE)/pyproject.toml
+
+.PHONY: all build python demo test test-rust test-python bench lint wheel clean
+
+all: build python
+
+build: target/release/gridloom
+
+target/release/gridloom: $(RUST)
+	cargo build --release --locked -p gridloom-cli
+	@touch $@
+
+$(VENV)/ready: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-image==0.26.0
+	@touch $@
+
+wheel: target/wheels/ready
+
+target/wheels/ready: target/release/gridloom $(VENV)/ready $(PYSOURCES)
+	mkdir -p $(PACKAGE)/python/gridloom/bin
+	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
+	rm -rf target/wheels
+	$(BIN)/maturin build --quiet --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
+	@touch $@
+
+python: $(VENV)/installed
+
+$(VENV)/installed: target/wheels/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+	@touch $@
+
+demo: python
+	$(BIN)/python examples/demo/demo.py
+
+test: test-rust test-python
+
+test-rust:
+	cargo test --release --locked
+
+test-python: python
+	$(BIN)/python -m pytest -q $(PACKAGE)/tests tests
+
+bench:
+	cargo run --release --locked -p gridloom-bench
+
+lint: $(VENV)/ready
+	cargo fmt --all --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+	$(BIN)/ruff check $(PACKAGE) examples tests
+
+clean:
+	rm -rf target $(VENV) out $(PACKAGE)/python/gridloom/bin

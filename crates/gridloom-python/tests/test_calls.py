@@ -1,0 +1,232 @@
+"""Groups, futures and errors on real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gridloom as gl
+from conftest import FUNCTIONS
+
+X = np.linspace(1.0, 2.0, 20_000)
+
+
+def test_a_group_runs_together(grid):
+    matmul = grid.function("tests/matmul")
+    a, b, c, d = np.random.default_rng(0).random((4, 100, 100))
+    with grid.group("heft") as group:
+        ab, cd = matmul(a, b), matmul(c, d)
+        abcd = matmul(ab, cd)
+        assert len(group) == 3 and abcd.shape == (100, 100) and abcd.dtype == np.float64
+        plan = group.plan("heft")
+        assert len(plan.tasks) == 3 and plan.makespan_seconds >= plan.lower_bound_seconds > 0
+        a[:] = 0
+    assert len(group) == 0
+    assert not np.allclose(abcd.get(), 0), "arguments are those of the time of the call"
+    report = group.report()
+    assert len(report.tasks) == 3 and report.tasks_failed == 0 and report.measured_seconds > 0
+    assert report.to_dict()["heuristic"] == "heft" and "makespan: predicted" in str(report)
+    assert sum(report.by_link.values()) == report.client_bytes + report.server_bytes
+
+
+def test_an_array_passed_twice_is_sent_once(program):
+    with gl.local(servers=1, functions=[FUNCTIONS]) as grid, grid.group() as group:
+        a = np.random.default_rng(0).random((200, 200))
+        aa = grid.function("tests/matmul")(a, a)
+        aaa = grid.function("tests/matmul")(aa, a)
+        assert np.allclose(aaa.get(), a @ a @ a)
+        sent = [moved for moved in group.report().transfers if moved.source.startswith("client")]
+        assert sum(moved.size_bytes for moved in sent) == a.nbytes
+
+
+def test_several_results_and_none(grid):
+    with grid.group() as group:
+        mean, ends = grid.function("tests/statistics")(X)
+        assert grid.function("tests/nothing")() is None
+    assert mean.get() == pytest.approx(X.mean()) and np.array_equal(ends.get(), [1.0, 2.0])
+    group.wait()
+    assert grid.function("tests/nothing")() is None
+    assert grid.function("tests/inner")(X, X.size).shape == (X.size - 2,)
+
+
+def test_control_flow_on_a_result(grid):
+    halve, rounds, x = grid.function("tests/halve"), 0, X * 8
+    with grid.group() as group:
+        x, norm = halve(x)
+        while norm > 1.0:
+            x, norm = halve(x)
+            rounds += 1
+        assert float(norm) <= 1.0 and bool(norm) and len(x) == X.size
+        y, _ = halve(x)
+    assert rounds == 3 and np.allclose(y.get(), X / 4) and np.allclose(np.asarray(x), X / 2)
+    assert len(group.report().tasks) == 5
+
+
+def test_handles_go_into_other_groups_and_calls(grid):
+    matmul = grid.function("tests/matmul")
+    with grid.group():
+        two = matmul(2 * np.eye(100), np.eye(100))
+    with grid.group():
+        four = matmul(two, two)
+    assert np.array_equal(matmul(four, two), 8 * np.eye(100))
+
+
+def test_a_block_that_raises_runs_nothing(grid):
+    with pytest.raises(ZeroDivisionError), grid.group() as group:
+        grid.function("tests/fail")("never")
+        1 / 0
+    assert group.report().tasks == []
+    assert np.array_equal(grid.function("tests/matmul")(np.eye(2), np.eye(2)), np.eye(2)), "calls are plain again"
+
+
+def test_other_threads_are_not_recorded(grid):
+    seen = []
+    with grid.group():
+        thread = threading.Thread(target=lambda: seen.append(grid.function("tests/sleep")(0.0)))
+        thread.start()
+        thread.join()
+    assert seen == [0.0]
+
+
+def test_timeline(grid, tmp_path):
+    with grid.group() as group:
+        grid.function("tests/sleep")(0.0)
+    group.report().save_timeline(tmp_path / "page.html", title="A & B")
+    assert "A &amp; B" in (tmp_path / "page.html").read_text()
+
+
+def test_remote_exception(grid):
+    with pytest.raises(gl.RemoteError) as told:
+        grid.function("tests/fail")("no good")
+    assert (told.value.kind, told.value.message, told.value.function) == ("ValueError", "no good", "tests/fail")
+    assert "functions.py" in told.value.traceback and told.value.server.startswith("server-")
+
+
+def test_failure_in_a_group(grid):
+    with grid.group() as group:
+        grid.function("tests/fail")("inside")
+        good = grid.function("tests/sleep")(0.0)
+    with pytest.raises(gl.RemoteError, match="inside"):
+        group.wait()
+    assert good.get() == 0.0 and group.report().tasks_failed == 1
+
+
+@pytest.mark.parametrize(
+    "name, args, says",
+    [
+        ("wrong_shape", (3,), r"expected float64\[3\], got float64\[4\]"),
+        ("wrong_dtype", (3,), r"expected float64\[3\], got float32\[3\]"),
+        ("wrong_count", (), "expected a tuple of 2 results, got 1"),
+        ("wrong_scalar", (), "expected int64, got float 2.5"),
+    ],
+)
+def test_wrong_results(grid, name, args, says):
+    with pytest.raises(gl.WrongResult, match=says):
+        grid.function(f"tests/{name}")(*args)
+
+
+def test_a_crash_takes_down_the_worker_only(grid):
+    with pytest.raises(gl.Crashed) as told:
+        grid.function("tests/crash")()
+    assert told.value.function == "tests/crash"
+    with pytest.raises(gl.Crashed, match=r"sys.exit\(3\)"):
+        grid.function("tests/leave")()
+    assert grid.function("tests/sleep")(0.0) == 0.0 and len(grid.servers()) == 2
+
+
+def test_unknown_function(grid):
+    with pytest.raises(gl.UnknownFunctionError, match="did you mean tests/matmul") as told:
+        grid.function("tests/matmull")
+    assert isinstance(told.value, KeyError) and not str(told.value).startswith("'")
+    assert "tests/matmul" in grid.functions()
+    assert "c := a b" in grid.function("matmul").__doc__
+
+
+def test_futures(grid, gate):
+    future = grid.function("tests/hold").submit(X, str(gate.path))
+    gate.server()
+    assert not future.done()
+    with pytest.raises(gl.ArgumentError, match=r"Future; pass its .get\(\)"):
+        grid.function("tests/halve")(future)
+    gate.open()
+    assert np.array_equal(future.get(), X + 1) and future.done() and future.get() is future.get()
+
+
+def test_cancel(grid, gate):
+    future = grid.function("tests/hold").submit(X, str(gate.path))
+    gate.server()
+    future.cancel()
+    with pytest.raises(gl.Cancelled):
+        future.get()
+
+
+def test_time_limit(grid):
+    begin = time.monotonic()
+    with pytest.raises(gl.DeadlineExceeded) as told:
+        grid.function("tests/sleep").submit(30.0, timeout=0.2).get()
+    assert told.value.limit_seconds == pytest.approx(0.2) and isinstance(told.value, TimeoutError)
+    assert time.monotonic() - begin < 10
+
+
+def test_a_killed_server_does_not_change_the_answer(program, gate):
+    with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
+        hold, halve = grid.function("tests/hold"), grid.function("tests/halve")
+        with grid.group() as group:
+            first, _ = halve(X)
+            second = hold(first, str(gate.path))
+            third, _ = halve(second)
+        victim = gate.server()
+        assert victim in grid.server_processes()
+        os.kill(victim, signal.SIGKILL)
+        gate.open()
+        assert np.allclose(third.get(), (X / 2 + 1) / 2)
+        report = group.report()
+        assert len(report.lost_servers) == 1 and report.tasks_again >= 1 and report.tasks_failed == 0
+        assert "lost server" in str(report)
+
+
+def test_interrupt_ends_a_wait(program, gate):
+    script = (
+        "import sys, numpy as np, gridloom as gl\n"
+        "grid = gl.local(servers=1, functions=[sys.argv[1]])\n"
+        "hold = grid.function('tests/hold')\n"
+        "try:\n"
+        "    if sys.argv[3] == 'group':\n"
+        "        with grid.group():\n"
+        "            handle = hold(np.zeros(3), sys.argv[2])\n"
+        "        handle.get()\n"
+        "    else:\n"
+        "        hold(np.zeros(3), sys.argv[2])\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    for form in ("group", "plain"):
+        run = [sys.executable, "-c", script, str(FUNCTIONS), str(gate.path), form]
+        process = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        gate.server()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+        assert out == "interrupted\n" and process.returncode == 0
+        gate.path.unlink()
+
+
+def test_a_closed_grid_says_so(program):
+    grid = gl.local(servers=1, functions=[FUNCTIONS])
+    processes, sleep = grid.server_processes(), grid.function("tests/sleep")
+    grid.close()
+    grid.close()
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    with pytest.raises(gl.UsageError, match="closed"):
+        sleep(0.0)
+
+
+def test_connection_refused():
+    with pytest.raises(gl.ConnectError):
+        gl.connect("127.0.0.1:1")

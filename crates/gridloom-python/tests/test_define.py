@@ -1,0 +1,133 @@
+"""Signatures from annotations, and what `gridloom.describe` prints."""
+
+import json
+import subprocess
+import sys
+from typing import Annotated
+
+import numpy as np
+import pytest
+
+import gridloom as gl
+from conftest import FUNCTIONS
+
+
+def signature(body):
+    return str(body.__gridloom__)
+
+
+def describe(*files):
+    run = [sys.executable, "-m", "gridloom.describe", *map(str, files)]
+    return subprocess.run(run, capture_output=True, text=True)
+
+
+def test_sizes_follow_from_arrays():
+    @gl.function(module="m")
+    def f(a: gl.Array["float64", "m", "k"], b: gl.Array["float32", "k", "n-1", gl.F], n: int) -> gl.Array[np.int8, 3]: ...
+
+    expected = "m/f(a: float64[m, k], b: float32[k, n-1] in Fortran order, n: int64; m, k: int64) -> out0: int8[3]"
+    assert signature(f) == expected
+    assert f.__name__ == "f"
+
+
+def test_module_name_is_the_files_unless_it_says_otherwise():
+    @gl.function(name="other")
+    def f() -> None: ...
+
+    assert f.__gridloom__.name == "test_define/other"
+
+
+def test_annotated_form_means_the_same():
+    @gl.function(module="m")
+    def f(a: gl.Array["float64", "n"]) -> float: ...
+
+    @gl.function(module="m", name="f")
+    def g(a: Annotated[np.ndarray, gl.Array["float64", "n"]]) -> float: ...
+
+    assert signature(f) == signature(g) == "m/f(a: float64[n]; n: int64) -> out0: float64"
+
+
+def test_function_stays_callable():
+    @gl.function(module="m")
+    def twice(x: float) -> float:
+        """Twice x.
+
+        More."""
+        return 2 * x
+
+    assert twice(2.0) == 4.0
+    assert twice.__gridloom__.about == "Twice x."
+
+
+def bad_no_annotation(x) -> None: ...
+def bad_no_result(x: int): ...
+def bad_star(*x: int) -> None: ...
+def bad_type(x: list) -> None: ...
+def bad_size(n: gl.Array["float64", "n-1"]) -> None: ...
+def bad_expression(a: gl.Array["float64", "n+"]) -> None: ...
+def bad_output(x: float) -> gl.Array["float64", "k"]: ...
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        (bad_no_annotation, "parameter 'x' has no annotation"),
+        (bad_no_result, "the result has no annotation"),
+        (bad_star, "only plain parameters"),
+        (bad_type, "parameter 'x': expected gridloom.Array"),
+        (bad_expression, "'n\\+'"),
+        (bad_output, "'k' does not follow"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_mistakes_are_told_with_their_place(body, says):
+    with pytest.raises(gl.InputError, match=says) as told:
+        gl.function(body)
+    assert f"test_define.py:{body.__code__.co_firstlineno}: {body.__name__}" in str(told.value)
+
+
+def test_annotations_are_checked_when_written():
+    with pytest.raises(TypeError, match="element type"):
+        gl.Array["float63", "n"]
+    with pytest.raises(TypeError, match="extent"):
+        gl.Array["float64", 2.5]
+    with pytest.raises(TypeError, match="Out"):
+        gl.Out["x"]
+
+
+def test_describe_prints_definitions_only(tmp_path):
+    module = tmp_path / "noisy.py"
+    module.write_text(
+        "from __future__ import annotations\nimport os, gridloom as gl\nprint('hello')\nos.system('echo hello')\n"
+        "@gl.function(work='n')\ndef f(a: gl.Array['float64', 'n']) -> tuple[float, gl.Array['float64', 'n']]: ...\n"
+    )
+    done = describe(module, FUNCTIONS)
+    assert done.returncode == 0, done.stderr
+    assert "hello" in done.stderr and done.stdout.count("\n") == 1
+    definitions = json.loads(done.stdout)
+    assert definitions[0]["signature"]["name"] == "noisy/f"
+    assert definitions[0]["body"] == {"Python": {"module": str(module), "function": "f"}}
+    assert any(one["signature"]["name"] == "tests/matmul" for one in definitions)
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import nowhere", "broken.py:1: ModuleNotFoundError: No module named 'nowhere'"),
+        ("\nx = (", "broken.py:2: SyntaxError"),
+        ("x = 1", "broken.py: no function is marked"),
+        ("import sys; sys.exit(1)", "SystemExit"),
+        ("import gridloom as gl\n@gl.function\ndef f(x): ...", "broken.py:2: f: parameter 'x' has no annotation"),
+    ],
+)
+def test_describe_tells_mistakes_in_one_line(tmp_path, text, says):
+    module = tmp_path / "broken.py"
+    module.write_text(text)
+    done = describe(module)
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_describe_tells_a_missing_file(tmp_path):
+    done = describe(tmp_path / "none.py")
+    assert done.returncode == 2 and done.stderr.strip().endswith("none.py: No such file or directory")
