@@ -1,7 +1,11 @@
 //! The `gridloom` program: one file a command.
 
 mod commands;
+mod npy;
+mod registered;
+mod values;
 
+use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -40,13 +44,22 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.exit_code() == 0 => error.exit(),
+        Err(error) => {
+            let text = error.render().to_string();
+            eprint!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            return ExitCode::from(USAGE);
+        }
+    };
+    let result = match cli.command {
         Command::Agent(options) => agent::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Functions(options) => functions::run(&options),
         Command::Servers(options) => servers::run(&options),
         Command::Call(options) => call::run(&options),
-        Command::Simulate(options) => simulate::run(options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Platform(options) => platform::run(&options),
         Command::Idl(options) => idl::run(&options),
         Command::Heuristics(options) => heuristics::run(&options),
@@ -54,9 +67,16 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Whoever read the output has seen enough.
+        Err(error) if error.downcast_ref::<IoError>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("gridloom: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
+
+/// Exit status of a command line that makes no sense.
+const USAGE: u8 = 2;

@@ -8,49 +8,48 @@ use gridloom_core::node::{Agent, AgentConfig, Node};
 use gridloom_net::driver::{NetConfig, NetNode};
 use serde_json::json;
 
-use super::{AGENT_ADDRESS, drive, end_with, print_json, print_line, secret};
+use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, parse_listen, print_json, print_line, secret};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
-/// Prints where it listens and runs until interrupted. The grid's secret comes from GRIDLOOM_SECRET, or from the file
+/// Prints where it listens, and runs until SIGINT or SIGTERM. It keeps nothing on disk: servers register again with an
+/// agent that was started anew. The grid's secret comes from GRIDLOOM_SECRET, or from the file
 /// that GRIDLOOM_SECRET_FILE names; servers and clients need the same.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
 pub struct Options {
     /// Where to listen; port 0 takes a free one
-    #[arg(long, default_value = AGENT_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, default_value = AGENT_ADDRESS, value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Its name
     #[arg(long, default_value = "agent")]
     name: String,
-    /// Listen beyond this host although nothing is encrypted: whoever can reach the port and knows the secret is in
-    #[arg(long)]
-    trust_this_network: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Do not log to standard error
-    #[arg(long)]
-    quiet: bool,
-    /// End when standard input closes
-    #[arg(long)]
-    until_stdin_closes: bool,
+    #[command(flatten)]
+    rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
+    let Options { listen, name, rest } = options;
+    rest.check(listen)?;
     let config = NetConfig {
-        listen: Some(options.listen),
+        listen: Some(listen),
+        advertise: rest.advertise,
         secret: secret()?,
-        allow_remote: options.trust_this_network,
+        allow_remote: rest.trust_this_network,
         pool_keep_bytes: 0,
         ..NetConfig::default()
     };
-    let name = options.name.clone();
-    let node = NetNode::start(|id, _| Node::Agent(Box::new(Agent::new(AgentConfig { id, name }))), config)?;
-    end_with(&node, options.until_stdin_closes)?;
-    match options.json {
+    let machine_name = name.clone();
+    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name: machine_name })));
+    let node = NetNode::start(make, config)?;
+    end_with(&node, rest.until_stdin_closes)?;
+    match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
     }
-    drive(&node, &options.name, options.quiet)
+    drive(&node, |line| {
+        if !rest.quiet {
+            eprintln!("gridloom: {name}: {line}");
+        }
+    })
 }

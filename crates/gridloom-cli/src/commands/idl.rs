@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use gridloom_core::idl;
 
-use super::print_line;
+use super::{count, print_line, read_text};
 
-/// Check and show interface descriptions.
+/// Check and show interface descriptions (.idl).
 #[derive(clap::Subcommand)]
+#[command(after_help = "Examples:\n  gridloom idl check linalg.idl\n  gridloom idl show linalg.idl")]
 pub enum Options {
     /// Check files; errors name file, line and column
+    #[command(after_help = "Example:\n  gridloom idl check linalg.idl image.idl")]
     Check {
         /// The files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show the functions that a file describes
+    /// Show the functions that a file describes, a signature a line
+    #[command(after_help = "Example:\n  gridloom idl show linalg.idl")]
     Show {
         /// The file
         file: PathBuf,
@@ -29,8 +32,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Options::Check { files } => {
             let mut wrong = false;
             for file in files {
-                match read(file).map(|text| idl::parse(&text, &file.display().to_string()))? {
-                    Ok(definitions) => print_line(&format!("{}: {} functions", file.display(), definitions.len()))?,
+                match idl::parse(&read_text(file)?, &file.display().to_string()) {
+                    Ok(definitions) => {
+                        print_line(&format!("{}: {}", file.display(), count(definitions.len(), "function")))?
+                    }
                     Err(error) => {
                         eprintln!("gridloom: {error}");
                         wrong = true;
@@ -40,15 +45,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Options::Show { file } => {
-            let definitions = idl::parse(&read(file)?, &file.display().to_string())?;
+            let definitions = idl::parse(&read_text(file)?, &file.display().to_string())?;
             for definition in definitions {
                 print_line(&definition.signature.to_string())?;
             }
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-fn read(file: &PathBuf) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }

@@ -11,14 +11,18 @@ pub mod servers;
 pub mod simulate;
 pub mod worker;
 
-use std::io::{Read, Write};
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use gridloom_core::node::Event;
+use gridloom_core::platform::units;
 use gridloom_net::driver::NetNode;
 use gridloom_net::identity::Secret;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Where an agent listens, unless told otherwise.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
@@ -27,8 +31,51 @@ pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
     /// Address of the agent
-    #[arg(long, env = "GRIDLOOM_AGENT", default_value = AGENT_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, env = "GRIDLOOM_AGENT", hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT")]
     pub agent: String,
+}
+
+/// Where an agent or server listens.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ListenOptions {
+    /// Where others shall dial it, if not where it listens; needed with 0.0.0.0
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// Listen beyond this host although nothing is encrypted: whoever can reach the port and knows the secret is in
+    #[arg(long)]
+    pub trust_this_network: bool,
+    /// End when standard input closes: with the parent, however that ends
+    #[arg(long)]
+    pub until_stdin_closes: bool,
+    /// Do not log to standard error
+    #[arg(long)]
+    pub quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ListenOptions {
+    /// Refuses an address that other hosts can reach, unless that is wanted.
+    pub fn check(&self, listen: SocketAddr) -> Result<()> {
+        if !listen.ip().is_loopback() && !self.trust_this_network {
+            bail!(
+                "listening on {listen} lets other hosts in, and nothing is encrypted; pass --trust-this-network if \
+                 only trusted hosts can reach it, or listen on 127.0.0.1"
+            );
+        }
+        if listen.ip().is_unspecified() && self.advertise.is_none() {
+            bail!("listening on {listen}: say with --advertise HOST:PORT where others can dial it");
+        }
+        Ok(())
+    }
+}
+
+/// An address to listen on; a name is looked up.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected HOST:PORT, such as 127.0.0.1:7711";
+    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
+    found.next().ok_or_else(|| format!("no address has that name; {expected}"))
 }
 
 /// The grid's secret, from `GRIDLOOM_SECRET` or the file that `GRIDLOOM_SECRET_FILE` names.
@@ -50,7 +97,7 @@ pub fn print_line(line: &str) -> Result<()> {
 
 /// Ends the node on SIGINT and SIGTERM and, if asked, when standard input closes (the parent has ended).
 pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([2, 15])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let stopped = node.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -60,47 +107,52 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     if until_stdin_closes {
         let stopped = node.clone();
         std::thread::spawn(move || {
-            let mut sink = [0; 256];
-            while matches!(std::io::stdin().read(&mut sink), Ok(length) if length > 0) {}
+            // An input that cannot be read any more is as good as closed.
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             stopped.stop();
         });
     }
     Ok(())
 }
 
-/// Drives a node to its end. Lines of its log go to standard error, unless it is to be quiet.
-pub fn drive(node: &NetNode, name: &str, quiet: bool) -> Result<ExitCode> {
+/// Why a node ended that was told to.
+const STOPPED: &str = "stopped";
+
+/// Drives a node to its end; `on_log` sees each line of its log.
+///
+/// # Errors
+/// If the node ended by itself: why.
+pub fn drive(node: &NetNode, mut on_log: impl FnMut(&str)) -> Result<ExitCode> {
     let why = node.run_with(|event| {
-        if let Event::Log(line) = event
-            && !quiet
-        {
-            eprintln!("gridloom: {name}: {line}");
+        if let Event::Log(line) = event {
+            on_log(&line);
         }
     });
-    if why.contains("refused") {
+    if why != STOPPED {
         bail!("{why}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes in words or as a plain number: `4GiB`, `500MB`, `1048576`.
+/// The text of a file.
+pub fn read_text(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+}
+
+/// `file`, wherever the reader stands.
+pub fn absolute(file: &Path) -> Result<PathBuf> {
+    std::path::absolute(file).with_context(|| file.display().to_string())
+}
+
+/// `1 function`, `2 functions`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A number of bytes: `4GiB`, `500MB`, `1048576`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "" | "B" => 1.0,
-        "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "TB" => 1e12,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        "TiB" => 1_099_511_627_776.0,
-        other => return Err(format!("unknown unit '{other}'; expected B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")),
-    };
-    match number.parse::<f64>() {
-        Ok(number) if number > 0.0 => Ok((number * factor) as u64),
-        _ => Err(format!("'{text}' is no positive number of bytes, such as 4GiB")),
+    match units::size(text)? {
+        bytes if bytes >= 1.0 => Ok(bytes as u64),
+        bytes => Err(format!("{bytes} bytes; expected at least 1, such as 4GiB")),
     }
 }

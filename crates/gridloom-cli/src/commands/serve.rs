@@ -5,20 +5,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::load_offer;
+use gridloom::{Offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
-use gridloom_core::node::{Node, Server, ServerConfig};
+use gridloom_core::node::{Role, Server, ServerConfig};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
 use serde_json::json;
 
-use super::{AgentOption, drive, end_with, parse_size, print_json, print_line, secret};
+use super::worker::{Wrong, check_libraries};
+use super::{
+    AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, print_json, print_line,
+    secret,
+};
+use crate::registered::Registering;
+
+/// The word for the functions that come with Gridloom.
+const BUILTIN_LINALG: &str = "builtin:linalg";
 
 /// Offer functions: of shared libraries described in the interface language, and of Python modules.
 ///
 /// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
 /// the server. FILES are interface descriptions (.idl), Python modules (.py), or the word builtin:linalg for linear
-/// algebra from a BLAS library.
+/// algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
+/// registered it, and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
 gridloom serve functions.py\n  gridloom serve builtin:linalg --plain")]
@@ -37,14 +46,14 @@ pub struct Options {
     /// Shared library with the functions that the .idl files describe; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Bound on the data that it holds, such as 8GiB
-    #[arg(long, value_parser = parse_size, default_value_t = STORE_BYTES_DEFAULT, value_name = "SIZE")]
-    memory: u64,
+    /// Bound on the data that it holds, such as 8GiB [default: 4GiB]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    memory: Option<u64>,
     /// Talk to clients only, as a plain GridRPC server; the mapper knows
     #[arg(long)]
     plain: bool,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Interpreter for Python modules
     #[arg(long, default_value = "python3")]
@@ -52,35 +61,31 @@ pub struct Options {
     /// Send data over TCP also to nodes of this host
     #[arg(long)]
     no_shared_memory: bool,
-    /// Listen beyond this host although nothing is encrypted: whoever can reach the port and knows the secret is in
-    #[arg(long)]
-    trust_this_network: bool,
     /// Very short calls that may queue inside one worker
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     queue_depth: u32,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Do not log to standard error
-    #[arg(long)]
-    quiet: bool,
-    /// End when standard input closes
-    #[arg(long)]
-    until_stdin_closes: bool,
+    #[command(flatten)]
+    rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
+    let rest = &options.rest;
+    rest.check(options.listen)?;
     let mut offer = load_offer(&options.files, &options.python, None)?;
     for library in &options.libraries {
-        if library.components().count() > 1 && !library.exists() {
-            bail!("{}: no such library", library.display());
+        // A name without a folder that is no file here is left to the system's search path.
+        match library.exists() {
+            true => offer.libraries.push(absolute(library)?),
+            false if library.components().count() > 1 => bail!("{}: no such library", library.display()),
+            false => offer.libraries.push(library.clone()),
         }
-        offer.libraries.push(library.clone());
     }
     if offer.definitions.is_empty() {
         bail!("nothing to offer: the files define no function");
     }
+    leave_out_what_the_blas_lacks(&mut offer, &options)?;
     let name = options.name.clone().unwrap_or_else(default_name);
+    let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
     let names: Vec<String> = offer.definitions.iter().map(|definition| definition.signature.name.clone()).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let jobs = JobsConfig {
@@ -96,40 +101,74 @@ pub fn run(options: Options) -> Result<ExitCode> {
     };
     let config = NetConfig {
         listen: Some(options.listen),
+        advertise: rest.advertise.clone(),
         secret: secret()?,
-        allow_remote: options.trust_this_network,
+        allow_remote: rest.trust_this_network,
         shared_memory: !options.no_shared_memory,
         jobs: Some(jobs),
-        datum_bytes_max: options.memory,
-        pool_keep_bytes: options.memory / 2,
-        ..NetConfig::default()
+        datum_bytes_max: memory_bytes,
+        pool_keep_bytes: memory_bytes / 2,
     };
-    let node = NetNode::start(
-        |id, address| {
-            Node::Server(Box::new(Server::new(ServerConfig {
-                id,
-                name: name.clone(),
-                address: address.to_string(),
-                agent: options.agent.agent.clone(),
-                slots: options.slots,
-                queue_depth: options.queue_depth,
-                plain: options.plain,
-                memory_bytes: options.memory,
-                functions,
-            })))
-        },
-        config,
-    )?;
-    end_with(&node, options.until_stdin_closes)?;
-    match options.json {
-        true => print_json(&json!({ "name": name, "address": node.address(), "functions": names }))?,
-        false => {
-            let plural = if names.len() == 1 { "" } else { "s" };
-            print_line(&format!("server '{name}' on {} offers {} function{plural}:", node.address(), names.len()))?;
-            names.iter().try_for_each(|name| print_line(&format!("  {name}")))?;
+    let agent = &options.agent.agent;
+    let registered = format!("registered with the agent at {agent}");
+    let node = NetNode::start_with(config, |id, address| {
+        let server = Server::new(ServerConfig {
+            id,
+            name: name.clone(),
+            address: address.to_string(),
+            agent: agent.clone(),
+            slots: options.slots,
+            queue_depth: options.queue_depth,
+            plain: options.plain,
+            memory_bytes,
+            functions,
+        });
+        (Role::Server, name.clone(), Box::new(Registering::new(server, registered.clone())))
+    })?;
+    end_with(&node, rest.until_stdin_closes)?;
+    let mut announced = false;
+    drive(&node, |line| {
+        if !rest.quiet {
+            eprintln!("gridloom: {name}: {line}");
         }
+        if line == registered && !announced {
+            announced = true;
+            if let Err(error) = announce(&name, node.address(), &names, rest.json) {
+                eprintln!("gridloom: {error:#}");
+            }
+        }
+    })
+}
+
+/// Every function must be there, but those of a system's BLAS that is poorer than ours: they are left out.
+fn leave_out_what_the_blas_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
+    let wrong = check_libraries(&offer.definitions, &offer.libraries)?;
+    if wrong.is_empty() {
+        return Ok(());
     }
-    drive(&node, &name, options.quiet)
+    let own: Vec<PathBuf> = options.files.iter().filter(|file| file.as_os_str() != BUILTIN_LINALG).cloned().collect();
+    let own = load_offer(&own, &options.python, None)?;
+    let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
+    let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
+    let lines = |wrong: &[Wrong]| -> Vec<String> {
+        wrong.iter().map(|(name, why)| format!("function '{name}' cannot be offered: {why}")).collect()
+    };
+    offer.definitions.retain(|definition| missing.iter().all(|(name, _)| *name != definition.signature.name));
+    if !fatal.is_empty() || offer.definitions.is_empty() {
+        bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
+    }
+    if !options.rest.quiet {
+        lines(&missing).iter().for_each(|line| eprintln!("gridloom: {line}"));
+    }
+    Ok(())
+}
+
+fn announce(name: &str, address: &str, functions: &[String], json: bool) -> Result<()> {
+    if json {
+        return print_json(&json!({ "name": name, "address": address, "functions": functions }));
+    }
+    print_line(&format!("server {name} on {address} offers {}", count(functions.len(), "function")))?;
+    functions.iter().try_for_each(|function| print_line(&format!("  {function}")))
 }
 
 fn default_name() -> String {

@@ -1,19 +1,26 @@
 //! `gridloom simulate`.
 
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use gridloom::{SimulateConfig, SimulationReport};
+use gridloom_core::flow::NetworkModel;
 
-use super::{print_json, print_line};
+use super::{absolute, print_json, print_line};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
 /// Whatever grid the program starts or connects to is the simulated one: the same agent, servers and mapper, on the
 /// hosts and links of the platform, in virtual time. Bodies of functions are skipped (results are zeros of the right
 /// shape) unless --execute is given. Host properties in the platform say who is what: role (agent, server, client),
-/// slots, functions, memory, plain. Without them the first host is client and agent and every other a server.
+/// slots, functions, memory, plain. Without them the first host is client and agent and every other a server. Ends with
+/// the program's exit status; prints virtual seconds, makespans, bytes by link, and a hash of everything that happened,
+/// which is the same for the same program, platform and seed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom simulate -p two-sites.toml -- python program.py")]
 pub struct Options {
@@ -52,36 +59,26 @@ pub struct Options {
     program: Vec<String>,
 }
 
-pub fn run(options: Options) -> Result<ExitCode> {
-    let kept = options.report.clone();
-    let path =
-        kept.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("gridloom-{}.json", std::process::id())));
-    let config = SimulateConfig {
-        platform: absolute(&options.platform)?,
-        deployment: options.deployment.as_ref().map(absolute).transpose()?,
-        functions: options.functions.clone(),
-        libraries: options.libraries.clone(),
-        execute: options.execute,
-        seed: options.seed,
-        network: options.network.clone(),
-        report: Some(std::path::absolute(&path)?),
-        blas: None,
-        python: options.python.clone(),
-        program: std::env::current_exe().ok(),
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let own = OwnFolder::new()?;
+    let report = match &options.report {
+        Some(file) => absolute(file)?,
+        None => own.0.join("report.json"),
     };
+    // A report of an earlier run must not pass for this one's.
+    match std::fs::remove_file(&report) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| report.display().to_string());
+        }
+        _ => {}
+    }
+    let config = config(options, &report)?;
     config.check()?;
-    let (name, value) = config.to_environment();
-    let mut command = Command::new(&options.program[0]);
-    command.args(&options.program[1..]).env(name, value);
-    if options.json {
-        command.stdout(std::io::stderr());
+    if let Some(name) = &config.network {
+        NetworkModel::by_name(name)?;
     }
-    let status = command.status().with_context(|| format!("cannot run '{}'", options.program[0]))?;
-    let text = std::fs::read_to_string(&path);
-    if kept.is_none() {
-        let _ = std::fs::remove_file(&path);
-    }
-    match text {
+    let status = run_program(options, &config)?;
+    match std::fs::read_to_string(&report) {
         Ok(text) => {
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
             match options.json {
@@ -89,14 +86,73 @@ pub fn run(options: Options) -> Result<ExitCode> {
                 false => print(&report)?,
             }
         }
-        Err(_) if status.success() => eprintln!("gridloom: the program used no grid; nothing was simulated"),
-        Err(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound && status.success() => {
+            eprintln!("gridloom: the program used no grid; nothing was simulated");
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| report.display().to_string()),
     }
-    Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
+    Ok(exit_code(status))
 }
 
-fn absolute(path: &PathBuf) -> Result<PathBuf> {
-    std::path::absolute(path).with_context(|| path.display().to_string())
+fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
+    let all = |files: &[PathBuf]| -> Result<Vec<PathBuf>> {
+        // A word such as builtin:linalg, and a library on the search path, are no files here.
+        files.iter().map(|file| if file.exists() { absolute(file) } else { Ok(file.clone()) }).collect()
+    };
+    Ok(SimulateConfig {
+        platform: options.platform.clone(),
+        deployment: options.deployment.clone(),
+        functions: all(&options.functions)?,
+        libraries: all(&options.libraries)?,
+        execute: options.execute,
+        seed: options.seed,
+        network: options.network.clone(),
+        report: Some(report.to_path_buf()),
+        blas: None,
+        python: options.python.clone(),
+        program: std::env::current_exe().ok(),
+    })
+}
+
+fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus> {
+    let mut config = config.clone();
+    // The program may run elsewhere; errors before it starts name the files as the caller did.
+    config.platform = absolute(&config.platform)?;
+    config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
+    let (name, value) = config.to_environment();
+    let mut command = Command::new(&options.program[0]);
+    command.args(&options.program[1..]).env(name, value);
+    if options.json {
+        command.stdout(std::io::stderr());
+    }
+    // An interrupt at the terminal is for the program, which then ends its simulation.
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
+    command.status().with_context(|| format!("cannot run '{}'", options.program[0]))
+}
+
+/// A shell's convention for a program that a signal ended.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// A folder that nobody else can write to, removed at the end.
+struct OwnFolder(PathBuf);
+
+impl OwnFolder {
+    fn new() -> Result<OwnFolder> {
+        let path = std::env::temp_dir().join(format!("gridloom-simulate-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
+        Ok(OwnFolder(path))
+    }
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        // Litter in the folder for temporary files, at worst.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn print(report: &SimulationReport) -> Result<()> {

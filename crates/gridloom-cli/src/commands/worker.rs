@@ -1,18 +1,80 @@
-//! `gridloom worker`: a server's slot for native functions. Started by servers.
+//! `gridloom worker`: a server's slot for native functions, and the check that its libraries hold what they shall.
+//! Started by servers.
 
-use std::process::ExitCode;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use gridloom_core::idl::{Body, Definition};
+use gridloom_net::worker::native::Native;
+use gridloom_net::worker::{Functions, Setup};
+use serde_json::json;
+
+use super::print_json;
 
 /// Serve native functions to the server that started this process.
 #[derive(clap::Args)]
 pub struct Options {
     /// Descriptor of the socket to the server
-    #[arg(long)]
-    fd: i32,
+    #[arg(long, required_unless_present = "check")]
+    fd: Option<i32>,
+    /// Only look up the symbols of the definitions on standard input
+    #[arg(long, conflicts_with = "fd")]
+    check: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    gridloom_net::worker::native_main(options.fd)?;
+    match options.fd {
+        Some(fd) => gridloom_net::worker::native_main(fd)?,
+        None => check()?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A function that cannot be run, and why.
+pub type Wrong = (String, String);
+
+/// Looks up every native function in a process of its own, so that a library that cannot be loaded is noticed when the
+/// server starts, and one that crashes while it is loaded does no harm.
+///
+/// # Errors
+/// If they cannot be looked up at all.
+pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<Wrong>> {
+    let native: Vec<&Definition> =
+        definitions.iter().filter(|definition| matches!(definition.body, Body::Native { .. })).collect();
+    if native.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut child = Command::new(std::env::current_exe().context("this program's own path")?)
+        .args(["worker", "--check"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot check the libraries")?;
+    let question = json!({ "definitions": native, "libraries": libraries }).to_string();
+    // It reads everything before it loads anything, so a broken pipe is an early death, which the status tells.
+    let _ = child.stdin.take().expect("it is piped").write_all(question.as_bytes());
+    let output = child.wait_with_output().context("cannot check the libraries")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // What a library prints while it is loaded comes before the answer.
+    let answer = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))
+}
+
+fn check() -> Result<()> {
+    let question: serde_json::Value = serde_json::from_reader(std::io::stdin().lock())?;
+    let definitions: Vec<Definition> = serde_json::from_value(question["definitions"].clone())?;
+    let libraries: Vec<PathBuf> = serde_json::from_value(question["libraries"].clone())?;
+    let mut native = Native::default();
+    let setup = Setup { server_name: String::new(), libraries, modules: Vec::new() };
+    // A library that cannot be loaded is named with the functions that are not found for it.
+    native.setup(&setup).map_err(anyhow::Error::msg)?;
+    let mut wrong: Vec<Wrong> = Vec::new();
+    for (number, definition) in definitions.iter().enumerate() {
+        if let Err(why) = native.load(number as u32, definition) {
+            wrong.push((definition.signature.name.clone(), why));
+        }
+    }
+    print_json(&json!(wrong))
 }

@@ -1,0 +1,230 @@
+//! Processes of the program: started, waited for by what they print, and ended whatever a test does.
+
+use std::io::{BufRead, BufReader, Lines, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+
+const SECRET: &str = "of the tests";
+
+/// The program, with that command line.
+pub fn gridloom(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
+    command.args(arguments).env("GRIDLOOM_SECRET", SECRET).env_remove("GRIDLOOM_AGENT");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end; what it printed.
+pub fn succeeds(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs it to its end; its status and what it said on standard error. It printed nothing.
+pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> (i32, String) {
+    let output = command.borrow_mut().output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A process that runs until it is told to end, or its test ends.
+pub struct Running {
+    child: Child,
+    /// The first line that it printed.
+    pub line: String,
+}
+
+impl Running {
+    /// Starts it and waits for its first line.
+    pub fn start(mut command: Command) -> Running {
+        command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = Running { child: command.spawn().unwrap(), line: String::new() };
+        running.line = first_line(&mut running);
+        running
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its status after its input closed.
+    pub fn close_input(mut self) -> ExitStatus {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap()
+    }
+
+    /// Its status after that signal. Its input stays open.
+    pub fn signal(mut self, signal: &str) -> ExitStatus {
+        let _input = self.child.stdin.take();
+        send(self.pid(), signal);
+        self.child.wait().unwrap()
+    }
+
+    /// Kills it and waits for its end.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// The first line that it prints.
+pub fn first_line(running: &mut Running) -> String {
+    let mut line = String::new();
+    // Read by the byte: what follows stays where it is.
+    let output = running.child.stdout.as_mut().unwrap();
+    let mut byte = [0];
+    while output.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+        line.push(char::from(byte[0]));
+    }
+    line
+}
+
+/// The lines of a process's log.
+pub type Log = Lines<BufReader<ChildStderr>>;
+
+/// Starts a process without waiting for its first line, and its log.
+pub fn logging(command: &mut Command) -> (Running, Log) {
+    command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap()).lines();
+    (Running { child, line: String::new() }, log)
+}
+
+/// Waits for a line with that text.
+pub fn line_with(log: &mut Log, text: &str) -> String {
+    let mut seen = String::new();
+    for line in log {
+        let line = line.unwrap();
+        if line.contains(text) {
+            return line;
+        }
+        seen.push_str(&line);
+        seen.push('\n');
+    }
+    panic!("no line with '{text}' in:\n{seen}");
+}
+
+/// An agent.
+pub struct Grid {
+    pub agent: Running,
+    pub address: String,
+}
+
+impl Grid {
+    pub fn start() -> Grid {
+        Grid::start_at("127.0.0.1:0")
+    }
+
+    pub fn start_at(listen: &str) -> Grid {
+        let agent = Running::start(gridloom(&["agent", "--listen", listen, "--quiet"]));
+        let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
+        Grid { agent, address }
+    }
+
+    pub fn start_logging() -> (Grid, Log) {
+        let (mut agent, log) = logging(&mut gridloom(&["agent", "--listen", "127.0.0.1:0"]));
+        let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
+        (Grid { agent, address }, log)
+    }
+
+    /// A client's command line.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = gridloom(arguments);
+        command.env("GRIDLOOM_AGENT", &self.address);
+        command
+    }
+
+    /// What a client prints with `--json`.
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let mut command = self.command(arguments);
+        command.arg("--json");
+        serde_json::from_str(&succeeds(command)).unwrap()
+    }
+
+    pub fn serve_command(&self, name: &str, files: &[&str], arguments: &[&str]) -> Command {
+        serve_command(&self.address, name, files, &[&["--library", library(), "--quiet"], arguments].concat())
+    }
+
+    /// A registered server of the tests' functions.
+    pub fn serve(&self, name: &str, arguments: &[&str]) -> Running {
+        let server = Running::start(self.serve_command(name, &[&idl()], arguments));
+        assert!(server.line.starts_with(&format!("server {name} on 127.0.0.1:")), "{}", server.line);
+        assert!(server.line.ends_with(" offers 4 functions"), "{}", server.line);
+        server
+    }
+}
+
+pub fn serve_command(agent: &str, name: &str, files: &[&str], arguments: &[&str]) -> Command {
+    let mut command = gridloom(&["serve"]);
+    command.args(files).args(["--agent", agent, "--name", name]).args(arguments);
+    command
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The description of the tests' functions.
+pub fn idl() -> String {
+    fixtures().join("cli.idl").to_str().unwrap().to_string()
+}
+
+/// The library of the tests' functions.
+pub fn library() -> &'static str {
+    static LIBRARY: OnceLock<String> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let library = folder("library").join("libcli.so");
+        let compiler = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&library)
+            .arg(fixtures().join("cli.c"))
+            .status()
+            .unwrap();
+        assert!(compiler.success());
+        library.to_str().unwrap().to_string()
+    })
+}
+
+/// A folder for one test's files.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A file with that content.
+pub fn file(name: &str, content: &str) -> String {
+    let file = folder("inputs").join(name);
+    std::fs::write(&file, content).unwrap();
+    file.to_str().unwrap().to_string()
+}
+
+/// Processes that a process started and that live.
+pub fn workers_of(pid: u32) -> Vec<u32> {
+    let mut children = String::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        children += &std::fs::read_to_string(task.unwrap().path().join("children")).unwrap();
+    }
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Waits until a process that is nobody's child here has ended.
+pub fn process_ended(pid: u32) {
+    // `tail` watches it; there is no other way to wait for a stranger without a dependency.
+    let status = Command::new("timeout").args(["20", "tail", "-f", "/dev/null", "--pid", &pid.to_string()]).status();
+    assert!(status.unwrap().success(), "process {pid} still runs");
+}
