@@ -54,8 +54,9 @@ test-rust:
 test-python: python
 	$(BIN)/python -m pytest -q $(PACKAGE)/tests tests
 
-bench:
+bench: python
 	cargo run --release --locked -p gridloom-bench
+	$(BIN)/python bench/python_calls.py
 
 lint: $(VENV)/ready
 	cargo fmt --all --check

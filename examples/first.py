@@ -1,8 +1,7 @@
 """The README's first program: a group of calls, mapped together."""
 
-import numpy as np
-
 import gridloom as gl
+import numpy as np
 
 a = np.array([[1.0, 2.0], [3.0, 4.0]])
 b = np.array([[0.0, 1.0], [1.0, 0.0]])

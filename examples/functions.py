@@ -1,8 +1,7 @@
 """Functions of one's own: typed, shaped signatures on ordinary Python functions."""
 
-import numpy as np
-
 import gridloom as gl
+import numpy as np
 
 
 @gl.function(work="2*m*n*k")

@@ -2,9 +2,8 @@
 
 import pathlib
 
-import numpy as np
-
 import gridloom as gl
+import numpy as np
 
 with gl.local(servers=2, functions=[pathlib.Path(__file__).with_name("functions.py")]) as grid:
     print(grid.function("functions/greet")("world"))

@@ -42,6 +42,15 @@ fn main() {
     std::fs::create_dir_all(&out).expect("out/bench can be made");
     let config = build_kernels(&out);
     let mut figures = vec![start_up(&config), idle_memory(&config)];
+    let all = rustix::thread::sched_getaffinity(None).expect("this thread has processors");
+    let mut one = rustix::thread::CpuSet::new();
+    one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).expect("this thread has processors"));
+    // Processes inherit what this thread may use. On one processor the scheduler has no choice to make, so ours and the
+    // limit can be compared; with all, each may be put differently.
+    rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
+    figures.push(null_call(&config, "null call, one outstanding, one core, p50, us"));
+    rustix::thread::sched_setaffinity(None, &all).expect("as before");
+    figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
     figures.extend(calls(&config));
     figures.push(bulk(&config, false));
     figures.push(bulk(&config, true));
@@ -123,18 +132,33 @@ fn proportional_memory_kib(pid: u32) -> f64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0.0)
 }
 
+fn null_call(config: &LocalConfig, name: &'static str) -> Figure {
+    let grid = local(config);
+    let null = grid.function("bench/null").expect("offered");
+    let mut peer = Peer::start();
+    let (mut ours, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let limit = Samples::new(peer.round_trips(CALLS)).median();
+        let our = Samples::new(one_by_one(&null, CALLS)).median();
+        ours.push(our);
+        limits.push(limit);
+        ratios.push(our / limit);
+    }
+    Figure {
+        name,
+        ours: format!("{:.1}", Samples::new(ours).median()),
+        limit: format!("{:.1} (TCP ping-pong)", Samples::new(limits).median()),
+        ratios,
+        aim: "at most 3",
+    }
+}
+
 fn calls(config: &LocalConfig) -> Vec<Figure> {
     let grid = local(config);
     let null = grid.function("bench/null").expect("offered");
     let mut peer = Peer::start();
-    let (mut p50, mut p50_limit, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let (mut rates, mut p99s, mut p99_limits, mut p99_ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let limit = Samples::new(peer.round_trips(CALLS)).median();
-        let ours = Samples::new(one_by_one(&null, CALLS)).median();
-        p50.push(ours);
-        p50_limit.push(limit);
-        ratios.push(ours / limit);
         rates.push(pipelined(&null, 100_000, 512));
         let limit = under_bulk_limit(&mut peer);
         let ours = under_bulk(&grid, &null);
@@ -144,13 +168,6 @@ fn calls(config: &LocalConfig) -> Vec<Figure> {
     }
     let median = |samples: &[f64]| Samples::new(samples.to_vec()).median();
     vec![
-        Figure {
-            name: "null call, one outstanding, p50, us",
-            ours: format!("{:.1}", median(&p50)),
-            limit: format!("{:.1} (TCP ping-pong)", median(&p50_limit)),
-            ratios,
-            aim: "at most 3",
-        },
         Figure {
             name: "pipelined null calls, 1/s",
             ours: format!("{:.0}", median(&rates)),

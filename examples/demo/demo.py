@@ -14,10 +14,9 @@ import json
 import pathlib
 import time
 
-import numpy as np
-
 import enhance
 import gridloom as gl
+import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 STRIPS = 8
@@ -201,7 +200,7 @@ def enhance_with(call, image, strips):
     # The gradient keeps two of the three halo rows, which the mean over 5 x 5 pixels then uses.
     inner = [(top and top - 2, bottom and bottom - 2) for _, top, bottom in parts]
     gradient = call("sobel", [(f, *cut) for (f, _, _), cut in zip(parts, inner)])
-    sharp = call("sharpen", [(f, l, top, bottom) for (f, top, bottom), l in zip(parts, fine)])
+    sharp = call("sharpen", [(f, fine_part, top, bottom) for (f, top, bottom), fine_part in zip(parts, fine)])
     smooth = call("smooth", [(g, top and 2, bottom and 2) for g, (_, top, bottom) in zip(gradient, parts)])
     peaks = [peak for _, peak in smooth]
     while len(peaks) > 1:

@@ -5,9 +5,8 @@ Every function works on whole images and on horizontal strips alike. A strip com
 the order of operations that is the same for each pixel wherever it lies, so strips give the whole image's bits.
 """
 
-import numpy as np
-
 import gridloom as gl
+import numpy as np
 
 Image = gl.Array["float64", "h", "w"]
 Cut = gl.Array["float64", "h-top-bottom", "w"]
@@ -37,9 +36,9 @@ def laplacian(f: Image, top: int, bottom: int) -> Cut:
 
 
 @gl.function(work="2*h*w")
-def sharpen(f: Image, l: Cut, top: int, bottom: int) -> Cut:
+def sharpen(f: Image, laplace: Cut, top: int, bottom: int) -> Cut:
     """The image with its Laplacian added."""
-    return _cut(f, top, bottom) + l
+    return _cut(f, top, bottom) + laplace
 
 
 @gl.function(work="22*h*w")

@@ -320,7 +320,7 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     if !address.ip().is_loopback() && !config.allow_remote {
         return refuse(format!(
             "listening on {address} lets other hosts reach this node, and nothing is encrypted yet; pass \
-             --i-know-this-network-is-trusted if only trusted hosts can, or listen on 127.0.0.1"
+             --trust-this-network if only trusted hosts can, or listen on 127.0.0.1"
         ));
     }
     if address.ip().is_unspecified() && config.advertise.is_none() {

@@ -56,7 +56,8 @@ fn messages_longer_than_any_buffer_arrive() {
     let (a, b) = (server(), client());
     b.dial(&a);
     let why = "x".repeat(20 << 20);
-    let message = Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, round: 0, why };
+    let message =
+        Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, round: 0, why };
     a.perform((0..3).map(|_| Effect::Send { to: b.id(), message: message.clone() }));
     for _ in 0..3 {
         let got = b.expect("the message", |i| match i {
@@ -249,7 +250,7 @@ fn listening_for_other_hosts_has_to_be_meant() {
     let config = NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::default() };
     let make = |config| gridloom_net::driver::NetNode::start_with(config, |_, _| unreachable!());
     let error = make(config.clone()).err().unwrap().to_string();
-    assert!(error.contains("--i-know-this-network-is-trusted"), "{error}");
+    assert!(error.contains("--trust-this-network"), "{error}");
     let error = make(NetConfig { allow_remote: true, ..config }).err().unwrap().to_string();
     assert!(error.contains("--advertise"), "{error}");
 }

@@ -181,10 +181,8 @@ impl Target<'_> {
         let wanted = if param.is_some_and(|param| param.order == ArrayOrder::F) { Order::F } else { Order::C };
         let shape = array.shape().iter().map(|extent| *extent as u64).collect();
         let meta = Meta::Array { dtype, byte_order, order: contiguous.unwrap_or(wanted), shape };
-        if self.describes_only {
-            return Ok(Value::placeholder(meta));
-        }
         if contiguous.is_some()
+            && !self.describes_only
             && let Some(value) = shared(array, &meta)?
         {
             return Ok(value);
@@ -199,7 +197,10 @@ impl Target<'_> {
                 return Ok(known.value.clone());
             }
         }
-        let value = copied(py, self.grid, array, &meta)?;
+        let value = match self.describes_only {
+            true => Value::placeholder(meta.clone()),
+            false => copied(py, self.grid, array, &meta)?,
+        };
         if let Some(snapshots) = self.snapshots {
             let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
             let before = snapshots.lock().unwrap_or_else(PoisonError::into_inner).insert(id, snapshot);

@@ -4,9 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
 import gridloom as gl
+import pytest
 
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"

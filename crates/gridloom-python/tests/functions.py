@@ -5,9 +5,8 @@ import signal
 import sys
 import time
 
-import numpy as np
-
 import gridloom as gl
+import numpy as np
 
 gl_module = "tests"
 

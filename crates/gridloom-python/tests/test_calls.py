@@ -7,10 +7,9 @@ import sys
 import threading
 import time
 
+import gridloom as gl
 import numpy as np
 import pytest
-
-import gridloom as gl
 from conftest import FUNCTIONS
 
 X = np.linspace(1.0, 2.0, 20_000)

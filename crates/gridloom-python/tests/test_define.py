@@ -5,10 +5,9 @@ import subprocess
 import sys
 from typing import Annotated
 
+import gridloom as gl
 import numpy as np
 import pytest
-
-import gridloom as gl
 from conftest import FUNCTIONS
 
 

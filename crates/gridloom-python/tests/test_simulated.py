@@ -1,9 +1,8 @@
 """The same programs on a simulated grid."""
 
+import gridloom as gl
 import numpy as np
 import pytest
-
-import gridloom as gl
 from conftest import FUNCTIONS
 
 
@@ -24,7 +23,8 @@ def test_the_same_program_twice_is_the_same_run(platform):
     (value, report, simulation), (_, _, again) = runs
     assert value.shape == (300, 300) and not value.any(), "results are stand-ins"
     assert simulation.seconds > 0 and simulation.trace_hash == again.trace_hash
-    assert report.measured_seconds == pytest.approx(report.predicted_seconds, rel=0.5)
+    # The mapper takes links for free of contention; the simulator shares them, here between two copies of `a`.
+    assert report.predicted_seconds <= report.measured_seconds <= 2 * report.predicted_seconds
 
 
 def test_bodies_run_if_asked(platform, program):

@@ -2,10 +2,9 @@
 
 import threading
 
+import gridloom as gl
 import numpy as np
 import pytest
-
-import gridloom as gl
 from functions import DTYPES
 
 LARGE = (150, 130)  # past what travels inside a frame

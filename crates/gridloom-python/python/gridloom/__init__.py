@@ -35,8 +35,8 @@ from ._errors import (
     UsageError,
     WrongResult,
 )
-from ._gridloom import __version__
 from ._grid import Function, Future, Grid, ServerInfo, Simulation, Traffic, blas_library, connect, local, simulate
+from ._gridloom import __version__
 from ._group import Group, Handle, Plan, Report, TaskRecord, TransferRecord
 
 __all__ = [

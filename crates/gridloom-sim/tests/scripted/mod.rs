@@ -1,9 +1,7 @@
 //! Machines that follow a script, and short words for effects and inputs.
 #![allow(dead_code)]
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gridloom_core::base::{DatumId, Machine, Meta, NodeId, TaskId, Time};
 use gridloom_core::graph::{Argument, Output, Task};
@@ -14,7 +12,7 @@ use gridloom_sim::{SimConfig, Simulation};
 /// Script timers are numbered from here.
 const SCRIPT: u64 = 1_000_000;
 
-type Heard = Rc<RefCell<Vec<(Time, Input)>>>;
+type Heard = Arc<Mutex<Vec<(Time, Input)>>>;
 
 /// Performs each effect at its time, in milliseconds, and notes every input but its own script's timers.
 struct Scripted {
@@ -37,7 +35,7 @@ impl Machine for Scripted {
             })),
             _ => {}
         }
-        self.heard.borrow_mut().push((now, input));
+        self.heard.lock().unwrap().push((now, input));
     }
 }
 
@@ -72,7 +70,7 @@ impl Grid {
     }
 
     pub fn heard(&self, node: NodeId) -> Vec<(Time, Input)> {
-        self.heard[node.0 as usize - 1].borrow().clone()
+        self.heard[node.0 as usize - 1].lock().unwrap().clone()
     }
 
     /// When a node heard inputs of that short form, nanoseconds.
