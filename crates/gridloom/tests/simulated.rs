@@ -137,3 +137,24 @@ fn arrays_of_many_gibibytes_are_only_sizes() {
     assert_eq!(handle.meta().size_bytes(), 8 * n * n);
     assert_eq!(report.client_bytes, 9 * 8 * n * n);
 }
+
+#[test]
+fn a_hundred_thousand_calls_make_a_group() {
+    let grid = Grid::simulate(config("many", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let group = grid.group("heft");
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
+    // A thousand chains of a hundred: handles that are dropped are released as soon as their readers have run.
+    let mut last = Vec::new();
+    for _ in 0..1000 {
+        let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        for _ in 1..100 {
+            handle = group.call(&product, &[(&handle).into(), (&matrix).into()]).unwrap().remove(0);
+        }
+        last.push(handle);
+    }
+    group.wait().unwrap();
+    let report = group.report().unwrap();
+    assert_eq!((report.tasks.len(), report.tasks_failed), (100_000, 0));
+    assert_eq!(last.pop().unwrap().get().unwrap().meta(), matrix.meta());
+}

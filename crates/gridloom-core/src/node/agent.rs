@@ -138,7 +138,8 @@ impl Agent {
                 if let Some(server) = self.servers.get(&from)
                     && server.registration.functions.iter().any(|known| known.name == function)
                 {
-                    let rate = self.rates.entry((host_of(&server.registration.address), function)).or_default();
+                    let rate =
+                        self.rates.entry((host_of(&server.registration.address).to_string(), function)).or_default();
                     rate.learn(if cold { 0 } else { calls }, calls, work_flops, ns_to_seconds(run_ns));
                     self.tell(now + RATES_PAUSE_NS, out);
                 }
@@ -281,8 +282,7 @@ impl Agent {
 
     fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
         // Who maps needs the links between servers; who only calls does not, and they are many.
-        let mut grid = self.grid_view(now, &[], &[], None);
-        grid.links = Vec::new();
+        let grid = self.grid_view(now, &[], &[], None);
         let known = self.subscribers.insert(to, self.functions_version);
         let functions = (known != Some(self.functions_version))
             .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
@@ -290,7 +290,8 @@ impl Agent {
         send(out, to, Message::Directory { version: self.version, grid, functions });
     }
 
-    /// The grid as known, for a client with those links, leaving out what `group` itself was promised.
+    /// The grid as known, for a client with those links, leaving out what `group` itself was promised. Without a group,
+    /// without the links between servers.
     fn grid_view(
         &self,
         now: Time,
@@ -303,9 +304,11 @@ impl Agent {
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let speeds = self.speeds();
         let efficiencies = self.efficiencies(&speeds);
-        let links = self.links();
+        let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
+        let links = if group.is_some() { self.links() } else { BTreeMap::new() };
+        let mapped = if group.is_some() { servers.len() } else { 0 };
         let host = |node: &NodeId| self.servers.get(node).map(|s| host_of(&s.registration.address));
-        let mut by_host: BTreeMap<String, Vec<LinkEstimate>> = BTreeMap::new();
+        let mut by_host: BTreeMap<&str, Vec<LinkEstimate>> = BTreeMap::new();
         for (node, link) in client_links {
             if let Some(host) = host(node) {
                 by_host.entry(host).or_default().push(*link);
@@ -316,7 +319,7 @@ impl Agent {
             let busy = server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, end)| end.since(now));
             let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
             let host = host_of(&r.address);
-            let speed_flops = speeds.get(&host).copied();
+            let speed_flops = speeds.get(host).copied();
             ServerView {
                 node: **node,
                 name: r.name.clone(),
@@ -328,7 +331,7 @@ impl Agent {
                 functions: r
                     .functions
                     .iter()
-                    .map(|s| (s.name.clone(), self.rate(&host, &s.name, speed_flops, &efficiencies)))
+                    .map(|s| (s.name.clone(), self.rate(host, &s.name, speed_flops, &efficiencies)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
             }
@@ -342,47 +345,41 @@ impl Agent {
             match (a.1.links.get(b.0), b.1.links.get(a.0)) {
                 (Some(None), _) | (None, Some(None)) => None,
                 (Some(Some(_)) | None, Some(Some(_)) | None) | (Some(Some(_)), Some(None)) => {
-                    let hosts = (host_of(&a.1.registration.address), host_of(&b.1.registration.address));
-                    let back = (hosts.1.clone(), hosts.0.clone());
-                    Some(links.get(&hosts).or_else(|| links.get(&back)).copied().unwrap_or(LinkEstimate::UNMEASURED))
+                    let (here, there) = (hosts[from], hosts[to]);
+                    let link = links.get(&(here, there)).or_else(|| links.get(&(there, here)));
+                    Some(link.copied().unwrap_or(LinkEstimate::UNMEASURED))
                 }
             }
         };
         GridView {
             client_links: servers
                 .iter()
-                .map(|(_, server)| by_host.get(&host_of(&server.registration.address)))
+                .map(|(_, server)| by_host.get(host_of(&server.registration.address)))
                 .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| best_link(links)))
                 .collect(),
-            links: (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect(),
+            links: (0..mapped).map(|i| (0..mapped).map(|j| link(i, j)).collect()).collect(),
             servers: views.collect(),
         }
     }
 
     /// Mean speed of the servers of each host.
-    fn speeds(&self) -> BTreeMap<String, f64> {
+    fn speeds(&self) -> BTreeMap<&str, f64> {
         let known = self.servers.values().filter_map(|s| Some((host_of(&s.registration.address), s.speed_flops?)));
         means(known)
     }
 
     /// What functions make of a host's speed where they have run: rate over speed, the mean over hosts. A tuned library
     /// runs far above the yardstick, an interpreter below it.
-    fn efficiencies(&self, speeds: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    fn efficiencies(&self, speeds: &BTreeMap<&str, f64>) -> BTreeMap<&str, f64> {
         let known = self.rates.iter().filter_map(|((host, function), rate)| {
-            let speed = speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
-            Some((function.clone(), rate.flops? / speed))
+            let speed = speeds.get(host.as_str()).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
+            Some((function.as_str(), rate.flops? / speed))
         });
         means(known)
     }
 
     /// What is known of a function on a host: measured there, or else guessed from the host's speed.
-    fn rate(
-        &self,
-        host: &str,
-        function: &str,
-        speed: Option<f64>,
-        efficiencies: &BTreeMap<String, f64>,
-    ) -> FunctionRate {
+    fn rate(&self, host: &str, function: &str, speed: Option<f64>, efficiencies: &BTreeMap<&str, f64>) -> FunctionRate {
         let known = self.rates.get(&(host.to_string(), function.to_string()));
         let mut rate = known.copied().unwrap_or_default();
         if rate.flops.is_none() {
@@ -393,8 +390,8 @@ impl Agent {
     }
 
     /// Best measured links between hosts, by name of sender and receiver.
-    fn links(&self) -> BTreeMap<(String, String), LinkEstimate> {
-        let mut sums: BTreeMap<(String, String), Vec<LinkEstimate>> = BTreeMap::new();
+    fn links(&self) -> BTreeMap<(&str, &str), LinkEstimate> {
+        let mut sums: BTreeMap<(&str, &str), Vec<LinkEstimate>> = BTreeMap::new();
         for server in self.servers.values() {
             for (peer, link) in &server.links {
                 if let (Some(link), Some(other)) = (link, self.servers.get(peer)) {
@@ -518,12 +515,12 @@ fn log(out: &mut Vec<Effect>, line: String) {
 }
 
 /// The host in an address: what stands before the last colon.
-fn host_of(address: &str) -> String {
-    address.rsplit_once(':').map_or(address, |(host, _)| host).to_string()
+fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
-    let mut sums: BTreeMap<String, (f64, u32)> = BTreeMap::new();
+fn means<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> BTreeMap<&'a str, f64> {
+    let mut sums: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
     for (key, value) in values {
         let sum = sums.entry(key).or_default();
         *sum = (sum.0 + value, sum.1 + 1);
