@@ -172,6 +172,7 @@ pub(crate) fn simulate(
         seed,
         network,
         report: None,
+        timeline: None,
         blas,
         python,
         program,

@@ -195,6 +195,14 @@ impl Backend {
         }
     }
 
+    /// Where a simulation's timeline is to be written at the end.
+    pub(crate) fn timeline_path(&self) -> Option<PathBuf> {
+        match self {
+            Backend::Net(_) => None,
+            Backend::Sim(sim) => lock(sim).timeline_path.clone(),
+        }
+    }
+
     pub(crate) fn close(&self) {
         if let Backend::Net(node) = self {
             node.stop();

@@ -17,6 +17,7 @@ use crate::backend::Backend;
 use crate::function::{Pending, Prepared};
 use crate::local::LocalProcesses;
 use crate::report::{GroupRecord, PlanRecord, Report};
+use crate::timeline::timeline_html;
 use crate::{Error, Function, Group, LocalConfig, SimulateConfig, SimulationReport, Value};
 
 /// How long a session waits for its agent's first answer.
@@ -509,15 +510,24 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let (Some(path), Some(report)) = (self.backend.report_path(), self.simulation()) {
-            let text = serde_json::to_string(&report).expect("a report of names and numbers");
-            if let Err(error) = std::fs::write(&path, text) {
-                eprintln!("gridloom: cannot write the simulation's report to {}: {error}", path.display());
-            }
+            write(&path, "report", &serde_json::to_string(&report).expect("a report of names and numbers"));
+        }
+        if let Some(path) = self.backend.timeline_path() {
+            let state = self.state.get_mut().expect("no panic while held");
+            let report = Report::new("the program's heuristics", state.groups.values(), self.client, &state.names);
+            write(&path, "timeline", &timeline_html("Simulated groups", &report));
         }
         self.backend.close();
         if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
             processes.stop();
         }
+    }
+}
+
+/// There is nobody left to give an error to: it goes to standard error.
+fn write(path: &std::path::Path, what: &str, text: &str) {
+    if let Err(error) = std::fs::write(path, text) {
+        eprintln!("gridloom: cannot write the simulation's {what} to {}: {error}", path.display());
     }
 }
 

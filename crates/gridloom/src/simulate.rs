@@ -56,6 +56,9 @@ pub struct SimulateConfig {
     /// Where the report goes at the end of the session.
     #[serde(default)]
     pub report: Option<PathBuf>,
+    /// Where the timeline of all groups goes at the end of the session, as a page.
+    #[serde(default)]
+    pub timeline: Option<PathBuf>,
     /// BLAS library for `linalg/…`.
     #[serde(default)]
     pub blas: Option<PathBuf>,
@@ -244,6 +247,7 @@ pub(crate) struct Simulated {
     pub(crate) client: NodeId,
     pub(crate) executes: bool,
     pub(crate) report_path: Option<PathBuf>,
+    pub(crate) timeline_path: Option<PathBuf>,
     names: BTreeMap<NodeId, String>,
 }
 
@@ -278,8 +282,8 @@ impl Simulated {
             let program = program_path(config.program.as_deref());
             simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
         }
-        let (executes, report_path) = (config.execute, config.report);
-        Ok((Simulated { simulation, client, executes, report_path, names }, cast.servers.len()))
+        let (executes, report_path, timeline_path) = (config.execute, config.report, config.timeline);
+        Ok((Simulated { simulation, client, executes, report_path, timeline_path, names }, cast.servers.len()))
     }
 
     pub(crate) fn report(&self) -> SimulationReport {

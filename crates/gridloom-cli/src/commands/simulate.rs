@@ -51,6 +51,9 @@ pub struct Options {
     /// Also write the report there, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write the timeline of all groups there, as a page for a browser
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Print the report as JSON on standard output, and the program's output on standard error
     #[arg(long)]
     json: bool,
@@ -109,6 +112,7 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         seed: options.seed,
         network: options.network.clone(),
         report: Some(report.to_path_buf()),
+        timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
         blas: None,
         python: options.python.clone(),
         program: std::env::current_exe().ok(),
