@@ -51,7 +51,7 @@ def test_the_readmes_first_program_runs():
 
 
 def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):
-    n = 512
+    n = 1536
     run(sys.executable, "examples/demo/demo.py", "--n", str(n), "--out", str(tmp_path))
     chain = json.loads((tmp_path / "report.json").read_text())["programs"]["chain"]
     matrix = 8 * n * n
