@@ -171,6 +171,7 @@ impl NetNode {
             background_asleep: false,
             polling_until: None,
             closed: false,
+            spin_until: Instant::now(),
         };
         let shared = Arc::new(Shared {
             id,
@@ -228,6 +229,7 @@ impl NetNode {
             state.core.input(Input::Command(command));
         }
         self.shared.finish(&mut state);
+        state.spin_until = Instant::now() + lead::SPIN;
         // The leader waits for a later time than the earliest one now, or for the event that has just come.
         let news = state.leader == Leader::Waiter && !state.core.events.is_empty();
         if state.polling_until.is_some_and(|until| state.core.wake_at() < until || news || state.closed) {

@@ -35,11 +35,10 @@ pub const AGENT_REPLY_NS_MAX: u64 = 10 * SECOND_NS;
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 4;
-/// Bytes of a first bandwidth probe: little enough for the slowest link.
-pub const PROBE_BYTES_SMALL: u64 = 64 << 10;
-/// Bytes of a second one: enough to leave the start-up behind on a fast link.
-pub const PROBE_BYTES_LARGE: u64 = 4 << 20;
-/// The second probe is sent only if the first one says that it will take no longer.
+/// Bytes of bandwidth probes, one size after the other: the first is little enough for the slowest link, the last enough
+/// to leave the start-up behind on a fast one.
+pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];
+/// The next larger probe is sent only if the last one says that it will take no longer.
 pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 /// Peers that one node probes: with more, the rest are assumed to be like those measured.
 pub const PROBE_PEERS_MAX: usize = 16;

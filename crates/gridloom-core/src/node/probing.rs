@@ -1,4 +1,4 @@
-//! Measuring links: latency by a ping, bandwidth by a small probe and, if that was quick, a large one.
+//! Measuring links: latency by a ping, bandwidth by probes that grow for as long as they are quick.
 //!
 //! ```text
 //! prober                          peer
@@ -6,14 +6,14 @@
 //!   |<-------------------------- Pong |   latency = least round trip / 2
 //!   | probe of 64 KiB ===============>|   twice: the first makes the bulk connection
 //!   |<------------------ ProbeArrived |   bandwidth = bytes / (elapsed - round trip)
-//!   | probe of 4 MiB ================>|   twice (the first warms buffers), only if it will take less than 100 ms
+//!   | probe of 512 KiB ==============>|   twice, only if it will take less than 100 ms; then 4 MiB, likewise
 //!   |<------------------ ProbeArrived |
 //! ```
 //! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{PROBE_BYTES_LARGE, PROBE_BYTES_SMALL, PROBE_NS_MAX};
+use crate::base::limits::{PROBE_BYTES, PROBE_NS_MAX};
 use crate::base::time::ns_to_seconds;
 use crate::base::{NodeId, Time};
 use crate::perf::LinkEstimate;
@@ -48,10 +48,10 @@ pub struct Probing {
 impl Probing {
     /// Latency is known: begins with the small probe.
     pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64) -> Step {
-        let size_bytes = PROBE_BYTES_SMALL;
+        let size_bytes = PROBE_BYTES[0];
         let probe = Probe { rtt_ns, sent: now, size_bytes, left: ROUNDS, best_bandwidth: 0.0 };
         self.probes.insert(peer, probe);
-        Step::Send(PROBE_BYTES_SMALL)
+        Step::Send(size_bytes)
     }
 
     /// The peer has a probe.
@@ -67,13 +67,13 @@ impl Probing {
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
         probe.left -= 1;
-        if probe.left == 0 && size_bytes == PROBE_BYTES_SMALL {
-            let large_s = PROBE_BYTES_LARGE as f64 / probe.best_bandwidth;
-            if large_s < ns_to_seconds(PROBE_NS_MAX) {
-                probe.size_bytes = PROBE_BYTES_LARGE;
-                probe.left = ROUNDS;
-                probe.best_bandwidth = 0.0;
-            }
+        let larger = PROBE_BYTES.into_iter().find(|larger| *larger > size_bytes);
+        if let (0, Some(larger)) = (probe.left, larger)
+            && larger as f64 / probe.best_bandwidth < ns_to_seconds(PROBE_NS_MAX)
+        {
+            probe.size_bytes = larger;
+            probe.left = ROUNDS;
+            probe.best_bandwidth = 0.0;
         }
         if probe.left > 0 {
             probe.sent = now;
@@ -118,13 +118,13 @@ mod tests {
     fn a_fast_link_is_measured_with_large_probes() {
         let (link, sent) = measure(50_000, 1.0);
         assert!((link.bandwidth / 1e9 - 1.0).abs() < 0.01 && (link.latency_s - 50e-6).abs() < 1e-9);
-        assert_eq!(sent, 2 * PROBE_BYTES_SMALL + 2 * PROBE_BYTES_LARGE);
+        assert_eq!(sent, 2 * PROBE_BYTES.iter().sum::<u64>());
     }
 
     #[test]
     fn a_slow_link_is_spared() {
         let (link, sent) = measure(20_000_000, 0.001);
         assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01);
-        assert_eq!(sent, 2 * PROBE_BYTES_SMALL);
+        assert_eq!(sent, 2 * PROBE_BYTES[0]);
     }
 }

@@ -16,6 +16,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gridloom_core::base::{NodeId, Time};
@@ -27,6 +28,10 @@ use crate::transport::notice::Inbox;
 
 /// The background leads again when nobody has waited for so long.
 const TAKE_OVER: Duration = Duration::from_millis(2);
+/// After something happened, the leader looks again for so long before it sleeps: the answer of a short call is on its
+/// way, and waking a processor that has gone to sleep takes longer than the call. It yields between looks, so that
+/// others of this host run meanwhile.
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// After so many looks at which a waiter led, the background stops looking and asks to be told.
 const LOOKS_MAX: u32 = 50;
 
@@ -57,6 +62,8 @@ pub(super) struct State {
     /// When the leader that is in epoll turns at the latest; `None` if nobody is.
     pub(super) polling_until: Option<Time>,
     pub(super) closed: bool,
+    /// The leader looks without sleeping until then.
+    pub(super) spin_until: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,18 +94,30 @@ impl Shared {
             until => Some(Duration::from_nanos(until.since(state.core.clock.now()))),
         };
         state.polling_until = Some(until);
+        let spin_until = state.spin_until;
         drop(state);
         let mut poll = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
         let (poll, events) = &mut *poll;
-        match poll.poll(events, timeout) {
-            Ok(()) => {}
-            // A signal: whoever waits may want to look at it, and nothing is lost by turning.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => panic!("epoll of this process's own descriptors failed: {error}"),
+        let may_spin = timeout.is_none_or(|timeout| timeout > SPIN);
+        loop {
+            let spins = may_spin && Instant::now() < spin_until;
+            match poll.poll(events, if spins { Some(Duration::ZERO) } else { timeout }) {
+                Ok(()) => {}
+                // A signal: whoever waits may want to look at it, and nothing is lost by turning.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
+                Err(error) => panic!("epoll of this process's own descriptors failed: {error}"),
+            }
+            if !events.is_empty() || !spins {
+                break;
+            }
+            thread::yield_now();
         }
         let mut state = self.lock();
         state.polling_until = None;
         if !state.closed {
+            if !events.is_empty() {
+                state.spin_until = Instant::now() + SPIN;
+            }
             state.core.on_ready(events);
             self.finish(&mut state);
         }

@@ -84,7 +84,12 @@ impl Client {
         })
     }
 
-    fn plan_only(&mut self, now: Time, mut group: Group, heuristic: String, out: &mut Vec<Effect>) {
+    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: String, out: &mut Vec<Effect>) {
+        if self.agent.is_some() && !self.links_known() {
+            self.early_plans.push((group, heuristic));
+            self.wait_for_links(now, out);
+            return;
+        }
         for (datum, source) in &mut group.sources {
             source.at = self.location(*datum).unwrap_or_else(|| vec![self.config.id]);
         }
@@ -133,6 +138,9 @@ impl Client {
 
     /// Sends requests for plans that had to wait.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (group, heuristic) in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, group, heuristic, out);
+        }
         let waiting: Vec<GroupId> = self
             .groups
             .iter()

@@ -134,6 +134,8 @@ pub struct Client {
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
+    /// Groups to be planned once the links are measured.
+    early_plans: Vec<(Group, String)>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -168,6 +170,7 @@ impl Client {
             functions: Arc::default(),
             calls: Calls::default(),
             early_calls: Vec::new(),
+            early_plans: Vec::new(),
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -255,6 +258,9 @@ impl Client {
         for group in waiting {
             let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
             self.mapping_failed(now, group, error, out);
+        }
+        for (group, heuristic) in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, group, heuristic, out);
         }
         for command in std::mem::take(&mut self.early_calls) {
             if let Command::Call { task, sources, .. } = command {
