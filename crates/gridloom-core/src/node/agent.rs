@@ -21,6 +21,9 @@ const MEASURED: TimerId = TimerId(1);
 const DIRECTORY: TimerId = TimerId(2);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
+/// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
+/// loopback device.
+const SAME_HOST_BANDWIDTH_MIN: f64 = 1e9;
 /// Speeds that were learned are told to clients no more often than this.
 const RATES_PAUSE_NS: u64 = 200_000_000;
 
@@ -347,7 +350,11 @@ impl Agent {
                 (Some(Some(_)) | None, Some(Some(_)) | None) | (Some(Some(_)), Some(None)) => {
                     let (here, there) = (hosts[from], hosts[to]);
                     let link = links.get(&(here, there)).or_else(|| links.get(&(there, here)));
-                    Some(link.copied().unwrap_or(LinkEstimate::UNMEASURED))
+                    let mut link = link.copied().unwrap_or(LinkEstimate::UNMEASURED);
+                    if here == there {
+                        link.bandwidth = link.bandwidth.max(SAME_HOST_BANDWIDTH_MIN);
+                    }
+                    Some(link)
                 }
             }
         };
