@@ -104,9 +104,24 @@ impl Replicas {
         self.used_bytes.saturating_add(more_bytes) <= self.limit_bytes
     }
 
-    /// Makes a place for a datum that will come. Requests that came before are remembered.
+    /// What a place for a datum of that size would take from the room that is left.
+    pub fn lacks_bytes(&self, datum: DatumId, size_bytes: u64) -> u64 {
+        match self.replicas.get(&datum) {
+            Some(replica) if replica.here => 0,
+            Some(replica) => size_bytes.saturating_sub(replica.size_bytes),
+            None => size_bytes,
+        }
+    }
+
+    /// Makes a place for a datum that will come; if it has one, and a task here turns out to make it, that place grows to
+    /// what the task needs. Requests that came before are remembered.
     pub fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
-        if self.replicas.contains_key(&datum) {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            if !replica.here && origin == Origin::Made {
+                replica.origin = origin;
+                self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
+                replica.size_bytes = replica.size_bytes.max(size_bytes);
+            }
             return;
         }
         self.forget_drop(datum);

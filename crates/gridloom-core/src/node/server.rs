@@ -490,8 +490,8 @@ impl Server {
                 .iter()
                 .filter(|datum| !self.replicas.is_known(**datum))
                 .fold(0, |sum, datum| sum.saturating_add(size_of(datum)));
-            let made = task.outputs.iter().filter(|output| !self.replicas.is_known(output.datum));
-            let needed = made.fold(coming, |sum, output| sum.saturating_add(output.meta.size_bytes()));
+            let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
+            let needed = made.fold(coming, u64::saturating_add);
             if !self.replicas.fits(needed) {
                 for datum in self.replicas.evict(needed) {
                     out.push(Effect::DropDatum { datum });
@@ -534,6 +534,10 @@ impl Server {
                     Some(awaited) => {
                         self.replicas.reserve(datum, awaited.size_bytes, Origin::Copied, now);
                         self.ask(datum, out);
+                    }
+                    // A task that is held behind this one makes it.
+                    None if self.executor.makes(datum) => {
+                        self.replicas.reserve(datum, 0, Origin::Made, now);
                     }
                     None => {
                         let why = format!("server '{}' was not told where it comes from", self.config.name);

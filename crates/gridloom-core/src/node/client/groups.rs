@@ -174,6 +174,7 @@ impl Client {
             return;
         }
         let part = self.part(group, &mapping.tasks);
+        let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
         let run = self.groups.get_mut(&group).expect("found above");
         if let Some(part) = part {
             let outlined = part.outline();
@@ -195,6 +196,15 @@ impl Client {
             );
         }
         run.mapping = Some(mapping);
+        for datum in lost {
+            self.missing(now, datum, "no server holds it any more", out);
+        }
+    }
+
+    /// What those tasks read that was made and is nowhere any more.
+    fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
+        let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
+        inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
     }
 
     /// The part of a group that those tasks are, or `None` if one reads a datum whose place is not yet decided.
@@ -345,8 +355,9 @@ impl Client {
         for datum in waiting {
             self.fetch_here(datum, out);
         }
-        for (datum, server) in std::mem::take(&mut self.unsupplied) {
-            self.resupply(now, datum, server, None, out);
+        let unsupplied: BTreeSet<DatumId> = self.unsupplied.iter().map(|(datum, _)| *datum).collect();
+        for datum in unsupplied {
+            self.supply_waiting(now, datum, out);
         }
         self.map_waiting(now, out);
     }
@@ -383,6 +394,9 @@ impl Client {
                     }
                 }
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
+                for output in &task.outputs {
+                    self.supply_waiting(now, output.datum, out);
+                }
                 self.ended(now, &task, group, out);
             }
             Err(error) if run.attempts < TASK_ATTEMPTS_MAX && matches!(error, TaskError::CannotRun { .. }) => {

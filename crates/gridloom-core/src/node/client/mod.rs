@@ -340,7 +340,7 @@ impl Client {
                     }
                 }
             }
-            Message::Fetch { datum } => self.on_fetch(from, datum, out),
+            Message::Fetch { datum } => self.on_fetch(now, from, datum, out),
             Message::FetchRefused { datum, why } => {
                 if let Some(run) = self.data.get_mut(&datum)
                     && run.fetching == Some(from)
@@ -426,13 +426,14 @@ impl Client {
         for server in std::mem::take(&mut run.fetchers) {
             self.post(server, Parcel::Datum(datum), out);
         }
+        self.supply_waiting(now, datum, out);
         if std::mem::take(&mut self.data.get_mut(&datum).expect("found above").wanted) {
             out.push(Effect::Emit(Event::DatumHere { datum, meta }));
         }
         self.tidy(datum, out);
     }
 
-    fn on_fetch(&mut self, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+    fn on_fetch(&mut self, now: Time, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         if self.calls.of_datum(datum).is_some() {
             out.push(Effect::SendDatum { to: from, datum });
             return;
@@ -441,7 +442,7 @@ impl Client {
             Some(run) if run.here => out.push(Effect::SendDatum { to: from, datum }),
             Some(run) => {
                 run.fetchers.insert(from);
-                self.fetch_here(datum, out);
+                self.missing(now, datum, "no server holds it any more", out);
             }
             None => send(out, from, Message::FetchRefused { datum, why: "the client has released it".into() }),
         }
@@ -483,9 +484,7 @@ impl Client {
             Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },
             Some(run) => {
                 run.wanted = true;
-                if !self.fetch_here(datum, out) && self.is_made(datum) {
-                    self.missing(now, datum, "no server holds it any more", out);
-                }
+                self.missing(now, datum, "no server holds it any more", out);
                 return;
             }
         };

@@ -193,6 +193,8 @@ impl Client {
         }
         let maker = self.maker(run);
         if maker == Some(server) {
+            // It will be there when that task has ended; unless it is given up again before: then it is asked for here.
+            self.unsupplied.insert((datum, server));
             return;
         }
         let usable = |node: &NodeId| {
@@ -213,6 +215,19 @@ impl Client {
         };
         let supplies = vec![self.supply(datum, from)];
         self.post(server, Parcel::Message(Message::Resupply { supplies }), out);
+    }
+
+    /// A datum has come to a place, or its task was sent to one: servers that nobody could give it are told.
+    pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        let waiting: Vec<NodeId> = self
+            .unsupplied
+            .range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)))
+            .map(|(_, server)| *server)
+            .collect();
+        for server in waiting {
+            self.unsupplied.remove(&(datum, server));
+            self.resupply(now, datum, server, None, out);
+        }
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
