@@ -1,5 +1,7 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
+//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`), those figures only.
+//!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
@@ -41,21 +43,34 @@ fn main() {
     let out = PathBuf::from("out/bench");
     std::fs::create_dir_all(&out).expect("out/bench can be made");
     let config = build_kernels(&out);
-    let mut figures = vec![start_up(&config), idle_memory(&config)];
-    let all = rustix::thread::sched_getaffinity(None).expect("this thread has processors");
-    let mut one = rustix::thread::CpuSet::new();
-    one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).expect("this thread has processors"));
-    // Processes inherit what this thread may use. On one processor the scheduler has no choice to make, so ours and the
-    // limit can be compared; with all, each may be put differently.
-    rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
-    figures.push(null_call(&config, "null call, one outstanding, one core, p50, us"));
-    rustix::thread::sched_setaffinity(None, &all).expect("as before");
-    figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
-    figures.extend(calls(&config));
-    figures.push(bulk(&config, false));
-    figures.push(bulk(&config, true));
-    figures.push(server_to_server(&config));
-    figures.push(mapping());
+    let wanted = |part: &str| arguments.len() < 2 || arguments[1..].iter().any(|argument| argument == part);
+    let mut figures = Vec::new();
+    if wanted("start") {
+        figures.extend([start_up(&config), idle_memory(&config)]);
+    }
+    if wanted("null") {
+        let all = rustix::thread::sched_getaffinity(None).expect("this thread has processors");
+        let mut one = rustix::thread::CpuSet::new();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
+        one.set(first.expect("this thread has processors"));
+        // Processes inherit what this thread may use. On one processor the scheduler has no choice to make, so ours and
+        // the limit can be compared; with all, each may be put differently.
+        rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
+        figures.push(null_call(&config, "null call, one outstanding, one core, p50, us"));
+        let tcp = LocalConfig { shared_memory: false, ..config.clone() };
+        figures.push(null_call(&tcp, "null call over TCP, one core, p50, us"));
+        rustix::thread::sched_setaffinity(None, &all).expect("as before");
+        figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
+    }
+    if wanted("calls") {
+        figures.extend(calls(&config));
+    }
+    if wanted("bulk") {
+        figures.extend([bulk(&config, false), bulk(&config, true), server_to_server(&config)]);
+    }
+    if wanted("mapping") {
+        figures.push(mapping());
+    }
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");
     for figure in &figures {
         let ratios = Samples::new(figure.ratios.clone());

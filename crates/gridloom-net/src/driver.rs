@@ -29,12 +29,14 @@ use mio::{Events, Interest, Poll, Waker};
 use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER};
 use self::lead::{Leader, Shared, State};
 use self::timers::{Clock, Timers};
+use crate::awake::has_spare_processor;
 use crate::identity::{HostId, Secret, random_node_id};
 use crate::jobs::{Jobs, JobsConfig};
 use crate::segment::{Pool, raise_descriptor_limit};
 use crate::store::Store;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::notice::Inbox;
+use crate::transport::stream::Listener;
 use crate::transport::{BACKLOG, local};
 
 pub use self::core::BoxMachine;
@@ -106,12 +108,13 @@ impl NetNode {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
-        let (mut listener, address) = listen(&config)?;
+        let (listener, address) = listen(&config)?;
         raise_descriptor_limit();
+        let host = if config.shared_memory { HostId::here().0 } else { String::new() };
+        let mut listener = listener.map(|listener| Listener::new(listener, !host.is_empty())).transpose()?;
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
-        let host = if config.shared_memory { HostId::here().0 } else { String::new() };
         let local_listener = if host.is_empty() { None } else { Some(local::listen(id)?) };
         if let Some(listener) = &local_listener {
             registry.register(&mut SourceFd(&listener.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
@@ -182,6 +185,7 @@ impl NetNode {
             changed: Condvar::new(),
             idle: Condvar::new(),
             poll: Mutex::new((poll, Events::with_capacity(256))),
+            may_spin: has_spare_processor(),
         });
         let background = match role {
             Role::Client => {

@@ -1,5 +1,6 @@
 //! gridloom-net
 
+mod awake;
 pub mod driver;
 pub mod identity;
 pub mod jobs;

@@ -19,7 +19,7 @@ use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error};
 use crate::group::RawGroup;
 use crate::memory::element_of;
-use crate::wait::{Shared, detached, interruptible};
+use crate::wait::{detached, interruptible};
 
 /// For so long a caller looks for its result without sleeping: about the length of a quick call.
 const SPIN: Duration = Duration::from_micros(100);
@@ -29,26 +29,26 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Something of a session that [`RawGrid::close`] takes away.
-pub(crate) struct Slot<T>(Arc<Mutex<Option<Shared<T>>>>);
+pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
 
 trait Clear: Send + Sync {
     fn clear(&self);
 }
 
-impl<T> Clear for Mutex<Option<Shared<T>>> {
+impl<T: Send> Clear for Mutex<Option<T>> {
     fn clear(&self) {
         let held = lock(self).take();
         drop(held);
     }
 }
 
-impl<T: 'static> Slot<T> {
+impl<T: Send + 'static> Slot<T> {
     pub(crate) fn with<R>(&self, py: Python<'_>, use_it: impl FnOnce(&T) -> R) -> PyResult<R> {
-        lock(&self.0).as_ref().map(|held| use_it(held.get())).ok_or_else(|| closed(py))
+        lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
     }
 }
 
-impl<T: Clone + 'static> Slot<T> {
+impl<T: Clone + Send + 'static> Slot<T> {
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<T> {
         self.with(py, T::clone)
     }
@@ -74,9 +74,9 @@ struct Slots {
 }
 
 impl Session {
-    pub(crate) fn slot<T: 'static>(&self, held: T) -> Slot<T> {
-        let slot = Arc::new(Mutex::new(Some(Shared::new(held))));
-        let weak: Weak<dyn Clear> = Arc::<Mutex<Option<Shared<T>>>>::downgrade(&slot);
+    pub(crate) fn slot<T: Send + 'static>(&self, held: T) -> Slot<T> {
+        let slot = Arc::new(Mutex::new(Some(held)));
+        let weak: Weak<dyn Clear> = Arc::<Mutex<Option<T>>>::downgrade(&slot);
         let mut slots = lock(&self.slots);
         if slots.all.len() >= slots.sweep_at {
             slots.all.retain(|slot| slot.strong_count() > 0);
@@ -323,18 +323,18 @@ impl RawFunction {
         let (looked, cancelled, taken) = (slot.clone(), slot.clone(), slot);
         Ok(RawPending {
             is_simulated: self.session.is_simulated,
-            is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.get().is_done())),
-            cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.get().cancel())),
+            is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.is_done())),
+            cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.cancel())),
             take: Box::new(move || {
-                let pending = lock(&taken).take()?.into_inner();
+                let pending = lock(&taken).take()?;
                 let wait: Waiting = Box::new(move || pending.wait());
-                Some(Shared::new(wait))
+                Some(wait)
             }),
         })
     }
 }
 
-type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error>>;
+type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error> + Send>;
 type Ask<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
 
 /// A call under way: what can be asked of it, `None` once it was waited for or the session is closed.
@@ -343,7 +343,7 @@ pub(crate) struct RawPending {
     is_simulated: bool,
     is_done: Ask<bool>,
     cancel: Ask<()>,
-    take: Ask<Shared<Waiting>>,
+    take: Ask<Waiting>,
 }
 
 #[pymethods]
@@ -366,7 +366,7 @@ impl RawPending {
                 py.check_signals()?;
             }
         }
-        let wait = (self.take)().ok_or_else(|| closed(py))?.into_inner();
+        let wait = (self.take)().ok_or_else(|| closed(py))?;
         let outcome = match self.is_simulated {
             true => interruptible(py, wait)?,
             false => detached(py, wait),

@@ -3,7 +3,7 @@
 //! Python runs signal handlers in the main thread only. There a wait is done by a helper thread, and the main thread
 //! looks every [`PATIENCE`] whether a signal came; other threads wait by themselves. Helpers are kept for the next wait.
 //!
-//! What is waited for owns its session ([`Shared`]) and borrows nothing, least of all from Python: `'static` sees to it.
+//! What is waited for owns its session and borrows nothing, least of all from Python: `'static` sees to it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -23,49 +23,20 @@ type Task = Box<dyn FnOnce() + Send>;
 /// Helpers without work.
 static IDLE: Mutex<Vec<Sender<Task>>> = Mutex::new(Vec::new());
 
-/// Something of a session that goes from thread to thread.
-pub(crate) struct Shared<T>(T);
-
-// SAFETY: sessions guard their state by locks; they are not `Send` only because a simulation holds its machines and its
-// bodies as trait objects without the bound. The types behind those, all made by the crates `gridloom` and
-// `gridloom-sim`, are `Send` (checked by adding the bound: both compile with it). Only this module and the slots of
-// `session.rs` make values of this type, and only of sessions, their parts, and closures and results of these.
-#[allow(unsafe_code, reason = "see above; gone when the trait objects have the bound")]
-unsafe impl<T> Send for Shared<T> {}
-// SAFETY: shared only inside a `Mutex`, whose contents one thread sees at a time.
-#[allow(unsafe_code, reason = "see above")]
-unsafe impl<T> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    pub(crate) fn new(held: T) -> Shared<T> {
-        Shared(held)
-    }
-
-    pub(crate) fn get(&self) -> &T {
-        &self.0
-    }
-
-    pub(crate) fn into_inner(self) -> T {
-        self.0
-    }
-}
-
 /// Runs `body` without holding the GIL.
-pub(crate) fn detached<T: 'static>(py: Python<'_>, body: impl FnOnce() -> T + 'static) -> T {
-    let body = Shared::new(body);
-    py.detach(move || Shared::new(body.into_inner()())).into_inner()
+pub(crate) fn detached<T: Send + 'static>(py: Python<'_>, body: impl FnOnce() -> T + Send + 'static) -> T {
+    py.detach(body)
 }
 
 /// A wait in a helper.
-struct Wait<T>(Mutex<Receiver<Shared<T>>>);
+struct Wait<T>(Mutex<Receiver<T>>);
 
-impl<T: 'static> Wait<T> {
+impl<T: Send + 'static> Wait<T> {
     /// Begins it in a helper.
-    fn begin(body: impl FnOnce() -> T + 'static) -> Wait<T> {
+    fn begin(body: impl FnOnce() -> T + Send + 'static) -> Wait<T> {
         let (send, receive) = channel();
-        let body = Shared::new(body);
         // Whoever waited may have been interrupted: nobody wants the outcome then.
-        hand_over(Box::new(move || drop(send.send(Shared::new(body.into_inner()())))));
+        hand_over(Box::new(move || drop(send.send(body()))));
         Wait(Mutex::new(receive))
     }
 
@@ -74,7 +45,7 @@ impl<T: 'static> Wait<T> {
         loop {
             let received = py.detach(|| lock(&self.0).recv_timeout(PATIENCE));
             match received {
-                Ok(outcome) => return Ok(outcome.into_inner()),
+                Ok(outcome) => return Ok(outcome),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(PyRuntimeError::new_err("gridloom: a wait ended in a panic; see the message above"));
@@ -85,7 +56,10 @@ impl<T: 'static> Wait<T> {
 }
 
 /// Waits for `body` without holding the GIL; an interrupt ends the wait, not the body.
-pub(crate) fn interruptible<T: 'static>(py: Python<'_>, body: impl FnOnce() -> T + 'static) -> PyResult<T> {
+pub(crate) fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
     if is_main_thread(py)? { Wait::begin(body).outcome(py) } else { Ok(detached(py, body)) }
 }
 

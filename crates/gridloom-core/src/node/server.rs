@@ -185,9 +185,14 @@ impl Server {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
         for datum in self.dialling.remove(address).unwrap_or_default() {
-            if let (Some(agent), Some(awaited)) = (self.agent, self.awaited.get(&datum)) {
+            let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
+                continue;
+            };
+            if let Some(agent) = self.agent {
                 send(out, agent, Message::LinkBroken { to: awaited.from });
             }
+            // Even if its task was held back meanwhile: it would ask there again.
+            awaited.asked = true;
             self.supply_failed(datum, why, out);
         }
         let unreachable: Vec<NodeId> =
@@ -495,6 +500,7 @@ impl Server {
             if !self.replicas.fits(needed) {
                 for datum in self.replicas.evict(needed) {
                     out.push(Effect::DropDatum { datum });
+                    self.report_transfers(now, datum.client, out);
                     send(out, datum.client, Message::Dropped { data: vec![datum] });
                 }
             }
@@ -756,13 +762,23 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
-        let transfers = self.transfers.remove(&client).unwrap_or_default();
-        let transfers = transfers.into_iter().map(|(mut report, at)| {
-            report.age_ns = now.since(at);
-            report
-        });
+        let transfers = self.take_transfers(now, client);
         let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
-        send(out, client, Message::TasksEnded { reports: vec![report], transfers: transfers.collect() });
+        send(out, client, Message::TasksEnded { reports: vec![report], transfers });
+    }
+
+    /// Says at once what has come here for a client, so that it is not heard after the news that it was dropped.
+    fn report_transfers(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+        let transfers = self.take_transfers(now, client);
+        if !transfers.is_empty() {
+            send(out, client, Message::TasksEnded { reports: Vec::new(), transfers });
+        }
+    }
+
+    fn take_transfers(&mut self, now: Time, client: NodeId) -> Vec<TransferReport> {
+        let transfers = self.transfers.remove(&client).unwrap_or_default();
+        let aged = transfers.into_iter().map(|(report, at)| TransferReport { age_ns: now.since(at), ..report });
+        aged.collect()
     }
 
     // ---- speeds

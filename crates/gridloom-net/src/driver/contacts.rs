@@ -13,16 +13,16 @@ use gridloom_core::base::{NodeId, Time};
 use gridloom_core::node::{Input, Role};
 use gridloom_core::wire::frame::{self, Kind};
 use mio::event::Event as Readiness;
-use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::core::{Contact, ContactStage, Core, Dial, Peer};
 use crate::payload::Payload;
 use crate::transport::HANDSHAKES_MAX;
-use crate::transport::connection::{Connection, Filled, prepare};
+use crate::transport::connection::{Connection, Filled};
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict};
 use crate::transport::notice::{Link, Notice};
 use crate::transport::outgoing::STACK_BYTES;
+use crate::transport::stream::Stream;
 
 /// Pause before connections are accepted again, when there was no place or no descriptor left for one.
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
@@ -77,7 +77,7 @@ impl Core {
     }
 
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
-        let stream = TcpStream::connect(address)?;
+        let stream = Stream::connect(address, !self.own.host.is_empty())?;
         let (handshake, first) = Handshake::dial(self.secret.clone(), self.own.clone())?;
         self.add(stream, ContactStage::Connecting, handshake, Some(dial), deadline)?.queue_handshake(&first);
         Ok(())
@@ -99,11 +99,11 @@ impl Core {
                 return self.accept_later();
             }
             let done = match listener.accept() {
-                Ok((stream, _)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
+                Ok(None) => return,
+                Ok(Some(stream)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
                     let deadline = self.clock.now() + HANDSHAKE_NS_MAX;
                     self.add(stream, ContactStage::Shaking, handshake, None, deadline).map(|_| ())
                 }),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };
@@ -121,19 +121,19 @@ impl Core {
 
     fn add(
         &mut self,
-        mut stream: TcpStream,
+        mut stream: Stream,
         stage: ContactStage,
         handshake: Handshake,
         dial: Option<u64>,
         deadline: Time,
     ) -> io::Result<&mut Connection> {
-        prepare(&stream)?;
         let token = self.next_token;
         self.registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         self.next_token += 1;
         self.check_at = self.check_at.min(deadline);
         let connection = Connection::new(stream);
-        let contact = Contact { connection, stage, handshake: Some(Box::new(handshake)), dial, deadline };
+        let handshake = Some(Box::new(handshake));
+        let contact = Contact { connection, stage, handshake, dial, deadline, watches_writing: true };
         Ok(&mut self.connections.entry(token).or_insert(contact).connection)
     }
 
@@ -143,11 +143,10 @@ impl Core {
         let token = event.token().0;
         let Some(contact) = self.connections.get_mut(&token) else { return };
         if contact.stage == ContactStage::Connecting {
-            let stream = contact.connection.stream();
-            match stream.take_error().and_then(|error| error.map_or(Ok(()), Err)) {
+            match contact.connection.stream().is_connected() {
                 Err(error) => return self.lose(token, &error.to_string()),
-                Ok(()) if stream.peer_addr().is_err() => return,
-                Ok(()) => contact.stage = ContactStage::Shaking,
+                Ok(false) => return,
+                Ok(true) => contact.stage = ContactStage::Shaking,
             }
         }
         if event.is_writable() {
@@ -343,8 +342,10 @@ impl Core {
 
     /// The connection of a stranger becomes a bulk connection.
     fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
-        if let Some(contact) = self.forget(token) {
-            self.take_bulk(contact.connection.into_stream().into(), hello, purpose);
+        match self.forget(token).map(|contact| contact.connection.into_stream()) {
+            Some(Stream::Tcp(stream)) => self.take_bulk(stream.into(), hello, purpose),
+            Some(Stream::Unix(_)) => self.log(format!("{} wants to send by copies what can be shared", hello.name)),
+            None => {}
         }
     }
 

@@ -17,8 +17,7 @@ use gridloom_core::base::{DatumId, Machine, NodeId, TaskError, Time};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Effect, Event, Input, Message};
 use gridloom_core::wire::frame::{DataHeader, FrameError, Kind};
-use mio::net::TcpListener;
-use mio::{Registry, Token};
+use mio::{Interest, Registry, Token};
 
 use super::timers::{Clock, Timers};
 use crate::identity::Secret;
@@ -28,6 +27,7 @@ use crate::transport::connection::Connection;
 use crate::transport::handshake::{Handshake, Hello};
 use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::{Closer, Outgoing, Route, STACK_BYTES};
+use crate::transport::stream::Listener;
 use crate::transport::{Aside, Cargo};
 
 pub(crate) const WAKER: Token = Token(0);
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(super) store: Arc<Store>,
     pub(super) datum_bytes_max: u64,
     pub(super) jobs: Option<Jobs>,
-    pub(super) listener: Option<TcpListener>,
+    pub(super) listener: Option<Listener>,
     pub(super) local_listener: Option<UnixListener>,
     pub(super) connections: BTreeMap<usize, Contact>,
     pub(super) next_token: usize,
@@ -84,6 +84,21 @@ pub(super) struct Contact {
     pub(super) handshake: Option<Box<Handshake>>,
     pub(super) dial: Option<u64>,
     pub(super) deadline: Time,
+    /// Whether epoll tells when the socket takes more.
+    pub(super) watches_writing: bool,
+}
+
+impl Contact {
+    /// Watches for room to write only while something waits for it: a peer that reads would wake this node each time.
+    fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
+        let blocked = self.connection.is_blocked();
+        if blocked == self.watches_writing {
+            return Ok(());
+        }
+        self.watches_writing = blocked;
+        let interests = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        registry.reregister(self.connection.stream(), Token(token), interests)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -287,7 +302,8 @@ impl Core {
                 if matches!(contact.stage, ContactStage::Connecting) {
                     continue;
                 }
-                if let Err(error) = contact.connection.flush() {
+                let flushed = contact.connection.flush().and_then(|()| contact.watch(&self.registry, token));
+                if let Err(error) = flushed {
                     self.lose(token, &error.to_string());
                 }
             }

@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) idle: Condvar,
     /// Used by the leader alone.
     pub(super) poll: Mutex<(Poll, Events)>,
+    /// There are other processors on which an answer can be made while a thread looks for it.
+    pub(super) may_spin: bool,
 }
 
 /// What changes, under the lock.
@@ -98,9 +100,13 @@ impl Shared {
         drop(state);
         let mut poll = self.poll.lock().unwrap_or_else(PoisonError::into_inner);
         let (poll, events) = &mut *poll;
-        let may_spin = timeout.is_none_or(|timeout| timeout > SPIN);
+        let may_spin = self.may_spin && timeout.is_none_or(|timeout| timeout > SPIN);
         loop {
             let spins = may_spin && Instant::now() < spin_until;
+            if spins {
+                // Whoever else wants this processor goes first.
+                thread::yield_now();
+            }
             match poll.poll(events, if spins { Some(Duration::ZERO) } else { timeout }) {
                 Ok(()) => {}
                 // A signal: whoever waits may want to look at it, and nothing is lost by turning.
@@ -110,7 +116,6 @@ impl Shared {
             if !events.is_empty() || !spins {
                 break;
             }
-            thread::yield_now();
         }
         let mut state = self.lock();
         state.polling_until = None;

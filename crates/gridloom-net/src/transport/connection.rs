@@ -8,11 +8,11 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use gridloom_core::wire::frame::{DataHeader, Decoder, Encoder, FrameError, HEADER_BYTES, Kind};
-use mio::net::TcpStream;
 use serde::Serialize;
 
 use super::CONTROL_BACKLOG_BYTES_MAX;
 use super::handshake::{self, HANDSHAKE_BYTES_MAX};
+use super::stream::Stream;
 
 /// Least free room before a read.
 const READ_BYTES_MIN: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub enum Filled {
 /// The connection.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     encoder: Encoder,
     /// Taken out while frames are handled.
     pub input: Input,
@@ -97,17 +97,17 @@ impl Input {
 
 impl Connection {
     /// Around a socket that is connected or about to be.
-    pub fn new(stream: TcpStream) -> Connection {
+    pub fn new(stream: Stream) -> Connection {
         Connection { stream, encoder: Encoder::default(), input: Input::default(), output: Vec::new(), sent: 0 }
     }
 
     /// Its socket.
-    pub fn stream(&mut self) -> &mut TcpStream {
+    pub fn stream(&mut self) -> &mut Stream {
         &mut self.stream
     }
 
     /// Gives up the socket, for a connection that turned out to be a bulk one.
-    pub fn into_stream(self) -> TcpStream {
+    pub fn into_stream(self) -> Stream {
         self.stream
     }
 
@@ -163,6 +163,11 @@ impl Connection {
         self.output.extend_from_slice(&bytes);
     }
 
+    /// Whether frames wait for the socket to take more.
+    pub fn is_blocked(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
     /// Writes what waits, as far as the socket takes it; the rest goes when it becomes writable.
     ///
     /// # Errors
@@ -197,14 +202,6 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Sets what the loop expects of a control connection's socket, and bulk sockets before their handshake.
-///
-/// # Errors
-/// If the system refuses.
-pub fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)
 }
 
 /// Sets a socket for a blocking thread: no delay, and a dead network is noticed within `silence`, as nobody reads on a

@@ -20,6 +20,7 @@ pub mod local;
 pub mod notice;
 pub mod outgoing;
 pub mod sender;
+pub mod stream;
 
 use gridloom_core::base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};

@@ -18,6 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gridloom_core::base::limits::FRAME_BYTES_MAX;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -55,15 +56,16 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Reads what is there, once; waits for it if `wait` says so.
+    /// Reads what is there, once; first waits for something to be there if `wait` says so.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: bool) -> io::Result<Received> {
         self.make_room();
+        if wait {
+            // Not in recvmsg: whoever sleeps there is woken for nothing when the other side reads what was written to it.
+            await_readable(socket)?;
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_PER_MESSAGE))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut flags = RecvFlags::CMSG_CLOEXEC;
-        if !wait {
-            flags |= RecvFlags::DONTWAIT;
-        }
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = loop {
             let room = &mut [IoSliceMut::new(&mut self.buffer[self.end..])];
             match rustix::net::recvmsg(socket, room, &mut control, flags) {
@@ -125,6 +127,17 @@ impl Inbox {
 }
 
 /// Length of the whole frame at the start of `bytes` and of its header.
+fn await_readable(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut watched, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn lengths(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let Some((lengths, _)) = bytes.split_first_chunk::<LENGTHS_BYTES>() else { return Ok(None) };
     let [a, b, c, d, e, f, g, h] = *lengths;

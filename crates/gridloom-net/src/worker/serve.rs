@@ -15,6 +15,7 @@ use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, Functions, OutView};
+use crate::awake::has_spare_processor;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 
 /// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
@@ -45,7 +46,7 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
-    let mut patience = Patience { last_wait_ns: u64::MAX };
+    let mut patience = Patience { may_spin: has_spare_processor(), last_wait_ns: u64::MAX };
     let mut worker = Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None };
     loop {
         while let Some((message, inline)) = inbox.next::<ToWorker>()? {
@@ -86,25 +87,29 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     }
 }
 
-/// How a worker waits. While calls follow one another closely it looks for the next one a little before it sleeps:
-/// waking a sleeping processor costs some 30 µs on a virtual machine, ten times what a call costs.
+/// How a worker waits. While calls follow one another closely it looks for the next one a little before it sleeps.
 struct Patience {
+    may_spin: bool,
     last_wait_ns: u64,
 }
 
 impl Patience {
     fn receive(&mut self, inbox: &mut Inbox, socket: BorrowedFd<'_>) -> io::Result<Received> {
-        let begin = Instant::now();
-        let mut received = inbox.receive(socket, false)?;
-        while received == Received::Nothing {
-            if self.last_wait_ns > AWAKE_NS_MAX || begin.elapsed().as_nanos() as u64 > AWAKE_NS_MAX {
-                received = inbox.receive(socket, true)?;
-                break;
-            }
-            // Whoever else wants this processor goes first.
-            std::thread::yield_now();
-            received = inbox.receive(socket, false)?;
+        if !self.may_spin {
+            return inbox.receive(socket, true);
         }
+        let begin = Instant::now();
+        let received = loop {
+            let is_patient = self.last_wait_ns <= AWAKE_NS_MAX && begin.elapsed().as_nanos() as u64 <= AWAKE_NS_MAX;
+            if is_patient {
+                // Whoever else wants this processor goes first.
+                std::thread::yield_now();
+            }
+            let received = inbox.receive(socket, !is_patient)?;
+            if !is_patient || received != Received::Nothing {
+                break received;
+            }
+        };
         self.last_wait_ns = begin.elapsed().as_nanos() as u64;
         Ok(received)
     }

@@ -442,6 +442,8 @@ impl Client {
             Some(run) if run.here => out.push(Effect::SendDatum { to: from, datum }),
             Some(run) => {
                 run.fetchers.insert(from);
+                // Who asks for it does not have it, whatever was heard before.
+                run.holders.remove(&from);
                 self.missing(now, datum, "no server holds it any more", out);
             }
             None => send(out, from, Message::FetchRefused { datum, why: "the client has released it".into() }),
