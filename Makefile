@@ -2,7 +2,7 @@
 #   make demo    build, start a local grid, run the demonstration on real input, write out/demo/
 #   make test    all tests
 #   make bench   figures beside the machine's limits, out/bench/figures.json
-#   make lint    formatting and lint checks
+#   make lint    formatting, lint and type checks, and whether the stubs fit
 #   make wheel   a Python wheel in target/wheels/
 
 PYTHON ?= python3
@@ -58,10 +58,12 @@ bench: python
 	cargo run --release --locked -p gridloom-bench
 	$(BIN)/python bench/python_calls.py
 
-lint: $(VENV)/ready
+lint: python
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PACKAGE) examples tests
+	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
+	$(BIN)/python -m mypy.stubtest gridloom._gridloom
 
 clean:
 	rm -rf target $(VENV) out $(PACKAGE)/python/gridloom/bin

@@ -169,19 +169,24 @@ fn run(seed: u64) -> Result<(u64, bool), String> {
             Some(Event::TaskEnded { report, .. }) => match report.outcome {
                 Ok(_) => {}
                 Err(TaskError::StoreFull { .. }) if tight => return Ok((sim.trace_hash(), hurt)),
-                Err(error) => return Err(format!("{}: {error}", report.task)),
+                Err(error) => return Err(traced(&sim, format!("{}: {error}", report.task))),
             },
-            Some(Event::DatumLost { datum, error }) => return Err(format!("{datum}: {error}")),
+            Some(Event::DatumLost { datum, error }) => return Err(traced(&sim, format!("{datum}: {error}"))),
             _ => {}
         }
         if sim.now() > deadline {
-            for record in sim.records().iter().filter(|record| !record.what.contains("ing {")) {
-                println!("{} {} {}", record.at, record.node, record.what);
-            }
-            return Err(format!("stands still; waits for {left:?}"));
+            return Err(traced(&sim, format!("stands still; waits for {left:?}")));
         }
     }
     Ok((sim.trace_hash(), hurt))
+}
+
+/// With `GRIDLOOM_TRACE`, prints what happened.
+fn traced(sim: &Simulation, why: String) -> String {
+    for record in sim.records() {
+        println!("{} {} {}", record.at, record.node, record.what);
+    }
+    why
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Groups: mapped by the agent, handed to the servers, followed to their end, forgotten when nothing needs them.
 
 use super::*;
-use crate::base::limits::{TASK_ATTEMPTS_MAX, TASKS_PER_MESSAGE};
+use crate::base::limits::TASKS_PER_MESSAGE;
 use crate::graph::Source;
 use crate::map::Plan;
 use crate::node::message::Supply;
@@ -386,6 +386,7 @@ impl Client {
         match &report.outcome {
             Ok(results) => {
                 run.status = Status::Done;
+                run.attempts = 0;
                 let (task, group) = (run.task.clone(), run.group);
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
@@ -398,11 +399,6 @@ impl Client {
                     self.supply_waiting(now, output.datum, out);
                 }
                 self.ended(now, &task, group, out);
-            }
-            Err(error) if run.attempts < TASK_ATTEMPTS_MAX && matches!(error, TaskError::CannotRun { .. }) => {
-                // The server cannot, another may: as if the server were without the function.
-                let error = error.clone();
-                self.fail_task_at(at, report.task, error, Some(from), out);
             }
             Err(error) => {
                 let error = error.clone();

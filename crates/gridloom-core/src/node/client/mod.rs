@@ -57,6 +57,7 @@ struct TaskRun {
     task: Arc<Task>,
     group: GroupId,
     status: Status,
+    /// How often it was sent out without an end.
     attempts: u32,
     /// The server that was lost with it last: for the error if no other can run it.
     lost_with: Option<(String, String)>,
