@@ -31,11 +31,13 @@ impl Client {
         self.probe_over(now, server, out);
         self.calls_lost(now, server, why, out);
         self.unsupplied.retain(|(_, waiting)| *waiting != server);
-        for run in self.data.values_mut() {
+        let mut broken_off = Vec::new();
+        for (datum, run) in &mut self.data {
             run.holders.remove(&server);
             run.fetchers.remove(&server);
             if run.fetching == Some(server) {
                 run.fetching = None;
+                broken_off.push(*datum);
             }
         }
         let mut again = Vec::new();
@@ -63,6 +65,11 @@ impl Client {
             .collect();
         for datum in gone {
             self.revive(now, datum, &mut again, out);
+        }
+        for datum in broken_off {
+            if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
+                self.fetch_here(datum, out);
+            }
         }
         // Inputs of tasks that run again, and that only the lost server held, are among `gone`: their pending readers
         // are these tasks.
