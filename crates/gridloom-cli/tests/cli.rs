@@ -261,6 +261,20 @@ fn heuristics_are_listed() {
 }
 
 #[test]
+fn a_simulation_that_is_told_to_end_ends_its_program() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let script = "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = gridloom(&["simulate", "-p", &platform, "--", "sh", "-c", script]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let kill = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(lines.next().unwrap().unwrap(), "told");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
 fn programs_are_simulated() {
     let platform = file(
         "grid.toml",

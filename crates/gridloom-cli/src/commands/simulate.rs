@@ -132,7 +132,17 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     }
     // An interrupt at the terminal is for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
-    command.status().with_context(|| format!("cannot run '{}'", options.program[0]))
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
+    let mut child = command.spawn().with_context(|| format!("cannot run '{}'", options.program[0]))?;
+    let pid = rustix::process::Pid::from_child(&child);
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            // It fails only if the program has ended, which is what is wanted.
+            let _ = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::TERM);
+        }
+    });
+    Ok(child.wait()?)
 }
 
 /// A shell's convention for a program that a signal ended.
