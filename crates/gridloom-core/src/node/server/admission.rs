@@ -1,0 +1,132 @@
+//! Admission: tasks are let in, in order, as the store has room for what they read and make, and start as slots come free.
+//!
+//! **Invariant:** as long as tasks are held and none runs, something is let in, makes way, or is refused: a store that is
+//! too small is an error, never a silence.
+
+use super::*;
+
+impl Server {
+    /// Admits what there is room for, starts what is ready.
+    pub(super) fn pump(&mut self, now: Time, out: &mut Vec<Effect>) {
+        loop {
+            self.admit(now, out);
+            let mut started = false;
+            let (rates, depth) = (&self.rates, self.config.queue_depth.max(1));
+            let short_ns = ns_to_seconds(SHORT_CALL_NS_MAX);
+            let is_short = |f: &str| rates.get(f).and_then(|rate| rate.mean_s).is_some_and(|mean| mean < short_ns);
+            while let Some(task) = self.executor.next_start(|f| if is_short(f) { depth } else { 1 }) {
+                out.push(Effect::StartTask { task });
+                started = true;
+            }
+            if !started {
+                return;
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Time, out: &mut Vec<Effect>) {
+        while let Some(entry) = self.executor.first_held() {
+            let task = entry.task.clone();
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            let size_of = |datum: &DatumId| self.awaited.get(datum).map_or(0, |awaited| awaited.size_bytes);
+            let coming: u64 = inputs
+                .iter()
+                .filter(|datum| !self.replicas.is_known(**datum))
+                .fold(0, |sum, datum| sum.saturating_add(size_of(datum)));
+            let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
+            let needed = made.fold(coming, u64::saturating_add);
+            if !self.replicas.fits(needed) {
+                for datum in self.replicas.evict(needed) {
+                    out.push(Effect::DropDatum { datum });
+                    self.report_transfers(now, datum.client, out);
+                    send(out, datum.client, Message::Dropped { data: vec![datum] });
+                }
+            }
+            if !self.replicas.fits(needed) {
+                // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
+                // later plan for what was lost may bring it about) make way.
+                let stuck = if self.executor.is_busy() { Vec::new() } else { self.executor.waiting(true) };
+                if !stuck.is_empty() {
+                    self.hold_back(now, stuck, out);
+                    continue;
+                }
+                if self.executor.admitted() > 0 {
+                    return;
+                }
+                let error = TaskError::StoreFull {
+                    server: self.config.name.clone(),
+                    task: task.id,
+                    needed,
+                    held: self.replicas.used_bytes(),
+                    limit: self.replicas.limit_bytes(),
+                };
+                self.executor.remove(task.id);
+                self.report(now, task.id.client, task.id, Err(error), 0, out);
+                continue;
+            }
+            self.admit_first(now, &task, inputs, out);
+        }
+    }
+
+    fn admit_first(&mut self, now: Time, task: &Task, inputs: BTreeSet<DatumId>, out: &mut Vec<Effect>) {
+        for output in &task.outputs {
+            self.replicas.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
+        }
+        for datum in inputs {
+            if !self.replicas.is_known(datum) {
+                match self.awaited.get(&datum) {
+                    Some(awaited) => {
+                        self.replicas.reserve(datum, awaited.size_bytes, Origin::Copied, now);
+                        self.ask(datum, out);
+                    }
+                    // A task that is held behind this one makes it.
+                    None if self.executor.makes(datum) => {
+                        self.replicas.reserve(datum, 0, Origin::Made, now);
+                    }
+                    None => {
+                        let why = format!("server '{}' was not told where it comes from", self.config.name);
+                        send(out, datum.client, Message::SupplyFailed { datum, from: self.config.id, why });
+                        self.replicas.reserve(datum, 0, Origin::Copied, now);
+                    }
+                }
+            }
+            self.replicas.add_reader(datum);
+        }
+        self.executor.admit(|datum| self.replicas.is_here(datum));
+    }
+
+    /// If nothing has moved here for a heartbeat while tasks are held for lack of room, those that wait make way: what
+    /// they wait for may itself be held up elsewhere by tasks that wait for what is held here.
+    pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_stuck = self.executor.first_held().is_some() && !self.executor.is_busy();
+        if is_stuck && now.since(self.last_progress) >= HEARTBEAT_NS {
+            let waiting = self.executor.waiting(false);
+            self.hold_back(now, waiting, out);
+            self.last_progress = now;
+            self.pump(now, out);
+        }
+    }
+
+    /// Puts waiting tasks back behind all others and gives up the room that they had.
+    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        for id in tasks {
+            self.executor.hold_back(id);
+            let task = self.executor.get(id).expect("held back a moment ago").task.clone();
+            for output in &task.outputs {
+                self.replicas.unreserve(output.datum, now);
+            }
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            for datum in inputs {
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum });
+                }
+                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                    if let Some(awaited) = self.awaited.get_mut(&datum) {
+                        awaited.asked = false;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The server: runs tasks as their inputs come, keeps their results, and sends them on when asked.
+//!
+//! Message-driven: nobody tells a server when to start a task. It asks for the inputs as soon as there is room for
+//! them (a standing request: the holder answers when it has the datum), runs what is ready in the order in which the
+//! plan put it, and answers standing requests for its own results the moment they are made. Transfers so overlap with
+//! computation, and no message passes the client between two dependent tasks.
+
+mod admission;
+mod links;
+mod rates;
+mod supply;
+mod tasks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::base::limits::{
+    EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, PROBE_PEERS_MAX, RATE_REPORT_NS, SHORT_CALL_NS_MAX,
+};
+use crate::base::time::ns_to_seconds;
+use crate::base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use crate::data::{Fetch, Origin, Replicas};
+use crate::exec::{Executor, State};
+use crate::graph::Task;
+use crate::idl::Signature;
+use crate::member::Members;
+use crate::node::message::{Message, Registration, Supply, TaskReport, Timing, TransferReport};
+use crate::node::probing::{Probing, Step};
+use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
+use crate::perf::FunctionRate;
+
+const HEARTBEAT: TimerId = TimerId(0);
+const RATES: TimerId = TimerId(1);
+
+/// How it is set up.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its identifier.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Where it can be dialled.
+    pub address: String,
+    /// Where its agent is.
+    pub agent: String,
+    /// Tasks that it runs at a time.
+    pub slots: u32,
+    /// Tasks of one slot that the world takes at a time when they are very short.
+    pub queue_depth: u32,
+    /// It talks to clients only.
+    pub plain: bool,
+    /// Bound on its store, bytes.
+    pub memory_bytes: u64,
+    /// What it offers.
+    pub functions: Vec<Signature>,
+}
+
+/// Where a datum comes from that tasks here wait for.
+#[derive(Clone, Debug)]
+struct Awaited {
+    from: NodeId,
+    address: String,
+    size_bytes: u64,
+    /// The request went out (or waits for the connection).
+    asked: bool,
+}
+
+/// Calls of one function since the last report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// Calls that are still cold: the first on each slot.
+    cold_left: u32,
+    calls: u64,
+    work_flops: f64,
+    run_ns: u64,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    functions: BTreeMap<String, u64>,
+    agent: Option<NodeId>,
+    members: Members<Role>,
+    executor: Executor,
+    replicas: Replicas,
+    awaited: BTreeMap<DatumId, Awaited>,
+    /// Requests that wait for a connection, by the address that is being dialled.
+    dialling: BTreeMap<String, Vec<DatumId>>,
+    probing: Probing,
+    to_probe: Vec<(NodeId, String)>,
+    /// The peer whose link is being measured: one at a time, so that probes do not disturb each other.
+    probe_turn: Option<NodeId>,
+    speed_flops: Option<f64>,
+    tallies: BTreeMap<String, Tally>,
+    rates: BTreeMap<String, FunctionRate>,
+    rates_timer: bool,
+    links_done: bool,
+    /// When a datum last became available here or a task last ended.
+    last_progress: Time,
+    /// Transfers not yet reported, by client.
+    transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
+}
+
+impl Server {
+    /// A machine that has not started.
+    pub fn new(config: ServerConfig) -> Server {
+        Server {
+            functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
+            agent: None,
+            members: Members::default(),
+            executor: Executor::new(config.slots),
+            replicas: Replicas::new(config.memory_bytes),
+            awaited: BTreeMap::new(),
+            dialling: BTreeMap::new(),
+            probing: Probing::default(),
+            to_probe: Vec::new(),
+            probe_turn: None,
+            speed_flops: None,
+            tallies: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            rates_timer: false,
+            links_done: false,
+            last_progress: Time::ZERO,
+            transfers: BTreeMap::new(),
+            config,
+        }
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Tasks known and bytes held: for invariants and status.
+    pub fn load(&self) -> (usize, u64) {
+        (self.executor.len(), self.replicas.used_bytes())
+    }
+
+    fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::MeasureSpeed);
+        out.push(Effect::Dial { address: self.config.agent.clone() });
+        out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+    }
+
+    // ---- peers
+
+    fn on_peer_up(&mut self, now: Time, peer: NodeId, role: Role, address: String, out: &mut Vec<Effect>) {
+        self.members.up(now, peer, role);
+        match role {
+            Role::Agent => {
+                self.agent = Some(peer);
+                let c = &self.config;
+                let registration = Registration {
+                    name: c.name.clone(),
+                    address: c.address.clone(),
+                    slots: c.slots,
+                    plain: c.plain,
+                    memory_bytes: c.memory_bytes,
+                    functions: c.functions.clone(),
+                };
+                send(out, peer, Message::Register(registration));
+                if let Some(flops) = self.speed_flops {
+                    send(out, peer, Message::Speed { flops });
+                }
+            }
+            Role::Server => {
+                self.probe_next(now, out);
+            }
+            Role::Client => {}
+        }
+        for datum in self.dialling.remove(&address).unwrap_or_default() {
+            if let Some(awaited) = self.awaited.get(&datum) {
+                if awaited.from == peer {
+                    send(out, peer, Message::Fetch { datum });
+                } else {
+                    let why = format!("another node answers at {address}");
+                    self.supply_failed(datum, &why, out);
+                }
+            }
+        }
+    }
+
+    fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+        if address == self.config.agent {
+            log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
+        }
+        for datum in self.dialling.remove(address).unwrap_or_default() {
+            let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
+                continue;
+            };
+            if let Some(agent) = self.agent {
+                send(out, agent, Message::LinkBroken { to: awaited.from });
+            }
+            // Even if its task was held back meanwhile: it would ask there again.
+            awaited.asked = true;
+            self.supply_failed(datum, why, out);
+        }
+        let unreachable: Vec<NodeId> =
+            self.to_probe.iter().filter(|(_, known)| known == address).map(|(node, _)| *node).collect();
+        for node in unreachable {
+            if let Some(agent) = self.agent {
+                send(out, agent, Message::LinkBroken { to: node });
+            }
+            self.probe_over(now, node, out);
+        }
+    }
+
+    fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
+        let Some(lost) = self.members.lost(peer) else { return };
+        self.probe_over(now, peer, out);
+        let role = lost.about;
+        if role == Role::Agent && self.agent == Some(peer) {
+            self.agent = None;
+            log(out, format!("lost the agent: {why}; registering again when it is back"));
+        }
+        if let (Role::Server, Some(agent)) = (role, self.agent) {
+            send(out, agent, Message::LinkBroken { to: peer });
+        }
+        if role == Role::Client {
+            self.forget_client(peer, out);
+        }
+        for datum in self.replicas.forget_peer(peer) {
+            out.push(Effect::DropDatum { datum });
+        }
+        let failed: Vec<DatumId> =
+            self.awaited.iter().filter(|(_, a)| a.asked && a.from == peer).map(|(datum, _)| *datum).collect();
+        for datum in failed {
+            self.supply_failed(datum, why, out);
+        }
+        self.pump(now, out);
+    }
+
+    /// A client is gone: nobody wants its tasks and data any more.
+    fn forget_client(&mut self, client: NodeId, out: &mut Vec<Effect>) {
+        for id in self.executor.of_client(client) {
+            match self.executor.get(id).map(|entry| entry.state) {
+                // A running task is stopped; its end cleans up behind it.
+                Some(State::Running) => out.push(Effect::StopTask { task: id }),
+                _ => {
+                    self.executor.remove(id);
+                }
+            }
+        }
+        self.awaited.retain(|datum, _| datum.client != client);
+        self.transfers.remove(&client);
+        for datum in self.replicas.of_client(client) {
+            if self.replicas.discard(datum) {
+                out.push(Effect::DropDatum { datum });
+            }
+        }
+    }
+
+    // ---- messages
+
+    fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
+        match message {
+            Message::Call { task, supplies } => {
+                let supplies = supplies
+                    .into_iter()
+                    .map(|(datum, meta)| Supply { datum, meta, from, address: String::new() })
+                    .collect();
+                self.on_tasks(now, from, vec![task], supplies, true, out);
+            }
+            Message::RunTasks { tasks, supplies } => self.on_tasks(now, from, tasks, supplies, false, out),
+            Message::Resupply { supplies } => self.on_resupply(now, from, supplies, out),
+            Message::Fetch { datum } => match self.replicas.fetch(datum, from, now) {
+                Fetch::Now => out.push(Effect::SendDatum { to: from, datum }),
+                Fetch::Later => {}
+                Fetch::Gone => {
+                    let why = format!("server '{}' has dropped it", self.config.name);
+                    send(out, from, Message::FetchRefused { datum, why });
+                }
+            },
+            Message::FetchRefused { datum, why } => {
+                if self.awaited.get(&datum).is_some_and(|awaited| awaited.from == from) {
+                    self.supply_failed(datum, &why, out);
+                }
+            }
+            Message::Release { data } => {
+                for datum in data {
+                    if datum.client == from && self.replicas.release(datum) {
+                        out.push(Effect::DropDatum { datum });
+                    }
+                }
+                self.pump(now, out);
+            }
+            Message::Cancel { tasks } => {
+                for task in tasks {
+                    if task.client == from {
+                        self.cancel(now, task, out);
+                    }
+                }
+                self.pump(now, out);
+            }
+            Message::Registered { peers } => self.on_registered(now, peers, out),
+            Message::RegistrationRefused { why } => {
+                let name = &self.config.name;
+                out.push(Effect::Exit { why: format!("the agent refused server '{name}': {why}") });
+            }
+            Message::Ping { token } => send(out, from, Message::Pong { token }),
+            Message::Pong { token } => {
+                if let Some(rtt_ns) = self.members.pong(now, from, token)
+                    && self.probe_turn == Some(from)
+                    && !self.probing.is_probing(from)
+                {
+                    let step = self.probing.begin(now, from, rtt_ns);
+                    self.on_probe_step(now, from, step, out);
+                }
+            }
+            Message::ProbeArrived { size_bytes } => {
+                if let Some(step) = self.probing.arrived(now, from, size_bytes) {
+                    self.on_probe_step(now, from, step, out);
+                }
+            }
+            Message::Register(_)
+            | Message::Speed { .. }
+            | Message::LinkMeasured { .. }
+            | Message::LinkBroken { .. }
+            | Message::LinksDone
+            | Message::Ran { .. }
+            | Message::Subscribe
+            | Message::Directory { .. }
+            | Message::MapGroup { .. }
+            | Message::GroupMapped { .. }
+            | Message::GroupNotMapped { .. }
+            | Message::GroupEnded { .. }
+            | Message::TasksEnded { .. }
+            | Message::Dropped { .. }
+            | Message::SupplyFailed { .. } => log(out, format!("{from} sent a server what no server takes")),
+        }
+    }
+
+    fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+        if self.agent.is_none() {
+            out.push(Effect::Dial { address: self.config.agent.clone() });
+        }
+        let beat = self.members.beat(now);
+        for (peer, token) in beat.pings {
+            send(out, peer, Message::Ping { token });
+        }
+        for (peer, silence_ns) in beat.silent {
+            out.push(Effect::HangUp { peer });
+            self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
+        }
+        self.unstick(now, out);
+        let executor = &self.executor;
+        for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
+            let why = format!("server '{}' knows nothing of it", self.config.name);
+            send(out, peer, Message::FetchRefused { datum, why });
+        }
+    }
+}
+
+impl Machine for Server {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Start => self.on_start(now, out),
+            Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, address, out),
+            Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
+            Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
+            Input::Received { from, message } => {
+                self.members.heard(now, from);
+                self.on_message(now, from, message, out);
+            }
+            Input::DatumArrived { from, datum, meta, took_ns } => {
+                self.members.heard(now, from);
+                self.on_arrived(now, from, datum, &meta, took_ns, out);
+            }
+            Input::DatumBroken { datum, why, .. } => self.supply_failed(datum, &why, out),
+            Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
+            Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
+            Input::Timer(RATES) => self.report_rates(out),
+            Input::Timer(_) => {}
+            Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
+            Input::SpeedMeasured { flops } => {
+                self.speed_flops = Some(flops);
+                if let Some(agent) = self.agent {
+                    send(out, agent, Message::Speed { flops });
+                }
+            }
+            Input::Command(_) => log(out, "a server takes no commands".into()),
+        }
+    }
+}
+
+fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
+    out.push(Effect::Send { to, message });
+}
+
+fn log(out: &mut Vec<Effect>, line: String) {
+    out.push(Effect::Emit(Event::Log(line)));
+}

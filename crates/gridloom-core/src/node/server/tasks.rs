@@ -1,0 +1,180 @@
+//! Tasks: taken in, ended, cancelled, and reported to their clients.
+
+use super::*;
+
+impl Server {
+    pub(super) fn on_tasks(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        tasks: Vec<Task>,
+        supplies: Vec<Supply>,
+        is_call: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        for supply in supplies {
+            let size_bytes = supply.meta.checked_size_bytes().unwrap_or(u64::MAX);
+            let awaited = Awaited { from: supply.from, address: supply.address, size_bytes, asked: false };
+            if supply.datum.client == from && !self.replicas.is_known(supply.datum) {
+                self.awaited.insert(supply.datum, awaited);
+            }
+        }
+        for task in tasks {
+            if let Err(error) = self.check(from, &task) {
+                self.report(now, from, task.id, Err(error), 0, out);
+                continue;
+            }
+            self.executor.add(Arc::new(task), is_call);
+        }
+        self.pump(now, out);
+    }
+
+    fn check(&self, from: NodeId, task: &Task) -> Result<(), TaskError> {
+        let function = task.function.clone();
+        let server = self.config.name.clone();
+        let refused =
+            |why: &str| TaskError::Refused { function: function.clone(), server: server.clone(), why: why.into() };
+        if task.id.client != from || task.outputs.iter().any(|output| output.datum.client != from) {
+            return Err(refused("it bears another client's name"));
+        }
+        match self.functions.get(&task.function) {
+            None => Err(TaskError::NoSuchFunction { function, near: String::new() }),
+            Some(hash) if *hash != task.signature_hash => {
+                Err(refused("its signature has changed; ask the agent for it again (reconnect)"))
+            }
+            Some(_) => {
+                let signature = self.config.functions.iter().find(|s| s.name == task.function);
+                let signature = signature.expect("the hashes were made from these");
+                let inputs = signature.params.iter().filter(|p| p.is_input()).count();
+                let outputs = signature.params.iter().filter(|p| p.is_output()).count();
+                if task.args.len() != inputs || task.outputs.len() != outputs {
+                    return Err(refused(&format!(
+                        "expected {inputs} arguments and {outputs} results, got {} and {}",
+                        task.args.len(),
+                        task.outputs.len()
+                    )));
+                }
+                if task.outputs.iter().any(|output| output.meta.checked_size_bytes().is_none()) {
+                    return Err(refused("a result is larger than 2^64 bytes"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn on_task_ended(
+        &mut self,
+        now: Time,
+        id: TaskId,
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        run_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.executor.remove(id) else { return };
+        self.last_progress = now;
+        let task = entry.task;
+        let client = id.client;
+        let client_is_here = self.members.is_up(client);
+        match &outcome {
+            Ok(results) => {
+                self.learn(now, &task, run_ns, out);
+                for (datum, meta) in results {
+                    self.awaited.remove(datum);
+                    if entry.is_call || !client_is_here {
+                        if client_is_here {
+                            out.push(Effect::SendDatum { to: client, datum: *datum });
+                        }
+                        self.replicas.discard(*datum);
+                        out.push(Effect::DropDatum { datum: *datum });
+                    } else {
+                        self.datum_here(now, *datum, meta.size_bytes(), Origin::Made, out);
+                    }
+                }
+            }
+            Err(_) => {
+                for output in &task.outputs {
+                    self.will_not_be_made(now, output.datum, out);
+                }
+            }
+        }
+        let inputs: BTreeSet<DatumId> = task.inputs().collect();
+        for datum in inputs {
+            let done = self.replicas.remove_reader(datum, now);
+            if done || (entry.is_call && self.replicas.release(datum)) {
+                out.push(Effect::DropDatum { datum });
+            }
+        }
+        if client_is_here {
+            self.report(now, client, id, outcome, run_ns, out);
+        }
+        self.pump(now, out);
+    }
+
+    fn will_not_be_made(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        for peer in self.replicas.refuse(datum) {
+            let why = format!("the task that makes it failed on server '{}'", self.config.name);
+            send(out, peer, Message::FetchRefused { datum, why });
+        }
+        self.replicas.unreserve(datum, now);
+    }
+
+    pub(super) fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
+        let Some(state) = self.executor.get(id).map(|entry| entry.state) else { return };
+        if state == State::Running {
+            out.push(Effect::StopTask { task: id });
+            return;
+        }
+        let entry = self.executor.remove(id).expect("found above");
+        if entry.is_call {
+            for datum in entry.task.inputs() {
+                self.awaited.remove(&datum);
+                if self.replicas.release(datum) {
+                    out.push(Effect::DropDatum { datum });
+                }
+            }
+        }
+        if state != State::Held {
+            for output in &entry.task.outputs {
+                self.will_not_be_made(now, output.datum, out);
+            }
+            let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
+            for datum in inputs {
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum });
+                }
+                if !self.executor.waits_for(datum) && self.replicas.unreserve(datum, now) {
+                    self.awaited.remove(&datum);
+                }
+            }
+        }
+        self.report(now, id.client, id, Err(TaskError::Cancelled), 0, out);
+    }
+
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        task: TaskId,
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        run_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let transfers = self.take_transfers(now, client);
+        let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
+        send(out, client, Message::TasksEnded { reports: vec![report], transfers });
+    }
+
+    /// Says at once what has come here for a client, so that it is not heard after the news that it was dropped.
+    pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+        let transfers = self.take_transfers(now, client);
+        if !transfers.is_empty() {
+            send(out, client, Message::TasksEnded { reports: Vec::new(), transfers });
+        }
+    }
+
+    fn take_transfers(&mut self, now: Time, client: NodeId) -> Vec<TransferReport> {
+        let transfers = self.transfers.remove(&client).unwrap_or_default();
+        let aged = transfers.into_iter().map(|(report, at)| TransferReport { age_ns: now.since(at), ..report });
+        aged.collect()
+    }
+}
