@@ -7,6 +7,7 @@
 mod calls;
 mod groups;
 mod links;
+mod mapping;
 mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};

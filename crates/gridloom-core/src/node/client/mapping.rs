@@ -1,0 +1,268 @@
+//! Mapping: the part of a group that can be mapped now goes to the agent, its plan comes back and is handed to the servers.
+
+use super::*;
+use crate::base::limits::TASKS_PER_MESSAGE;
+use crate::graph::Source;
+use crate::map::Plan;
+
+impl Client {
+    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: String, out: &mut Vec<Effect>) {
+        if self.agent.is_some() && !self.links_known() {
+            self.early_plans.push((group, heuristic));
+            self.wait_for_links(now, out);
+            return;
+        }
+        for (datum, source) in &mut group.sources {
+            source.at = self.location(*datum).unwrap_or_else(|| vec![self.config.id]);
+        }
+        let outlined = group.outline();
+        let tasks = group.tasks.iter().map(|task| task.id).collect();
+        self.round += 1;
+        let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
+        let run =
+            GroupRun { heuristic: heuristic.clone(), left: 0, remembered: 0, mapping: Some(mapping), plan_only: true };
+        self.groups.insert(group.id, run);
+        match self.agent {
+            Some(agent) => send(
+                out,
+                agent,
+                Message::MapGroup {
+                    group: group.id,
+                    round: self.round,
+                    outline: outlined.outline,
+                    heuristic,
+                    client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
+                    without: self.lost.keys().copied().collect(),
+                },
+            ),
+            None => {
+                let address = self.config.agent.clone();
+                self.mapping_failed(now, group.id, TaskError::AgentLost { address, why: "not connected".into() }, out);
+            }
+        }
+    }
+
+    /// Has these tasks of a group mapped as soon as that can be.
+    pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        if let Some(run) = self.groups.get_mut(&group) {
+            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data: Vec::new() });
+        }
+        self.try_map(now, group, out);
+    }
+
+    /// Whether an answer is to the last request for a plan of that group.
+    pub(super) fn is_current(&self, group: GroupId, round: u64) -> bool {
+        let mapping = self.groups.get(&group).and_then(|run| run.mapping.as_ref());
+        mapping.is_some_and(|mapping| mapping.asked.is_some() && mapping.round == round)
+    }
+
+    /// Sends requests for plans that had to wait.
+    pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (group, heuristic) in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, group, heuristic, out);
+        }
+        let waiting: Vec<GroupId> = self
+            .groups
+            .iter()
+            .filter(|(_, run)| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_none()))
+            .map(|(id, _)| *id)
+            .collect();
+        for group in waiting {
+            self.try_map(now, group, out);
+        }
+    }
+
+    fn try_map(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
+        let Some(agent) = self.agent else {
+            if self.agent_was_lost {
+                let address = self.config.agent.clone();
+                let error = TaskError::AgentLost { address, why: "not connected".into() };
+                self.mapping_failed(now, group, error, out);
+            }
+            return;
+        };
+        if !self.has_directory {
+            return;
+        }
+        if !self.links_known() {
+            self.wait_for_links(now, out);
+            return;
+        }
+        let Some(mut mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        mapping.tasks.retain(|task| self.tasks.get(task).is_some_and(|run| run.status == Status::Unmapped));
+        if mapping.tasks.is_empty() {
+            return;
+        }
+        let part = self.part(group, &mapping.tasks);
+        let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
+        let run = self.groups.get_mut(&group).expect("found above");
+        if let Some(part) = part {
+            let outlined = part.outline();
+            self.round += 1;
+            mapping.round = self.round;
+            mapping.asked = Some(now);
+            mapping.data = outlined.data;
+            send(
+                out,
+                agent,
+                Message::MapGroup {
+                    group,
+                    round: self.round,
+                    outline: outlined.outline,
+                    heuristic: run.heuristic.clone(),
+                    client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
+                    without: self.lost.keys().copied().collect(),
+                },
+            );
+        }
+        run.mapping = Some(mapping);
+        for datum in lost {
+            self.missing(now, datum, "no server holds it any more", out);
+        }
+    }
+
+    /// What those tasks read that was made and is nowhere any more.
+    fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
+        let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
+        inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
+    }
+
+    /// The part of a group that those tasks are, or `None` if one reads a datum whose place is not yet decided.
+    fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
+        let made: BTreeSet<DatumId> =
+            tasks.iter().flat_map(|task| self.tasks[task].task.outputs.iter().map(|output| output.datum)).collect();
+        let mut sources = BTreeMap::new();
+        for datum in tasks.iter().flat_map(|task| self.tasks[task].task.inputs()) {
+            if !made.contains(&datum) && !sources.contains_key(&datum) {
+                let meta = self.data[&datum].meta.clone();
+                sources.insert(datum, Source { meta, at: self.location(datum)? });
+            }
+        }
+        let wanted = made.iter().copied().filter(|datum| self.data[datum].presumed || self.data[datum].wanted);
+        Some(Group {
+            id,
+            wanted: wanted.collect(),
+            tasks: tasks.iter().map(|task| (*self.tasks[task].task).clone()).collect(),
+            sources,
+        })
+    }
+
+    /// Where a datum is, or will be when its task has run.
+    fn location(&self, datum: DatumId) -> Option<Vec<NodeId>> {
+        let run = self.data.get(&datum)?;
+        let mut at: Vec<NodeId> = run.holders.iter().copied().collect();
+        if run.here {
+            at.push(self.config.id);
+        }
+        if at.is_empty() {
+            at.extend(self.maker(run));
+        }
+        (!at.is_empty()).then_some(at)
+    }
+
+    pub(super) fn mapping_failed(&mut self, now: Time, group: GroupId, error: TaskError, out: &mut Vec<Effect>) {
+        let Some(run) = self.groups.get_mut(&group) else { return };
+        if run.plan_only {
+            self.groups.remove(&group);
+            out.push(Effect::Emit(Event::GroupNotMapped { group, error }));
+            return;
+        }
+        let Some(mapping) = run.mapping.take() else { return };
+        for id in mapping.tasks {
+            let Some(task) = self.tasks.get(&id).filter(|task| task.status == Status::Unmapped) else { continue };
+            let error = match (&task.lost_with, &error) {
+                (Some((server, why)), TaskError::NotMapped { .. }) => TaskError::ServerLost {
+                    function: task.task.function.clone(),
+                    server: server.clone(),
+                    why: why.clone(),
+                },
+                _ => error.clone(),
+            };
+            self.fail_task(now, id, error, out);
+        }
+    }
+
+    pub(super) fn on_mapped(&mut self, now: Time, group: GroupId, plan: Plan, out: &mut Vec<Effect>) {
+        let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        if plan.tasks.len() != mapping.tasks.len()
+            || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
+        {
+            let why = "the agent's plan does not fit the group".to_string();
+            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
+            return;
+        }
+        if plan.tasks.iter().any(|task| self.lost.contains_key(&task.server)) {
+            self.request_map(now, group, mapping.tasks, out);
+            return;
+        }
+        let plan = Arc::new(plan);
+        out.push(Effect::Emit(Event::GroupPlanned {
+            at: now,
+            group,
+            plan: plan.clone(),
+            tasks: mapping.tasks.clone(),
+            data: mapping.data.clone(),
+            map_ns: now.since(mapping.asked.unwrap_or(now)),
+        }));
+        if self.groups[&group].plan_only {
+            self.groups.remove(&group);
+            if let Some(agent) = self.agent {
+                send(out, agent, Message::GroupEnded { group });
+            }
+            return;
+        }
+        self.dispatch(&plan, &mapping, out);
+        self.after_dispatch(now, out);
+    }
+
+    /// Hands each server its tasks, in the plan's order, with the places where their inputs come from.
+    fn dispatch(&mut self, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
+        let mut from: BTreeMap<(NodeId, DatumId), NodeId> = BTreeMap::new();
+        for transfer in &plan.transfers {
+            from.entry((transfer.to, mapping.data[transfer.datum as usize])).or_insert(transfer.from);
+        }
+        let mut parts: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for (index, assignment) in plan.tasks.iter().enumerate() {
+            let Some(run) = self.tasks.get_mut(&mapping.tasks[index]) else { continue };
+            if run.status == Status::Unmapped {
+                run.status = Status::Sent(assignment.server);
+                run.attempts += 1;
+                parts.entry(assignment.server).or_default().push(index);
+            }
+        }
+        for (server, mut indices) in parts {
+            indices.sort_by(|a, b| plan.tasks[*a].start_s.total_cmp(&plan.tasks[*b].start_s).then(a.cmp(b)));
+            let mut supplied = BTreeSet::new();
+            for chunk in indices.chunks(TASKS_PER_MESSAGE) {
+                let tasks: Vec<Arc<Task>> = chunk.iter().map(|i| self.tasks[&mapping.tasks[*i]].task.clone()).collect();
+                let inputs = tasks.iter().flat_map(|task| task.inputs());
+                let inputs: Vec<DatumId> = inputs.filter(|datum| supplied.insert(*datum)).collect();
+                let supplies = inputs
+                    .into_iter()
+                    .filter_map(|datum| from.get(&(server, datum)).map(|from| self.supply(datum, *from)))
+                    .collect();
+                let tasks = tasks.iter().map(|task| (**task).clone()).collect();
+                self.post(server, Parcel::Message(Message::RunTasks { tasks, supplies }), out);
+            }
+        }
+    }
+
+    /// New places are known: what waited for them can go on.
+    fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let waiting: Vec<DatumId> = self
+            .data
+            .iter()
+            .filter(|(_, run)| run.fetching.is_none() && !run.here && (run.wanted || !run.fetchers.is_empty()))
+            .map(|(datum, _)| *datum)
+            .collect();
+        for datum in waiting {
+            self.fetch_here(datum, out);
+        }
+        let unsupplied: BTreeSet<DatumId> = self.unsupplied.iter().map(|(datum, _)| *datum).collect();
+        for datum in unsupplied {
+            self.supply_waiting(now, datum, out);
+        }
+        self.map_waiting(now, out);
+    }
+}
