@@ -35,9 +35,11 @@ from ._errors import (
     UsageError,
     WrongResult,
 )
-from ._grid import Function, Future, Grid, ServerInfo, Simulation, Traffic, blas_library, connect, local, simulate
+from ._function import Function, Future
+from ._grid import Grid, ServerInfo, Simulation, Traffic
 from ._gridloom import __version__
 from ._group import Group, Handle, Plan, Report, TaskRecord, TransferRecord
+from ._sessions import blas_library, connect, local, simulate
 
 __all__ = [
     "AgentLost",

@@ -1,18 +1,13 @@
-"""Sessions with a grid, functions, and calls under way."""
+"""Sessions with a grid."""
 
 from __future__ import annotations
 
 import atexit
 import dataclasses
 import json
-import os
-import shutil
-import sys
-import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +15,12 @@ import numpy.typing as npt
 
 from . import _gridloom
 from ._errors import UsageError
+from ._function import Function
 from ._group import Group
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_Path = str | os.PathLike[str]
-
-_DEFAULT_ADDRESS = "127.0.0.1:7711"
 _open_grids: weakref.WeakSet[Grid]
 
 
@@ -102,132 +95,6 @@ class Simulation:
     bytes_by_link: dict[str, float]
     bytes_by_pair: dict[str, int]
     groups: list[tuple[str, float, float]]
-
-
-class Future:
-    """A plain call under way."""
-
-    def __init__(self, raw: _gridloom.RawPending) -> None:
-        self._raw = raw
-        self._lock = threading.Lock()
-        self._ended = False
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def get(self) -> Any:
-        """Wait for the call's results.
-
-        Returns
-        -------
-        numpy.ndarray, number, str, bytes, tuple of them, or None
-            As the function's signature says; the same objects every time.
-
-        Raises
-        ------
-        TaskError
-            If the call failed, was cancelled, or exceeded its time limit.
-        """
-        with self._lock:
-            if not self._ended:
-                try:
-                    self._value = self._raw.result()
-                except KeyboardInterrupt:
-                    raise
-                except Exception as error:
-                    self._error = error
-                self._ended = True
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def done(self) -> bool:
-        """Tell whether the call has ended, however it did."""
-        return self._ended or self._raw.done()
-
-    def cancel(self) -> None:
-        """Ask for the call to be cancelled; `get` then raises `Cancelled`, unless it ended before."""
-        if not self._ended:
-            self._raw.cancel()
-
-    def __repr__(self) -> str:
-        return f"<gridloom.Future: {'ended' if self._ended else 'under way'}>"
-
-
-class Function:
-    """A function that servers of the grid offer. ``help()`` of it shows its signature.
-
-    Attributes
-    ----------
-    name : str
-        ``module/function``.
-    signature : str
-        What it takes and gives.
-    """
-
-    def __init__(self, grid: Grid, raw: _gridloom.RawFunction) -> None:
-        self._grid = grid
-        self._raw = raw
-        self.name: str = raw.name
-        self.signature: str = raw.signature
-        self.__name__ = self.name
-        self.__doc__ = f"{raw.signature}\n\n{raw.about}".rstrip()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it: now and by itself, or, inside the block of a group, record the call.
-
-        Parameters
-        ----------
-        *args, **kwargs : numpy.ndarray, number, str, bytes or Handle
-            By position come all inputs, or all but the sizes that follow from arrays. Arrays have exactly the element
-            type, the number of dimensions and the extents of the signature; byte order is free. Numbers convert if they
-            keep their value; Python's ``float`` is rounded to the parameter's precision.
-
-        Returns
-        -------
-        numpy.ndarray, number, str, bytes, tuple of them, or None
-            The results; `Handle` in their places inside the block of a group.
-
-        Raises
-        ------
-        ArgumentError
-            If the arguments do not fit; nothing was sent then.
-        TaskError
-            If the call failed.
-        """
-        group = self._grid._current.get()
-        if group is not None:
-            return group._record(self, args, kwargs)
-        pending = self._raw.submit(args, kwargs, None)
-        try:
-            return pending.result()
-        except KeyboardInterrupt:
-            pending.cancel()
-            raise
-
-    def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Future:
-        """Call it now, by itself, without waiting. It is not recorded, even inside the block of a group.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            As for a call.
-        timeout : float, optional
-            Time limit of the call, seconds.
-
-        Returns
-        -------
-        Future
-            The call under way.
-
-        Raises
-        ------
-        ArgumentError
-            If the arguments do not fit; nothing was sent then.
-        """
-        return Future(self._raw.submit(args, kwargs, timeout))
-
-    def __repr__(self) -> str:
-        return f"<gridloom.Function {self.signature}>"
 
 
 class Grid:
@@ -419,189 +286,3 @@ _open_grids = weakref.WeakSet()
 def _close_all() -> None:
     for grid in list(_open_grids):
         grid.close()
-
-
-def local(
-    servers: int = 4,
-    *,
-    functions: Iterable[_Path] = (),
-    libraries: Iterable[_Path] = (),
-    slots: int = 1,
-    plain: int = 0,
-    memory: int | None = None,
-    shared_memory: bool = True,
-    environment: Mapping[str, str] | None = None,
-) -> Grid:
-    """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
-
-    Parameters
-    ----------
-    servers : int, optional
-        How many.
-    functions : iterable of path, optional
-        What they offer: interface descriptions (``.idl``) and Python modules (``.py``). Linear algebra (``linalg/...``)
-        is always there.
-    libraries : iterable of path, optional
-        Shared libraries with the functions that the interface descriptions declare.
-    slots : int, optional
-        Calls that each server runs at a time.
-    plain : int, optional
-        How many of them talk to the client only.
-    memory : int, optional
-        Bound on the data that each server holds, bytes.
-    shared_memory : bool, optional
-        Whether arrays go through shared memory, else over TCP.
-    environment : dict of str to str, optional
-        Variables added to the servers' environment.
-
-    Returns
-    -------
-    Grid
-        The session. The processes end with it, however the program ends.
-
-    Raises
-    ------
-    ConnectError
-        If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> with local(servers=2) as grid:                        # doctest: +SKIP
-    ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
-    5.0
-    """
-    raw = _gridloom.local(
-        servers=servers,
-        slots=slots,
-        plain=plain,
-        functions=_paths("functions", functions),
-        libraries=_paths("libraries", libraries),
-        memory_bytes=memory,
-        shared_memory=shared_memory,
-        blas=_blas(),
-        python=sys.executable or None,
-        program=_program(),
-        environment=list((environment or {}).items()),
-        executes=_executes(),
-    )
-    return Grid(raw)
-
-
-def connect(address: str | None = None) -> Grid:
-    """Connect to the agent of a grid.
-
-    Parameters
-    ----------
-    address : str, optional
-        ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else ``127.0.0.1:7711``.
-
-    Returns
-    -------
-    Grid
-        The session.
-
-    Raises
-    ------
-    ConnectError
-        If the agent cannot be reached, refuses, or does not answer.
-    """
-    return Grid(_gridloom.connect(address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS, _executes()))
-
-
-def simulate(
-    platform: _Path,
-    *,
-    functions: Iterable[_Path] = (),
-    libraries: Iterable[_Path] = (),
-    execute: bool = False,
-    seed: int = 0,
-    network: str | None = None,
-    deployment: _Path | None = None,
-) -> Grid:
-    """Simulate a grid on a described platform, in virtual time.
-
-    Parameters
-    ----------
-    platform : path
-        Platform file, SimGrid's XML or TOML.
-    functions, libraries : iterable of path, optional
-        As for `local`.
-    execute : bool, optional
-        Run the functions too, so that results are real. Otherwise they are zeros, and arguments are described, not read:
-        ``numpy.broadcast_to(0.0, shape)`` stands for an array of any size.
-    seed : int, optional
-        For what is drawn at random.
-    network : str, optional
-        Network model by name.
-    deployment : path, optional
-        Who plays which part; by default the hosts' properties say it.
-
-    Returns
-    -------
-    Grid
-        The session.
-
-    Raises
-    ------
-    InputError
-        If the platform or the functions cannot be used.
-    """
-    raw = _gridloom.simulate(
-        platform=os.fspath(platform),
-        deployment=None if deployment is None else os.fspath(deployment),
-        functions=_paths("functions", functions),
-        libraries=_paths("libraries", libraries),
-        execute=execute,
-        seed=seed,
-        network=network,
-        blas=_blas(),
-        python=sys.executable or None,
-        program=_program(),
-    )
-    return Grid(raw)
-
-
-def blas_library() -> Path | None:
-    """Find the BLAS library of the package ``scipy-openblas32``.
-
-    Returns
-    -------
-    pathlib.Path or None
-        The library; ``None`` if the package is not installed.
-    """
-    try:
-        import scipy_openblas32  # type: ignore[import-untyped, unused-ignore]
-    except ImportError:
-        return None
-    library = Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so"
-    return library if library.is_file() else None
-
-
-def _blas() -> str | None:
-    if os.environ.get("GRIDLOOM_BLAS"):
-        return None
-    library = blas_library()
-    return None if library is None else os.fspath(library)
-
-
-def _program() -> str | None:
-    named = os.environ.get("GRIDLOOM_PROGRAM")
-    packaged = Path(__file__).parent / "bin" / "gridloom"
-    if packaged.is_file():
-        return os.fspath(packaged)
-    return named or shutil.which("gridloom")
-
-
-def _executes() -> bool:
-    """Whether ``gridloom simulate``, if this runs under it, runs the functions too."""
-    try:
-        return bool(json.loads(os.environ["GRIDLOOM_SIMULATE"]).get("execute", False))
-    except (KeyError, ValueError, AttributeError):
-        return False
-
-
-def _paths(name: str, paths: Iterable[_Path]) -> list[str]:
-    if isinstance(paths, (str, os.PathLike)):
-        raise UsageError(f"{name}: expected a list of paths, got the path {os.fspath(paths)!r}")
-    return [os.fspath(path) for path in paths]

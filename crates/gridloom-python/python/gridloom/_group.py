@@ -18,7 +18,8 @@ from ._errors import UsageError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._grid import Function, Grid
+    from ._function import Function
+    from ._grid import Grid
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,204 @@
+"""How a session begins: with an embedded grid, a running one, or a simulated one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from . import _gridloom
+from ._errors import UsageError
+from ._grid import Grid
+
+_Path = str | os.PathLike[str]
+
+_DEFAULT_ADDRESS = "127.0.0.1:7711"
+
+
+def local(
+    servers: int = 4,
+    *,
+    functions: Iterable[_Path] = (),
+    libraries: Iterable[_Path] = (),
+    slots: int = 1,
+    plain: int = 0,
+    memory: int | None = None,
+    shared_memory: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Grid:
+    """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
+
+    Parameters
+    ----------
+    servers : int, optional
+        How many.
+    functions : iterable of path, optional
+        What they offer: interface descriptions (``.idl``) and Python modules (``.py``). Linear algebra (``linalg/...``)
+        is always there.
+    libraries : iterable of path, optional
+        Shared libraries with the functions that the interface descriptions declare.
+    slots : int, optional
+        Calls that each server runs at a time.
+    plain : int, optional
+        How many of them talk to the client only.
+    memory : int, optional
+        Bound on the data that each server holds, bytes.
+    shared_memory : bool, optional
+        Whether arrays go through shared memory, else over TCP.
+    environment : dict of str to str, optional
+        Variables added to the servers' environment.
+
+    Returns
+    -------
+    Grid
+        The session. The processes end with it, however the program ends.
+
+    Raises
+    ------
+    ConnectError
+        If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with local(servers=2) as grid:                        # doctest: +SKIP
+    ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
+    5.0
+    """
+    raw = _gridloom.local(
+        servers=servers,
+        slots=slots,
+        plain=plain,
+        functions=_paths("functions", functions),
+        libraries=_paths("libraries", libraries),
+        memory_bytes=memory,
+        shared_memory=shared_memory,
+        blas=_blas(),
+        python=sys.executable or None,
+        program=_program(),
+        environment=list((environment or {}).items()),
+        executes=_executes(),
+    )
+    return Grid(raw)
+
+
+def connect(address: str | None = None) -> Grid:
+    """Connect to the agent of a grid.
+
+    Parameters
+    ----------
+    address : str, optional
+        ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else ``127.0.0.1:7711``.
+
+    Returns
+    -------
+    Grid
+        The session.
+
+    Raises
+    ------
+    ConnectError
+        If the agent cannot be reached, refuses, or does not answer.
+    """
+    return Grid(_gridloom.connect(address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS, _executes()))
+
+
+def simulate(
+    platform: _Path,
+    *,
+    functions: Iterable[_Path] = (),
+    libraries: Iterable[_Path] = (),
+    execute: bool = False,
+    seed: int = 0,
+    network: str | None = None,
+    deployment: _Path | None = None,
+) -> Grid:
+    """Simulate a grid on a described platform, in virtual time.
+
+    Parameters
+    ----------
+    platform : path
+        Platform file, SimGrid's XML or TOML.
+    functions, libraries : iterable of path, optional
+        As for `local`.
+    execute : bool, optional
+        Run the functions too, so that results are real. Otherwise they are zeros, and arguments are described, not read:
+        ``numpy.broadcast_to(0.0, shape)`` stands for an array of any size.
+    seed : int, optional
+        For what is drawn at random.
+    network : str, optional
+        Network model by name.
+    deployment : path, optional
+        Who plays which part; by default the hosts' properties say it.
+
+    Returns
+    -------
+    Grid
+        The session.
+
+    Raises
+    ------
+    InputError
+        If the platform or the functions cannot be used.
+    """
+    raw = _gridloom.simulate(
+        platform=os.fspath(platform),
+        deployment=None if deployment is None else os.fspath(deployment),
+        functions=_paths("functions", functions),
+        libraries=_paths("libraries", libraries),
+        execute=execute,
+        seed=seed,
+        network=network,
+        blas=_blas(),
+        python=sys.executable or None,
+        program=_program(),
+    )
+    return Grid(raw)
+
+
+def blas_library() -> Path | None:
+    """Find the BLAS library of the package ``scipy-openblas32``.
+
+    Returns
+    -------
+    pathlib.Path or None
+        The library; ``None`` if the package is not installed.
+    """
+    try:
+        import scipy_openblas32  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return None
+    library = Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so"
+    return library if library.is_file() else None
+
+
+def _blas() -> str | None:
+    if os.environ.get("GRIDLOOM_BLAS"):
+        return None
+    library = blas_library()
+    return None if library is None else os.fspath(library)
+
+
+def _program() -> str | None:
+    named = os.environ.get("GRIDLOOM_PROGRAM")
+    packaged = Path(__file__).parent / "bin" / "gridloom"
+    if packaged.is_file():
+        return os.fspath(packaged)
+    return named or shutil.which("gridloom")
+
+
+def _executes() -> bool:
+    """Whether ``gridloom simulate``, if this runs under it, runs the functions too."""
+    try:
+        return bool(json.loads(os.environ["GRIDLOOM_SIMULATE"]).get("execute", False))
+    except (KeyError, ValueError, AttributeError):
+        return False
+
+
+def _paths(name: str, paths: Iterable[_Path]) -> list[str]:
+    if isinstance(paths, (str, os.PathLike)):
+        raise UsageError(f"{name}: expected a list of paths, got the path {os.fspath(paths)!r}")
+    return [os.fspath(path) for path in paths]
