@@ -79,7 +79,11 @@ impl Default for NetConfig {
 }
 
 /// A node of a grid.
+///
+/// It belongs to the process that started it: after a `fork` the child's copy does nothing, since its threads are not
+/// there and its sockets are the parent's.
 pub struct NetNode {
+    pid: u32,
     shared: Arc<Shared>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
@@ -195,7 +199,7 @@ impl NetNode {
             // Their main thread leads all the time.
             Role::Agent | Role::Server => None,
         };
-        Ok(Arc::new(NetNode { shared, background: Mutex::new(background) }))
+        Ok(Arc::new(NetNode { pid: std::process::id(), shared, background: Mutex::new(background) }))
     }
 
     /// Its identifier.
@@ -225,6 +229,9 @@ impl NetNode {
 
     /// Gives the machine commands; what they send is written together.
     pub fn commands(&self, commands: impl IntoIterator<Item = Command>) {
+        if self.is_forked() {
+            return;
+        }
         let mut state = self.shared.lock();
         if state.closed {
             return;
@@ -253,6 +260,9 @@ impl NetNode {
         deadline: Option<Instant>,
         mut take: impl FnMut(&mut VecDeque<Event>) -> Option<R>,
     ) -> Option<R> {
+        if self.is_forked() {
+            return None;
+        }
         let shared = &*self.shared;
         let mut state = shared.lock();
         let until = deadline.map_or(Time::NEVER, |deadline| state.core.clock.at(deadline));
@@ -301,16 +311,27 @@ impl NetNode {
 
     /// Ends the node: connections close, slots end, waiters return.
     pub fn stop(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut state = self.shared.lock();
         state.core.exit.get_or_insert_with(|| "stopped".into());
         self.shared.finish(&mut state);
         drop(state);
         self.shared.inbox.wake();
     }
+
+    /// Whether this is a copy in another process.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
 }
 
 impl Drop for NetNode {
     fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         self.stop();
         let background = self.background.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // Its panic was reported on its own thread; there is nobody left to tell.

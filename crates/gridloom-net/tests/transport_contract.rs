@@ -106,6 +106,21 @@ fn a_dial_that_fails_says_so() {
 }
 
 #[test]
+fn a_dial_that_reaches_who_is_connected_already_fails() {
+    let (a, b) = (server(), server());
+    let address = b.node.address().to_string();
+    a.perform([Effect::Dial { address: address.clone() }]);
+    a.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
+    let also_there = address.replace("127.0.0.1", "localhost");
+    a.perform([Effect::Dial { address: also_there.clone() }]);
+    let failed = a.expect("DialFailed", |i| match i {
+        Input::DialFailed { address, why } => Some((address.clone(), why.clone())),
+        _ => None,
+    });
+    assert_eq!(failed, (also_there, "'Server' answers there, and is connected already".to_string()));
+}
+
+#[test]
 fn another_secret_is_refused_in_words() {
     let agent = start(Role::Agent, NetConfig { secret: Secret::from_bytes(b"right"), ..listening() });
     let stranger = start(Role::Client, NetConfig { secret: Secret::from_bytes(b"wrong"), ..NetConfig::default() });

@@ -40,7 +40,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]
-    use crate::session::{RawFunction, RawGrid, RawPending, connect, local, simulate};
+    use crate::session::{RawFunction, RawGrid, RawPending, connect, forked, local, simulate};
     #[pymodule_export]
     use crate::worker::worker_main;
 

@@ -4,6 +4,7 @@
 //! ends then, whatever functions and handles are still around.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error};
 use crate::group::RawGroup;
 use crate::memory::element_of;
-use crate::wait::{detached, interruptible};
+use crate::wait::{detached, forget_helpers, interruptible};
 
 /// For so long a caller looks for its result without sleeping: about the length of a quick call.
 const SPIN: Duration = Duration::from_micros(100);
@@ -29,7 +30,20 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Something of a session that [`RawGrid::close`] takes away.
-pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
+///
+/// It works only in the process that made it: a forked child is told so before it takes a lock that nobody may be there
+/// to open.
+pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>, u32);
+
+/// Counts the forks that led to this process.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Called in a child after a fork.
+#[pyfunction]
+pub(crate) fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    forget_helpers();
+}
 
 trait Clear: Send + Sync {
     fn clear(&self);
@@ -44,6 +58,13 @@ impl<T: Send> Clear for Mutex<Option<T>> {
 
 impl<T: Send + 'static> Slot<T> {
     pub(crate) fn with<R>(&self, py: Python<'_>, use_it: impl FnOnce(&T) -> R) -> PyResult<R> {
+        if self.1 != FORKS.load(Ordering::Relaxed) {
+            return Err(error(
+                py,
+                "UsageError",
+                "the grid belongs to the process that forked this one; open another here",
+            ));
+        }
         lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
     }
 }
@@ -83,7 +104,7 @@ impl Session {
             slots.sweep_at = 2 * slots.all.len() + 64;
         }
         slots.all.push(weak);
-        Slot(slot)
+        Slot(slot, FORKS.load(Ordering::Relaxed))
     }
 }
 

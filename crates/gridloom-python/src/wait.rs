@@ -63,6 +63,13 @@ pub(crate) fn interruptible<T: Send + 'static>(
     if is_main_thread(py)? { Wait::begin(body).outcome(py) } else { Ok(detached(py, body)) }
 }
 
+/// A forked child has none of the threads.
+pub(crate) fn forget_helpers() {
+    if let Ok(mut idle) = IDLE.try_lock() {
+        idle.drain(..).for_each(std::mem::forget);
+    }
+}
+
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     thread_local! {
         static IS_MAIN: std::cell::OnceCell<bool> = const { std::cell::OnceCell::new() };

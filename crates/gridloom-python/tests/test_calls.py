@@ -43,6 +43,41 @@ def test_an_array_passed_twice_is_sent_once(program):
         assert sum(moved.size_bytes for moved in sent) == a.nbytes
 
 
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_an_array_changed_between_two_recorded_calls_is_two(grid, size):
+    statistics = grid.function("tests/statistics")
+    x = np.ones(size)
+    view = np.ones(2 * size)[::2]
+    with grid.group():
+        before = [statistics(x)[0], statistics(view)[0]]
+        x[:] = np.nan
+        view[:] = 5
+        after = [statistics(x)[0], statistics(view)[0]]
+    assert [handle.get() for handle in before] == [1.0, 1.0]
+    assert np.isnan(after[0].get()) and after[1].get() == 5.0
+
+
+def test_a_forked_child_is_told_that_the_grid_is_not_its_own(grid):
+    nothing = grid.function("tests/nothing")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "no error"
+        try:
+            nothing()
+        except gl.UsageError as error:
+            said = str(error)
+        with gl.local(servers=1) as own:
+            said += f"; {own.function('linalg/dnrm2')(np.array([3.0, 4.0]))}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as heard:
+        assert heard.read() == "the grid belongs to the process that forked this one; open another here; 5.0"
+    assert os.waitpid(child, 0)[1] == 0
+    assert nothing() is None
+
+
 def test_several_results_and_none(grid):
     with grid.group() as group:
         mean, ends = grid.function("tests/statistics")(X)

@@ -59,7 +59,7 @@ impl Simulation {
     fn connect(&mut self, dialler: NodeId, target: NodeId, address: String) {
         let [ours, theirs] = [(dialler, target), (target, dialler)].map(|(a, b)| self.connections.end(a, b).is_some());
         if ours && theirs {
-            return;
+            return self.dial_failed(dialler, address, self.now, "who answers there is connected already");
         }
         // One end may not have heard yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
@@ -96,7 +96,7 @@ impl Simulation {
     }
 
     /// Removes a node's end of a connection with all that waits there; whether there was one.
-    fn drop_end(&mut self, node: NodeId, peer: NodeId) -> bool {
+    pub(crate) fn drop_end(&mut self, node: NodeId, peer: NodeId) -> bool {
         self.clear_bulk(node, peer);
         self.connections.remove(node, peer).is_some()
     }

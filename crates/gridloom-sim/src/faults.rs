@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use gridloom_core::base::{NodeId, Time};
+use gridloom_core::node::Input;
 use gridloom_core::platform::HostId;
 
 use crate::node::Life;
@@ -52,6 +53,16 @@ impl Simulation {
         for (from, to) in self.connections.pairs() {
             if self.is_cut(from, to) {
                 self.clear_bulk(from, to);
+            }
+        }
+    }
+
+    /// Breaks the connection between two nodes, if there is one; they may connect anew.
+    pub fn reset(&mut self, a: NodeId, b: NodeId) {
+        for (node, peer) in [(a, b), (b, a)] {
+            if self.drop_end(node, peer) {
+                self.trace.fault(self.now, node, "a connection was reset");
+                self.deliver(node, Input::PeerLost { peer, why: "the connection was reset".into() });
             }
         }
     }

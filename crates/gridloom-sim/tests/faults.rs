@@ -1,9 +1,10 @@
 //! Random groups under random faults: whatever is lost on the way, every result is right in the end.
 //!
 //! Each seed draws a group of tasks, servers with little memory, and faults: servers that die or hang, pairs of hosts
-//! that are cut off from each other. One server is never killed or hung, so everything can be computed, unless its store
-//! is too small for all that the program holds: then the error must say so. A failing seed is printed; `GRIDLOOM_SEED=N` runs that one alone, `GRIDLOOM_SEEDS=N` so many;
-//! `GRIDLOOM_TRACE=1` prints what happened if it stands still.
+//! that are cut off from each other, connections that break and can be made anew. One server is never killed, hung or cut
+//! off from the client, so everything can be computed, unless its store is too small for all that the program holds: then
+//! the error must say so. A failing seed is printed; `GRIDLOOM_SEED=N` runs that one alone, `GRIDLOOM_SEEDS=N` so many;
+//! `GRIDLOOM_TRACE=1` prints what happened if it fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const SERVERS: u64 = 4;
 const PLATFORM: &str = r#"
 [[cluster]]
 name = "lan"
-hosts = "host-[0-4]"
+hosts = "host-[0-5]"
 speed = "1Gf"
 bandwidth = "100MBps"
 latency = "100us"
@@ -101,7 +102,7 @@ fn run(seed: u64) -> Result<(u64, bool), String> {
         let spec = ServerSpec { name, slots, plain, memory_bytes, functions: definitions.clone() };
         servers.push(sim.add_server(HostId(number as u32), spec));
     }
-    let client = sim.add_client(HostId(0), "client");
+    let client = sim.add_client(HostId(5), "client");
     while !matches!(sim.next_event(client, Some(Time(u64::MAX))),
         Some(Event::Directory { grid, .. }) if grid.servers.len() == SERVERS as usize)
     {}
@@ -126,7 +127,7 @@ fn run(seed: u64) -> Result<(u64, bool), String> {
     for _ in 0..random.below(4) {
         faults.push((
             sim.now() + random.below(2_000_000_000),
-            random.below(4),
+            random.below(7),
             random.below(SERVERS - 1),
             random.below(SERVERS),
         ));
@@ -145,6 +146,9 @@ fn run(seed: u64) -> Result<(u64, bool), String> {
             match kind {
                 0 | 1 => sim.kill(victim_node),
                 2 => sim.hang(victim_node),
+                3 => sim.cut(HostId(victim as u32 + 1), HostId(5)),
+                4 => sim.reset(client, servers[other as usize]),
+                5 if victim != other => sim.reset(victim_node, servers[other as usize]),
                 _ if victim != other => sim.cut(HostId(victim as u32 + 1), HostId(other as u32 + 1)),
                 _ => {}
             }

@@ -155,7 +155,12 @@ impl Backend {
             Backend::Net(node) => {
                 let deadline = patience.map(|patience| Instant::now() + patience);
                 let found = node.wait(deadline, |queue: &mut VecDeque<Event>| take(queue.drain(..).collect()));
-                found.ok_or_else(|| Error::Connect("the session is closed, or its time limit is over".into()))
+                found.ok_or_else(|| match node.is_forked() {
+                    true => {
+                        Error::Usage("the session belongs to the process that forked this one; open another".into())
+                    }
+                    false => Error::Connect("the session is closed, or its time limit is over".into()),
+                })
             }
             Backend::Sim(sim) => {
                 let ns = patience.map_or(STALL_NS, |patience| patience.as_nanos() as u64);

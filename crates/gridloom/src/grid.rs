@@ -28,6 +28,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 pub struct Grid(Arc<Inner>);
 
 struct Inner {
+    /// The process that made the session. A copy in a forked child does nothing.
+    pid: u32,
     client: NodeId,
     serial: AtomicU64,
     state: Mutex<State>,
@@ -118,6 +120,7 @@ impl Grid {
 
     fn open(backend: Backend, processes: Option<LocalProcesses>) -> Result<Grid, Error> {
         let inner = Inner {
+            pid: std::process::id(),
             client: backend.client(),
             serial: AtomicU64::new(1),
             state: Mutex::default(),
@@ -509,6 +512,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if std::process::id() != self.pid {
+            std::mem::forget(self.processes.get_mut().ok().and_then(Option::take));
+            return;
+        }
         if let (Some(path), Some(report)) = (self.backend.report_path(), self.simulation()) {
             write(&path, "report", &serde_json::to_string(&report).expect("a report of names and numbers"));
         }

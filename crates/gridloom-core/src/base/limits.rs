@@ -12,7 +12,7 @@ pub const INLINE_BYTES_MAX: usize = 1 << 10;
 /// Tasks in one message to a server, so that no control frame is long.
 pub const TASKS_PER_MESSAGE: usize = 512;
 /// Tasks in one group. Past it, close the group and open another.
-pub const GROUP_TASKS_MAX: usize = 2_000_000;
+pub const GROUP_TASKS_MAX: usize = 200_000;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
 /// Dimensions of an array (NumPy's own bound).
@@ -34,7 +34,7 @@ pub const AGENT_REPLY_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long a dial may take.
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.
-pub const TASK_ATTEMPTS_MAX: u32 = 4;
+pub const TASK_ATTEMPTS_MAX: u32 = 5;
 /// Bytes of bandwidth probes, one size after the other: the first is little enough for the slowest link, the last enough
 /// to leave the start-up behind on a fast one.
 pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Element type: NumPy's numeric types.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -130,8 +131,8 @@ pub enum Order {
     F,
 }
 
-/// Description of a value.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// Description of a value. None that was read from the outside has a size that overflows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub enum Meta {
     /// One element.
     Scalar {
@@ -161,6 +162,30 @@ pub enum Meta {
         /// Extents, outermost index first whatever the memory order.
         shape: Vec<u64>,
     },
+}
+
+/// A description as it was read: with the variants of [`Meta`], in its order.
+#[derive(Deserialize)]
+enum ReadMeta {
+    Scalar { dtype: Dtype, byte_order: ByteOrder },
+    Text { size_bytes: u64 },
+    Bytes { size_bytes: u64 },
+    Array { dtype: Dtype, byte_order: ByteOrder, order: Order, shape: Vec<u64> },
+}
+
+impl<'de> Deserialize<'de> for Meta {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
+        let meta = match ReadMeta::deserialize(deserializer)? {
+            ReadMeta::Scalar { dtype, byte_order } => Meta::Scalar { dtype, byte_order },
+            ReadMeta::Text { size_bytes } => Meta::Text { size_bytes },
+            ReadMeta::Bytes { size_bytes } => Meta::Bytes { size_bytes },
+            ReadMeta::Array { dtype, byte_order, order, shape } => Meta::Array { dtype, byte_order, order, shape },
+        };
+        match meta.checked_size_bytes() {
+            Some(_) => Ok(meta),
+            None => Err(D::Error::custom("a value of more than 2^64 bytes")),
+        }
+    }
 }
 
 impl Meta {

@@ -9,7 +9,7 @@ use crate::base::NodeId;
 #[non_exhaustive]
 pub enum MapError {
     /// The grid has no server.
-    #[error("no server is known: start one with 'gridloom server', or wait until it has registered")]
+    #[error("no server is known: start one with 'gridloom serve', or wait until it has registered")]
     EmptyGrid,
     /// No server offers a function.
     #[error("no server offers function '{function}', which task {task} calls")]

@@ -432,8 +432,15 @@ impl Agent {
     }
 
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { client, group, round, outline, heuristic, client_links, without } = request;
+        let MapRequest { client, group, round, mut outline, heuristic, client_links, without } = request;
         let grid = self.grid_view(now, &client_links, &without, Some(group));
+        // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
+        for datum in outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
+            datum.at.retain(|node| *node == client || grid.server(*node).is_some());
+            if datum.at.is_empty() {
+                datum.at.push(client);
+            }
+        }
         match map::map_group(&heuristic, &outline, &grid, client) {
             Ok(plan) => {
                 let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();

@@ -48,7 +48,7 @@ impl FunctionRate {
         if calls == 0 || !seconds.is_finite() || seconds <= 0.0 || (weighing == 0 && is_known) {
             return;
         }
-        let weight = (weighing as f64 / (weighing + self.calls).max(1) as f64).max(0.25);
+        let weight = (weighing as f64 / weighing.saturating_add(self.calls).max(1) as f64).max(0.25);
         let blend = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + weight * (new - old)));
         self.mean_s = blend(self.mean_s, seconds / calls as f64);
         if work_flops.is_finite() && work_flops > 0.0 {

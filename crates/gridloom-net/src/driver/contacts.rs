@@ -33,10 +33,12 @@ impl Core {
     pub(super) fn dial(&mut self, address: String) {
         let number = self.next_dial;
         self.next_dial += 1;
-        let deadline = self.clock.now() + DIAL_NS_MAX;
+        let began = self.clock.now();
+        let deadline = began + DIAL_NS_MAX;
         self.check_at = self.check_at.min(deadline);
         let numeric = address.parse::<SocketAddr>().ok();
-        self.dials.insert(number, Dial { address: address.clone(), left: numeric.into_iter().collect(), deadline });
+        let left = numeric.into_iter().collect();
+        self.dials.insert(number, Dial { address: address.clone(), left, began, deadline });
         if numeric.is_some() {
             return self.dial_next(number, String::new());
         }
@@ -283,9 +285,18 @@ impl Core {
             // The decider's last word; it may be this node's own.
             let _ = contact.connection.flush();
             self.forget(token);
-            if let Some(dial) = dialled.filter(|_| !self.peers.contains_key(&hello.node)) {
-                self.check_at = self.check_at.min(dial.deadline);
-                self.shadowed.insert(hello.node, (dial.address, dial.deadline));
+            match dialled {
+                Some(dial) if self.peers.get(&hello.node).is_some_and(|peer| peer.since < dial.began) => {
+                    let why = format!("'{}' answers there, and is connected already", hello.name);
+                    self.pending.push_back(Input::DialFailed { address: dial.address, why });
+                }
+                // Who came up meanwhile has ended the dial by that.
+                Some(_) if self.peers.contains_key(&hello.node) => {}
+                Some(Dial { address, deadline, .. }) => {
+                    self.check_at = self.check_at.min(deadline);
+                    self.shadowed.insert(hello.node, (address, deadline));
+                }
+                None => {}
             }
             return;
         }
@@ -299,7 +310,8 @@ impl Core {
         }
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        self.peers.insert(peer, Peer { token, link, hello, outgoing: None, incoming: Default::default() });
+        let since = self.clock.now();
+        self.peers.insert(peer, Peer { token, since, link, hello, outgoing: None, incoming: Default::default() });
         self.pending.push_back(Input::PeerUp { peer, role, name, address });
         self.settle();
     }

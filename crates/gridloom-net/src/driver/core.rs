@@ -114,6 +114,7 @@ pub(super) enum ContactStage {
 /// A peer whose control connection stands.
 pub(super) struct Peer {
     pub(super) token: usize,
+    pub(super) since: Time,
     pub(super) link: Link,
     pub(super) hello: Hello,
     pub(super) outgoing: Option<Outgoing>,
@@ -142,6 +143,7 @@ pub(super) struct Dial {
     pub(super) address: String,
     /// Addresses not tried yet.
     pub(super) left: VecDeque<SocketAddr>,
+    pub(super) began: Time,
     pub(super) deadline: Time,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import os
 import weakref
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -286,3 +287,14 @@ _open_grids = weakref.WeakSet()
 def _close_all() -> None:
     for grid in list(_open_grids):
         grid.close()
+
+
+def _forked() -> None:
+    """In a forked child no session works: its threads and its connections are the parent's."""
+    _gridloom.forked()
+    for grid in list(_open_grids):
+        grid._closed = True
+    _open_grids.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "build_signature",
     "connect",
+    "forked",
     "local",
     "simulate",
     "worker_main",
@@ -130,3 +131,5 @@ def simulate(
     program: str | None,
 ) -> RawGrid: ...
 def worker_main(fd: int) -> None: ...
+
+def forked() -> None: ...

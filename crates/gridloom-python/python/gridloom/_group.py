@@ -312,8 +312,7 @@ class Group:
     Notes
     -----
     An array argument is copied when its call is recorded, so it may be changed afterwards. The same array passed to
-    several calls of one block is copied and sent once, so it must not be changed between the first and the last of them.
-    Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
+    several calls of one block is copied and sent once for as long as it does not change. Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
     """
 
     def __init__(self, grid: Grid, raw: _gridloom.RawGroup) -> None:

@@ -91,6 +91,15 @@ struct DatumRun {
     error: Option<TaskError>,
 }
 
+/// What is known of a lost server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    /// The agent has noticed since; whoever is in its directory later has come back.
+    was_absent: bool,
+    /// The agent still knows it, so perhaps only the connection was lost: it is dialled.
+    is_dialled: bool,
+}
+
 /// A request for a plan that is out, or waits to go out.
 #[derive(Debug)]
 struct Mapping {
@@ -131,8 +140,8 @@ pub struct Client {
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
     outbox: BTreeMap<NodeId, Vec<Parcel>>,
-    /// Servers that were lost and have not come back; whether the agent has noticed since.
-    lost: BTreeMap<NodeId, bool>,
+    /// Servers that were lost and have not come back.
+    lost: BTreeMap<NodeId, Lost>,
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
@@ -204,7 +213,15 @@ impl Client {
 
     // ---- peers
 
-    fn on_peer_up(&mut self, now: Time, peer: NodeId, role: Role, name: String, out: &mut Vec<Effect>) {
+    fn on_peer_up(
+        &mut self,
+        now: Time,
+        peer: NodeId,
+        role: Role,
+        name: String,
+        address: String,
+        out: &mut Vec<Effect>,
+    ) {
         self.members.up(now, peer, role);
         if role == Role::Agent {
             self.agent = Some(peer);
@@ -212,8 +229,14 @@ impl Client {
             send(out, peer, Message::Subscribe);
             return;
         }
-        self.lost.remove(&peer);
+        if self.lost.remove(&peer).is_some()
+            && let Some(agent) = self.agent
+        {
+            // It is not in the grid as known here any more: the directory comes again.
+            send(out, agent, Message::Subscribe);
+        }
         self.names.insert(peer, name);
+        self.others_at(now, peer, &address, out);
         self.probe_next(now, out);
         for parcel in self.outbox.remove(&peer).unwrap_or_default() {
             out.push(match parcel {
@@ -223,8 +246,17 @@ impl Client {
         }
     }
 
+    /// Whoever was expected at an address where another node answers is not there.
+    fn others_at(&mut self, now: Time, peer: NodeId, address: &str, out: &mut Vec<Effect>) {
+        let is_other = |node: &NodeId| *node != peer && self.addresses.get(node).is_some_and(|known| known == address);
+        let others: Vec<NodeId> = self.outbox.keys().copied().filter(is_other).collect();
+        for node in others {
+            self.on_server_lost(now, node, &format!("another node answers at {address}"), out);
+        }
+    }
+
     fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
-        if address == self.config.agent {
+        if address == self.config.agent && self.agent.is_none() {
             self.on_agent_lost(now, why, out);
         }
         let nodes: Vec<NodeId> =
@@ -232,6 +264,9 @@ impl Client {
         for node in nodes {
             if !self.members.is_up(node) {
                 self.on_server_lost(now, node, why, out);
+                if let Some(lost) = self.lost.get_mut(&node) {
+                    lost.is_dialled = false;
+                }
             }
         }
     }
@@ -280,10 +315,10 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         // A server that was lost here may be in the directory still; once it has left it, it may come back.
-        self.lost.retain(|node, was_absent| {
+        self.lost.retain(|node, lost| {
             let is_absent = !grid.servers.iter().any(|server| server.node == *node);
-            let is_back = !is_absent && *was_absent;
-            *was_absent |= is_absent;
+            let is_back = !is_absent && lost.was_absent;
+            lost.was_absent |= is_absent;
             !is_back
         });
         grid.servers.retain(|server| !self.lost.contains_key(&server.node));
@@ -508,6 +543,16 @@ impl Client {
         }
     }
 
+    /// Servers that the agent still knows, but to which the connection was lost, are tried again.
+    fn dial_lost(&mut self, out: &mut Vec<Effect>) {
+        for (node, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.was_absent && !lost.is_dialled) {
+            if let Some(address) = self.addresses.get(node).filter(|address| !address.is_empty()) {
+                lost.is_dialled = true;
+                out.push(Effect::Dial { address: address.clone() });
+            }
+        }
+    }
+
     fn emit_task_ended(&self, at: Time, server: Option<NodeId>, task: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         let report = TaskReport { task, outcome: Err(error), timing: Timing { run_ns: 0, age_ns: 0 } };
         out.push(Effect::Emit(Event::TaskEnded { at, server, report }));
@@ -518,6 +563,7 @@ impl Client {
         if self.agent.is_none() {
             out.push(Effect::Dial { address: self.config.agent.clone() });
         }
+        self.dial_lost(out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, Message::Ping { token });
@@ -539,7 +585,7 @@ impl Machine for Client {
                 out.push(Effect::Dial { address: self.config.agent.clone() });
                 out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, name, .. } => self.on_peer_up(now, peer, role, name, out),
+            Input::PeerUp { peer, role, name, address } => self.on_peer_up(now, peer, role, name, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {

@@ -20,7 +20,7 @@ impl Client {
         if self.lost.contains_key(&server) {
             return;
         }
-        self.lost.insert(server, false);
+        self.lost.insert(server, Lost::default());
         let name = self.server_name(server);
         self.outbox.remove(&server);
         self.apart.retain(|(a, b)| *a != server && *b != server);

@@ -187,13 +187,17 @@ impl Server {
     }
 
     fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
-        if address == self.config.agent {
+        if address == self.config.agent && self.agent.is_none() {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
         for datum in self.dialling.remove(address).unwrap_or_default() {
             let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
                 continue;
             };
+            if self.members.is_up(awaited.from) {
+                send(out, awaited.from, Message::Fetch { datum });
+                continue;
+            }
             if let Some(agent) = self.agent {
                 send(out, agent, Message::LinkBroken { to: awaited.from });
             }
@@ -201,8 +205,8 @@ impl Server {
             awaited.asked = true;
             self.supply_failed(datum, why, out);
         }
-        let unreachable: Vec<NodeId> =
-            self.to_probe.iter().filter(|(_, known)| known == address).map(|(node, _)| *node).collect();
+        let is_there = |(node, known): &&(NodeId, String)| known == address && !self.members.is_up(*node);
+        let unreachable: Vec<NodeId> = self.to_probe.iter().filter(is_there).map(|(node, _)| *node).collect();
         for node in unreachable {
             if let Some(agent) = self.agent {
                 send(out, agent, Message::LinkBroken { to: node });
@@ -250,6 +254,11 @@ impl Server {
         self.awaited.retain(|datum, _| datum.client != client);
         self.transfers.remove(&client);
         for datum in self.replicas.of_client(client) {
+            // Servers that can still reach the client are told of another source by it.
+            for peer in self.replicas.refuse(datum) {
+                let why = format!("server '{}' has dropped it: it lost the client", self.config.name);
+                send(out, peer, Message::FetchRefused { datum, why });
+            }
             if self.replicas.discard(datum) {
                 out.push(Effect::DropDatum { datum });
             }
