@@ -20,6 +20,8 @@
 
 use thiserror::Error;
 
+use super::resources::LinkIndex;
+
 /// Share of a flow's rate that its acknowledgements take on the way back.
 pub const CROSS_TRAFFIC_WEIGHT: f64 = 0.05;
 /// TCP window that SimGrid assumes, bytes.
@@ -42,6 +44,28 @@ pub struct NetworkModel {
     pub cross_traffic: bool,
     /// Whether all flows have the penalty 1, whatever their latency.
     pub shares_evenly: bool,
+}
+
+/// A transfer to start.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transfer<'a> {
+    /// The links crossed, in order.
+    pub links: &'a [LinkIndex],
+    /// Those that acknowledgements cross.
+    pub way_back: &'a [LinkIndex],
+    /// Of the whole way there, seconds.
+    pub latency_s: f64,
+    /// What moves.
+    pub size_bytes: f64,
+    /// Never faster than that, bytes per second; infinite for no bound.
+    pub rate_max: f64,
+}
+
+impl<'a> Transfer<'a> {
+    /// Over these links, as fast as they let it, with no acknowledgements.
+    pub fn new(links: &'a [LinkIndex], latency_s: f64, size_bytes: f64) -> Transfer<'a> {
+        Transfer { links, way_back: &[], latency_s, size_bytes, rate_max: f64::INFINITY }
+    }
 }
 
 /// A member of the family.
@@ -112,10 +136,21 @@ impl NetworkModel {
     /// Penalty of a transfer over links of these bandwidths, in route order: accumulated from the latency and from left
     /// to right, because the last bit decides ties on fat pipes.
     pub fn penalty(&self, latency_s: f64, bandwidths: impl Iterator<Item = f64>) -> f64 {
-        if self.shares_evenly || latency_s <= 0.0 {
+        if self.shares_evenly {
             return 1.0;
         }
         bandwidths.fold(latency_s, |penalty, bandwidth| penalty + self.weight_bytes / bandwidth)
+    }
+
+    /// Penalty of a transfer that begins to share when it starts.
+    pub fn penalty_without_latency(&self) -> f64 {
+        1.0
+    }
+
+    /// How much of which link a transfer takes for each byte: links that come again are named again.
+    pub fn elements(&self, links: &[LinkIndex], way_back: &[LinkIndex]) -> impl Iterator<Item = (LinkIndex, f64)> {
+        let there = links.iter().map(|link| (*link, 1.0));
+        there.chain(way_back.iter().map(|link| (*link, CROSS_TRAFFIC_WEIGHT)))
     }
 
     /// Bound of a transfer whose narrowest link has that bandwidth.
