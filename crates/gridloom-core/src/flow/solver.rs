@@ -11,14 +11,15 @@
 //! A variable of penalty 0 is *disabled*: it takes no part and has the value 0.
 //!
 //! ```text
-//! pool      elements, a block for each variable        reach     which constraints a change concerns
+//! pool      elements, a block for each variable        reach     which constraints a change can concern
 //! filling   the values of what is concerned            levels    the constraint that is full next
+//! repair    the few values that a change does concern
 //! ```
 //!
 //! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
 //! waiting; each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
-//! [`Solver::solve`] every value is that of the whole system, though only the variables connected to a change, through
-//! constraints and enabled variables, were computed anew; the others' values do not depend on it.
+//! [`Solver::solve`] every value is that of the whole system, though only some of the variables connected to a change,
+//! through constraints and enabled variables, were computed anew; the others' values do not depend on it.
 //!
 //! **Not done.** A bound on the number of variables of a constraint; capacities that depend on their number.
 //!
@@ -28,9 +29,10 @@ mod filling;
 mod levels;
 mod pool;
 mod reach;
+mod repair;
 
 use filling::Scratch;
-use pool::Pool;
+use pool::{Element, Pool};
 pub use reach::Reach;
 
 /// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
@@ -66,6 +68,9 @@ pub struct Solver {
     touched: Vec<u32>,
     /// How many of `touched` have been followed.
     followed: usize,
+    /// Variables that came, or whose terms changed, since the last solution.
+    dirty: Vec<VariableIndex>,
+    enabled: usize,
     solution: u32,
     scratch: Scratch,
 }
@@ -76,6 +81,8 @@ struct Constraint {
     remaining: f64,
     usage: f64,
     capacity: f64,
+    /// What remained when the filling began.
+    brim: f64,
     policy: Policy,
     touched: bool,
     /// Takes part in the filling.
@@ -88,6 +95,8 @@ struct Constraint {
     /// for the usage of a fat pipe.
     by_bound: Option<(u32, u32)>,
     by_quota: Option<(u32, u32)>,
+    /// The level at which it held back users in the last solution that concerned it.
+    held_at: Option<f64>,
     users: Vec<User>,
     /// Elements of disabled variables.
     waiting: Vec<u32>,
@@ -96,6 +105,7 @@ struct Constraint {
 #[derive(Clone, Copy, Debug)]
 struct User {
     quota: f64,
+    weight: f64,
     variable: u32,
     element: u32,
 }
@@ -110,13 +120,23 @@ struct Variable {
     start: u32,
     length: u32,
     solution: u32,
+    /// The full constraint that gave it its value, or [`NOBODY`] if its bound did.
+    held_by: u32,
     fixed: bool,
 }
+
+/// Holds nothing back.
+const NOBODY: u32 = u32::MAX;
 
 impl Variable {
     /// The level at which it meets its bound.
     fn ceiling(&self) -> f64 {
         if self.bound > 0.0 { self.bound * self.penalty } else { f64::INFINITY }
+    }
+
+    /// The level that it has reached.
+    fn level(&self) -> f64 {
+        self.penalty * self.value
     }
 
     fn elements(&self) -> std::ops::Range<usize> {
@@ -144,6 +164,8 @@ impl Solver {
     /// Changes a capacity.
     pub fn set_capacity(&mut self, constraint: ConstraintIndex, capacity: f64) {
         self.constraints[constraint.0 as usize].capacity = capacity;
+        self.dirty
+            .extend(self.constraints[constraint.0 as usize].users.iter().map(|user| VariableIndex(user.variable)));
         self.touch(constraint.0);
     }
 
@@ -170,6 +192,10 @@ impl Solver {
         });
         let (start, length) = self.pool.close(index.0);
         self.variables[index.0 as usize] = Variable { penalty, bound, start, length, ..Variable::default() };
+        if penalty > 0.0 {
+            self.enabled += 1;
+            self.dirty.push(index);
+        }
         for element in self.variables[index.0 as usize].elements() {
             match penalty > 0.0 {
                 true => self.list(element),
@@ -187,6 +213,7 @@ impl Solver {
             return;
         }
         let (before, elements) = (state.penalty, state.elements());
+        self.enabled = self.enabled + usize::from(penalty > 0.0) - usize::from(before > 0.0);
         if penalty <= 0.0 {
             self.touch_variable(variable);
             self.variables[variable.0 as usize].value = 0.0;
@@ -207,6 +234,7 @@ impl Solver {
             }
         }
         if penalty > 0.0 {
+            self.dirty.push(variable);
             self.touch_variable(variable);
         }
     }
@@ -214,6 +242,7 @@ impl Solver {
     /// Changes a bound; none if not positive.
     pub fn set_bound(&mut self, variable: VariableIndex, bound: f64) {
         self.variables[variable.0 as usize].bound = bound;
+        self.dirty.push(variable);
         for element in self.variables[variable.0 as usize].elements() {
             self.touch(self.pool[element].constraint);
         }
@@ -223,6 +252,7 @@ impl Solver {
     pub fn remove_variable(&mut self, variable: VariableIndex) {
         let state = self.variables[variable.0 as usize];
         if state.penalty > 0.0 {
+            self.enabled -= 1;
             self.touch_variable(variable);
         }
         for element in state.elements() {
@@ -274,7 +304,8 @@ impl Solver {
         let state = &mut self.pool[element];
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
-        users.push(User { quota: state.weight / penalty, variable: state.variable, element: element as u32 });
+        let Element { weight, variable, .. } = *state;
+        users.push(User { quota: weight / penalty, weight, variable, element: element as u32 });
     }
 
     fn unlist(&mut self, element: usize) {

@@ -17,27 +17,40 @@
 //! Source: as [`super`]; the sorted lists are ours, and give the same values in the same operations.
 
 use super::levels::Levels;
-use super::{PRECISION, Policy, Reach, Solver, VariableIndex};
+use super::{Constraint, NOBODY, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
 
 /// Kept between solutions so that solving does not allocate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Constraints and variables connected to a change.
-    component: Vec<u32>,
+    /// Constraints and variables that are solved, and the values that these had.
+    pub(super) component: Vec<u32>,
     pub(super) variables: Vec<u32>,
+    pub(super) before: Vec<f64>,
     pub(super) changed: Vec<VariableIndex>,
-    /// Those that have a value now.
-    fixed: usize,
-    levels: Levels,
+    pub(super) levels: Levels,
     saturated: Vec<u32>,
     /// Stretches of variables in order, by bound or by quota, of the constraints that needed one.
-    sorted: Vec<(f64, u32)>,
+    pub(super) sorted: Vec<(f64, u32)>,
 }
 
 impl Solver {
     /// Brings all values up to date.
     pub fn solve(&mut self) {
-        self.open();
+        if self.reach == Reach::AsReference || !self.repair() {
+            self.open();
+            self.fill();
+        }
+        self.dirty.clear();
+        self.followed = 0;
+        let Scratch { variables, before, changed, .. } = &mut self.scratch;
+        changed.clear();
+        let differs = |index: &u32, before: f64| self.variables[*index as usize].value != before;
+        let found = variables.iter().zip(before.iter()).filter(|(index, before)| differs(index, **before));
+        changed.extend(found.map(|(index, _)| VariableIndex(*index)));
+    }
+
+    /// Raises the values of what is opened.
+    pub(super) fn fill(&mut self) {
         while let Some(level) = self.saturate() {
             match self.lowest_ceiling(level) {
                 Some(ceiling) => self.fix_at_bound(ceiling),
@@ -50,24 +63,19 @@ impl Solver {
                 }
             }
         }
-        if self.scratch.fixed < self.scratch.variables.len() {
-            self.empty_the_unfixed();
-        }
     }
 
-    /// Gathers what a change concerns, and the levels from which it is filled.
+    /// Gathers all that a change can concern, and the levels from which it is filled.
     fn open(&mut self) {
         self.solution = self.solution.wrapping_add(1);
         let Solver { constraints, variables, pool, scratch, solution, .. } = self;
-        let Scratch { component, variables: gathered, changed, fixed, levels, sorted, .. } = scratch;
+        let Scratch { component, variables: gathered, before, levels, sorted, .. } = scratch;
         component.clear();
         gathered.clear();
-        changed.clear();
+        before.clear();
         levels.clear();
         sorted.clear();
-        *fixed = 0;
         component.append(&mut self.touched);
-        self.followed = 0;
         for constraint in component.iter() {
             let state = &mut constraints[*constraint as usize];
             (state.solution, state.touched) = (*solution, false);
@@ -84,8 +92,10 @@ impl Solver {
                 if variable.solution == *solution {
                     continue;
                 }
-                (variable.solution, variable.fixed) = (*solution, false);
                 gathered.push(user.variable);
+                before.push(variable.value);
+                variable.solution = *solution;
+                variable.empty();
                 if self.reach == Reach::AsReference {
                     continue;
                 }
@@ -98,9 +108,7 @@ impl Solver {
                 }
             }
             let state = &mut constraints[index as usize];
-            (state.remaining, state.usage) = (state.capacity, usage);
-            (state.by_bound, state.by_quota, state.usage_is_old) = (None, None, false);
-            state.live = state.capacity > 0.0 && usage > 0.0;
+            state.open(state.capacity, usage);
             if state.live {
                 levels.append(state.remaining / usage, index);
             }
@@ -193,7 +201,7 @@ impl Solver {
                     break;
                 }
                 if !self.variables[variable as usize].fixed {
-                    self.fix(variable, self.variables[variable as usize].bound);
+                    self.fix(variable, self.variables[variable as usize].bound, NOBODY);
                 }
             }
         }
@@ -202,37 +210,34 @@ impl Solver {
     /// Fixes all users of what is saturated.
     fn fix_at_level(&mut self, level: f64) {
         for at in 0..self.scratch.saturated.len() {
-            let index = self.scratch.saturated[at] as usize;
+            let holder = self.scratch.saturated[at];
+            let index = holder as usize;
+            self.constraints[index].held_at = Some(level);
             for place in 0..self.constraints[index].users.len() {
                 let variable = self.constraints[index].users[place].variable;
                 let state = &self.variables[variable as usize];
                 if !state.fixed {
-                    self.fix(variable, level / state.penalty);
+                    self.fix(variable, level / state.penalty, holder);
                 }
             }
         }
     }
 
     /// Gives a variable its value and takes that from its constraints.
-    fn fix(&mut self, index: u32, value: f64) {
+    fn fix(&mut self, index: u32, value: f64, held_by: u32) {
         let variable = &mut self.variables[index as usize];
-        if value != variable.value {
-            variable.value = value;
-            self.scratch.changed.push(VariableIndex(index));
-        }
-        variable.fixed = true;
-        self.scratch.fixed += 1;
+        (variable.value, variable.held_by, variable.fixed) = (value, held_by, true);
         for element in &self.pool[variable.elements()] {
             let constraint = &mut self.constraints[element.constraint as usize];
             let quota = element.weight / variable.penalty;
             match constraint.policy {
                 Policy::Shared => {
                     let room = constraint.remaining - element.weight * value;
-                    constraint.remaining = if room < PRECISION * constraint.capacity { 0.0 } else { room };
+                    constraint.remaining = if room < PRECISION * constraint.brim { 0.0 } else { room };
                     let usage = constraint.usage - quota;
                     constraint.usage = if usage < PRECISION { 0.0 } else { usage };
                     constraint.live &=
-                        constraint.usage > PRECISION && constraint.remaining > PRECISION * constraint.capacity;
+                        constraint.usage > PRECISION && constraint.remaining > PRECISION * constraint.brim;
                 }
                 Policy::FatPipe => constraint.usage_is_old |= quota >= constraint.usage,
             }
@@ -258,15 +263,20 @@ impl Solver {
         constraint.usage_is_old = false;
         constraint.live = constraint.usage > PRECISION;
     }
+}
 
-    /// What no live constraint was left for has nothing.
-    fn empty_the_unfixed(&mut self) {
-        for index in &self.scratch.variables {
-            let variable = &mut self.variables[*index as usize];
-            if !variable.fixed && variable.value != 0.0 {
-                variable.value = 0.0;
-                self.scratch.changed.push(VariableIndex(*index));
-            }
-        }
+impl Constraint {
+    /// Begins to be filled.
+    pub(super) fn open(&mut self, room: f64, usage: f64) {
+        (self.brim, self.remaining, self.usage) = (room, room, usage);
+        (self.by_bound, self.by_quota, self.held_at, self.usage_is_old) = (None, None, None, false);
+        self.live = usage > 0.0;
+    }
+}
+
+impl Variable {
+    /// Begins to be filled; what no constraint is left for stays so.
+    pub(super) fn empty(&mut self) {
+        (self.value, self.held_by, self.fixed) = (0.0, NOBODY, false);
     }
 }

@@ -73,7 +73,7 @@ fn only_the_component_of_a_change_is_solved_again() {
     };
     assert_eq!(solved(&mut solver), (2, vec![apart, left]));
     let right = flow(&mut solver, 1.0, 0.0, &links[2..]);
-    assert_eq!(solved(&mut solver), (2, vec![left, right]));
+    assert_eq!(solved(&mut solver), (2, vec![right, left]));
     solver.remove_variable(left);
     assert_eq!(solved(&mut solver), (1, vec![right]));
     assert_eq!((solver.value(apart), solver.value(right)), (10.0, 10.0));
@@ -89,7 +89,7 @@ fn who_keeps_a_value_is_not_reported() {
     solver.solve();
     let late = flow(&mut solver, 1.0, 0.0, &links[1..]);
     solver.solve();
-    assert_eq!((solver.solved(), solver.changed()), (4, &[fast, late][..]));
+    assert_eq!((solver.solved(), solver.changed()), (2, &[late, fast][..]));
     assert_eq!([slow[0], slow[1], fast, late].map(|flow| solver.value(flow)), [2.0, 2.0, 4.0, 4.0]);
 }
 
