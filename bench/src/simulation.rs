@@ -5,7 +5,6 @@
 //! at once, `sim-big` has 100,000 hosts and 1,000,000 transfers. An event is the end of a latency, a transfer or an
 //! execution. SimGrid's seconds are CPU time of other runs on a like machine, and said to be so.
 
-use std::collections::VecDeque;
 use std::process::Command;
 
 use gridloom_core::flow::{
@@ -297,37 +296,34 @@ impl Grid {
         let workers = self.platform.hosts().len() - 1;
         let (mut sent, mut done) = (0, 0);
         let mut sending: Option<(ActionId, usize)> = None;
-        let mut computing: Vec<Option<ActionId>> = vec![None; workers];
+        let mut busy = vec![false; workers];
         let mut worker_of: Vec<usize> = Vec::new();
-        let mut completed: VecDeque<Completion> = VecDeque::new();
-        let mut ended = Vec::new();
+        let mut completed = Vec::new();
         loop {
             let worker = sent % workers;
-            if sent < count && sending.is_none() && computing[worker].is_none() {
-                let action = self.start_transfer(HostId(0), HostId(worker as u32 + 1), 1e6);
-                sending = Some((action, worker));
+            if sent < count && sending.is_none() && !busy[worker] {
+                sending = Some((self.start_transfer(HostId(0), HostId(worker as u32 + 1), 1e6), worker));
                 sent += 1;
             }
-            if completed.is_empty() {
-                let Some(date_s) = self.engine.next_event_s() else { break };
-                self.engine.advance_to(date_s, &mut ended);
-                completed.extend(ended.drain(..));
+            let Some(date_s) = self.engine.next_event_s() else { break };
+            self.engine.advance_to(date_s, &mut completed);
+            let mut arrived = None;
+            for Completion { action, .. } in completed.drain(..) {
+                match sending {
+                    Some((sent, worker)) if sent == action => arrived = Some(worker),
+                    Some(_) | None => {
+                        busy[worker_of[action.slot()]] = false;
+                        done += 1;
+                    }
+                }
             }
-            let Some(completion) = completed.pop_front() else { continue };
-            match sending {
-                Some((action, worker)) if action == completion.action => {
-                    sending = None;
-                    let host = HostIndex(worker as u32 + 1);
-                    let work_flops = HOST_FLOPS * (8.0 + self.draw(4_000) as f64 / 1000.0);
-                    let action = self.engine.start_execution(&Execution::new(host, work_flops));
-                    computing[worker] = Some(action);
-                    worker_of.resize(worker_of.len().max(action.slot() + 1), 0);
-                    worker_of[action.slot()] = worker;
-                }
-                Some(_) | None => {
-                    computing[worker_of[completion.action.slot()]] = None;
-                    done += 1;
-                }
+            if let Some(worker) = arrived {
+                let work_flops = HOST_FLOPS * (8.0 + self.draw(4_000) as f64 / 1000.0);
+                let action = self.engine.start_execution(&Execution::new(HostIndex(worker as u32 + 1), work_flops));
+                worker_of.resize(worker_of.len().max(action.slot() + 1), 0);
+                worker_of[action.slot()] = worker;
+                busy[worker] = true;
+                sending = None;
             }
         }
         assert_eq!(done, count);

@@ -32,7 +32,8 @@ pub struct ActionId {
 }
 
 impl ActionId {
-    /// A small number that no two actions under way share: an index for what the caller keeps of each.
+    /// A small number that no two actions under way share: an index for what the caller keeps of each. Actions started
+    /// after a report of ends can have the slots of what ended.
     pub fn slot(self) -> usize {
         self.slot as usize
     }

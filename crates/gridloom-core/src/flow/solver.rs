@@ -70,7 +70,11 @@ pub struct Solver {
     followed: usize,
     /// Variables that came, or whose terms changed, since the last solution.
     dirty: Vec<VariableIndex>,
-    enabled: usize,
+    /// Users on all constraints together.
+    listed: usize,
+    /// How many solutions to come are not begun by a repair, and how many after the next that is given up.
+    pause: u32,
+    pause_next: u32,
     solution: u32,
     scratch: Scratch,
 }
@@ -193,7 +197,6 @@ impl Solver {
         let (start, length) = self.pool.close(index.0);
         self.variables[index.0 as usize] = Variable { penalty, bound, start, length, ..Variable::default() };
         if penalty > 0.0 {
-            self.enabled += 1;
             self.dirty.push(index);
         }
         for element in self.variables[index.0 as usize].elements() {
@@ -213,7 +216,6 @@ impl Solver {
             return;
         }
         let (before, elements) = (state.penalty, state.elements());
-        self.enabled = self.enabled + usize::from(penalty > 0.0) - usize::from(before > 0.0);
         if penalty <= 0.0 {
             self.touch_variable(variable);
             self.variables[variable.0 as usize].value = 0.0;
@@ -252,7 +254,6 @@ impl Solver {
     pub fn remove_variable(&mut self, variable: VariableIndex) {
         let state = self.variables[variable.0 as usize];
         if state.penalty > 0.0 {
-            self.enabled -= 1;
             self.touch_variable(variable);
         }
         for element in state.elements() {
@@ -304,6 +305,7 @@ impl Solver {
         let state = &mut self.pool[element];
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
+        self.listed += 1;
         let Element { weight, variable, .. } = *state;
         users.push(User { quota: weight / penalty, weight, variable, element: element as u32 });
     }
@@ -312,6 +314,7 @@ impl Solver {
         let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
         let users = &mut self.constraints[constraint as usize].users;
         users.swap_remove(place as usize);
+        self.listed -= 1;
         if let Some(moved) = users.get(place as usize) {
             self.pool[moved.element as usize].place = place;
         }

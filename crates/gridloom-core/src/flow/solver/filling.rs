@@ -170,23 +170,18 @@ impl Solver {
 
     /// Puts a constraint's bounded users in order, if one of them meets its bound below `level`.
     fn sort_by_bound(&mut self, index: u32, level: f64) {
-        let sorted = &mut self.scratch.sorted;
-        let (start, mut lowest) = (sorted.len(), f64::INFINITY);
-        for user in &self.constraints[index as usize].users {
-            let variable = &self.variables[user.variable as usize];
-            if !variable.fixed {
-                let ceiling = variable.ceiling();
-                if ceiling < f64::INFINITY {
-                    sorted.push((ceiling, user.variable));
-                }
-                lowest = lowest.min(ceiling);
-            }
-        }
-        if lowest < level {
+        let Solver { constraints, variables, scratch, .. } = self;
+        let constraint = &mut constraints[index as usize];
+        let unfixed = constraint.users.iter().filter_map(|user| {
+            let variable = &variables[user.variable as usize];
+            (!variable.fixed).then(|| (variable.ceiling(), user.variable))
+        });
+        if unfixed.clone().any(|(ceiling, _)| ceiling < level) {
+            let sorted = &mut scratch.sorted;
+            let start = sorted.len();
+            sorted.extend(unfixed.filter(|(ceiling, _)| *ceiling < f64::INFINITY));
             sorted[start..].sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-            self.constraints[index as usize].by_bound = Some((start as u32, sorted.len() as u32));
-        } else {
-            sorted.truncate(start);
+            constraint.by_bound = Some((start as u32, sorted.len() as u32));
         }
     }
 

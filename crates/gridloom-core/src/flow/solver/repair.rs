@@ -25,13 +25,23 @@ const ALIKE: f64 = 1e-11;
 /// By that part, a constraint may be over its capacity because of rounding.
 const OVERFULL: f64 = 1e-9;
 
+/// After repairs that were given up, so many solutions at most are not begun by trying one.
+const PAUSE_MAX: u32 = 64;
+
 /// The repair cannot be done, or would cost too much.
 struct GivenUp;
 
 impl Solver {
     /// Brings all values up to date; false, and nothing done, if that is better done for all that the change reaches.
     pub(super) fn repair(&mut self) -> bool {
-        if self.try_repair().is_err() {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        let done = self.try_repair();
+        self.pause_next = if done.is_ok() { 1 } else { (2 * self.pause_next).min(PAUSE_MAX) };
+        if done.is_err() {
+            self.pause = self.pause_next;
             for (index, before) in self.scratch.variables.iter().zip(&self.scratch.before) {
                 self.variables[*index as usize].value = *before;
             }
@@ -58,11 +68,7 @@ impl Solver {
         let mut cost = 0;
         loop {
             let known = self.scratch.variables.len();
-            cost += known;
-            if cost > self.enabled {
-                return Err(GivenUp);
-            }
-            self.open_around(own)?;
+            self.open_around(own, &mut cost)?;
             if self.scratch.variables.len() == known {
                 self.fill();
                 for at in 0..self.scratch.component.len() {
@@ -76,7 +82,7 @@ impl Solver {
     }
 
     /// Opens the constraints of S, with what the others leave of them.
-    fn open_around(&mut self, own: u32) -> Result<(), GivenUp> {
+    fn open_around(&mut self, own: u32, cost: &mut usize) -> Result<(), GivenUp> {
         // Constraints are stamped anew each time; variables keep the stamp of S.
         self.solution = self.solution.wrapping_add(1);
         let Solver { constraints, variables, pool, scratch, solution, .. } = self;
@@ -96,6 +102,10 @@ impl Solver {
         for index in &scratch.component {
             let constraint = &mut constraints[*index as usize];
             if constraint.policy == Policy::FatPipe {
+                return Err(GivenUp);
+            }
+            *cost += constraint.users.len();
+            if *cost > self.listed {
                 return Err(GivenUp);
             }
             let (mut room, mut usage) = (constraint.capacity, 0.0);
