@@ -295,7 +295,7 @@ fn programs_are_simulated() {
     assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
     assert!(!report.exists());
     let (code, error) = said(gridloom(&["simulate", "-p", &platform, "--network", "lv09", "--", "true"]));
-    assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are plain, cm02, lv08\n"));
+    assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are warm-tcp, cm02, lv08\n"));
     let wrong = file("wrong.toml", "[[host]]\nname = \"a\"\nsped = 1\n");
     let (code, error) = said(gridloom(&["simulate", "-p", &wrong, "--", "true"]));
     assert_eq!(code, 1);

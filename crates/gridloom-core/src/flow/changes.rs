@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn work_goes_on_at_the_new_speed() {
-        let (mut engine, host) = grid(NetworkModel::PLAIN);
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
         engine.start_execution(&Execution::new(host, 2e9));
         engine.wait_until(1.0);
         engine.set_speed_scale(host, 0.25);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_speed_of_nothing_stands_still_until_it_changes() {
-        let (mut engine, host) = grid(NetworkModel::PLAIN);
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
         engine.start_execution(&Execution::new(host, 2e9));
         engine.wait_until(1.0);
         engine.set_speed_scale(host, 0.0);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn priorities_threads_and_bounds_share_the_cores() {
-        let (mut engine, host) = grid(NetworkModel::PLAIN);
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
         let task = Execution::new(host, 1e9);
         // Two cores for shares of 3 to 1: 1 Gflop/s is all that one thread can use.
         engine.start_execution(&Execution { priority: 3.0, work_flops: 1e9, ..task });
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_wider_link_helps_only_up_to_the_bound_of_the_start() {
-        let (mut engine, _) = grid(NetworkModel::PLAIN);
+        let (mut engine, _) = grid(NetworkModel::WARM_TCP);
         for _ in 0..2 {
             engine.start_transfer(&Transfer::new(&links(1), 0.0, 2e6));
         }

@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_lone_transfer_takes_latency_and_size_over_bandwidth() {
-        let (mut engine, links) = grid(&[1e6, 2e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6, 2e6], NetworkModel::WARM_TCP);
         engine.start_transfer(&Transfer::new(&links, 0.5, 3e6));
         assert_eq!(dates(&mut engine), [3.5]);
     }
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn two_transfers_share_until_one_ends() {
-        let (mut engine, links) = grid(&[1e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
         engine.start_transfer(&Transfer::new(&links, 0.0, 1e6));
         engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
         assert_eq!(dates(&mut engine), [2.0, 3.0]);
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_transfer_shares_only_after_its_latency() {
-        let (mut engine, links) = grid(&[1e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
         engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
         engine.start_transfer(&Transfer::new(&links, 1.0, 1e6));
         assert_eq!(dates(&mut engine), [3.0, 3.0]);
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_bottleneck_on_one_link_leaves_the_rest_of_the_other() {
-        let (mut engine, links) = grid(&[2e6, 10e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[2e6, 10e6], NetworkModel::WARM_TCP);
         engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
         engine.start_transfer(&Transfer::new(&links[1..], 0.0, 8e6));
         assert_eq!(dates(&mut engine), [1.0, 1.0]);
@@ -396,7 +396,7 @@ mod tests {
     fn a_fat_pipe_is_not_shared() {
         let mut resources = Resources::new();
         let pipe = resources.add_link(1e6, 0.0, Policy::FatPipe);
-        let mut engine = FlowEngine::new(resources, NetworkModel::PLAIN);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
         engine.start_transfer(&Transfer::new(&[pipe], 0.0, 1e6));
         engine.start_transfer(&Transfer::new(&[pipe], 0.0, 2e6));
         assert_eq!(dates(&mut engine), [1.0, 2.0]);
@@ -406,7 +406,7 @@ mod tests {
     fn tasks_have_a_core_each_until_cores_run_out() {
         let mut resources = Resources::new();
         let host = resources.add_host(1e9, 2);
-        let mut engine = FlowEngine::new(resources, NetworkModel::PLAIN);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
         engine.start_execution(&Execution::new(host, 1e9));
         assert_eq!(dates(&mut engine), [1.0]);
         for _ in 0..4 {
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn cancelling_frees_the_share() {
-        let (mut engine, links) = grid(&[1e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
         let first = engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
         engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
         engine.advance_to(1.0, &mut Vec::new());
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn nothing_to_move_takes_the_latency_or_no_time() {
-        let (mut engine, links) = grid(&[1e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
         let host = engine.resources.add_host(1e9, 1);
         engine.start_transfer(&Transfer::new(&links, 0.25, 0.0));
         engine.start_transfer(&Transfer::new(&links, 0.0, 0.0));
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn advancing_past_many_dates_reports_each_at_its_own() {
-        let (mut engine, links) = grid(&[1e6], NetworkModel::PLAIN);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
         let actions = [1e6, 2e6].map(|size| engine.start_transfer(&Transfer::new(&links, 0.0, size)));
         let mut completed = Vec::new();
         engine.advance_to(10.0, &mut completed);

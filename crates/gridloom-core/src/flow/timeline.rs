@@ -119,7 +119,7 @@ mod tests {
     fn courses_loop_and_come_in_order_of_date() {
         let mut resources = Resources::new();
         let host = resources.add_host(1e9, 1);
-        let mut engine = FlowEngine::new(resources, NetworkModel::PLAIN);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
         let mut timeline = Timeline::new();
         timeline.add(Quantity::Speed(host), vec![(1.0, 0.5), (2.0, 1.0)], Some(3.0));
         timeline.add(Quantity::HostState(host), vec![(4.0, 1.0)], None);

@@ -76,7 +76,7 @@ impl Reader {
         let name = root.get("model").and_then(Value::as_str).unwrap_or_default();
         let model = NetworkModel::by_name(&name.to_lowercase()).unwrap_or_else(|error| {
             self.problems.push(format!("model: {error}"));
-            NetworkModel::PLAIN
+            NetworkModel::WARM_TCP
         });
         match root.get("crosstraffic") {
             None => model,

@@ -45,7 +45,7 @@ pub fn run(scenario: &Scenario, reach: Reach) -> Vec<Ended> {
             run.starts.push(Reverse(Start { date_s: activity.start_s, number }));
         }
     }
-    run.to_the_end();
+    run.finish();
     run.ended
 }
 
@@ -63,7 +63,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self) {
+    fn finish(&mut self) {
         let mut completed = Vec::new();
         loop {
             let start_s = self.starts.peek().map(|Reverse(start)| start.date_s);

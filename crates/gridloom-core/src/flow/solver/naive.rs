@@ -6,17 +6,19 @@ use super::{PRECISION, Policy};
 #[derive(Debug, Default)]
 pub(super) struct Naive {
     pub(super) constraints: Vec<(f64, Policy)>,
-    /// Penalty, bound (none if not positive), and weights by constraint.
-    pub(super) variables: Vec<(f64, f64, Vec<(usize, f64)>)>,
+    /// Penalty, bound (none if not positive), and weights.
+    pub(super) variables: Vec<(f64, f64, Weights)>,
 }
+
+/// Weights by constraint.
+pub(super) type Weights = Vec<(usize, f64)>;
 
 impl Naive {
     /// All values.
     pub(super) fn solve(&self) -> Vec<f64> {
         let mut values: Vec<Option<f64>> = vec![None; self.variables.len()];
         let users = |at: usize| {
-            let weight =
-                move |list: &Vec<(usize, f64)>| list.iter().find(|(on, _)| *on == at).map(|(_, weight)| *weight);
+            let weight = move |list: &Weights| list.iter().find(|(on, _)| *on == at).map(|(_, weight)| *weight);
             self.variables.iter().enumerate().filter_map(move |(i, (p, _, list))| Some((i, weight(list)? / p)))
         };
         let mut left: Vec<(f64, f64)> = (0..self.constraints.len())
