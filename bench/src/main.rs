@@ -84,7 +84,9 @@ fn main() {
     for figure in &figures {
         let ratios = Samples::new(figure.ratios.clone());
         let (least, middle, most) = (ratios.quantile(0.0), ratios.median(), ratios.quantile(1.0));
-        let ratio = format!("{middle:.2} ({least:.2}..{most:.2})");
+        // Not a number where there is nothing to compare with.
+        let known = !middle.is_nan();
+        let ratio = if known { format!("{middle:.2} ({least:.2}..{most:.2})") } else { String::new() };
         println!("{:<46} {:>22} {:>22} {ratio:>16}  {}", figure.name, figure.ours, figure.limit, figure.aim);
     }
     let json: Vec<Json> = figures

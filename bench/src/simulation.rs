@@ -3,7 +3,8 @@
 //! `sim` runs the cases that SimGrid 4.1 was measured with, in the same shapes: transfers of random sizes between random
 //! pairs of hosts, all at once or so many at a time, and a master that hands tasks to workers. `sim-long` starts 100,000
 //! at once, `sim-big` has 100,000 hosts and 1,000,000 transfers. An event is the end of a latency, a transfer or an
-//! execution. SimGrid's seconds are CPU time of other runs on a like machine, and said to be so.
+//! execution. SimGrid's seconds are its CPU time on the same machine, with the same platforms and sizes, in runs of their
+//! own; 10,000 at once and the master with its workers are from another run on a like machine.
 
 use std::process::Command;
 
@@ -204,12 +205,12 @@ fn figure(number: usize, case: &Case) -> Figure {
     let runs: Vec<Value> = (0..rounds).map(|_| in_a_process(number)).collect();
     let of = |key: &str| Samples::new(runs.iter().map(|run| run[key].as_f64().expect("a number")).collect());
     let (seconds, memory_mib) = (of("cpu_s"), of("peak_kib").median() / 1024.0);
-    let rate = of("events").median() / seconds.median() / 1e6;
-    eprintln!("{}: {:.3} s, {rate:.3} million events/s, {memory_mib:.0} MiB", case.name, seconds.median());
+    let rate = of("events").median() / seconds.median() / 1e3;
+    eprintln!("{}: {:.3} s, {rate:.1} thousand events/s, {memory_mib:.0} MiB", case.name, seconds.median());
     let ratio = |seconds: f64| case.simgrid_s.map_or(f64::NAN, |simgrid_s| simgrid_s / seconds);
     Figure {
         name: case.name,
-        ours: format!("{:.3} s, {rate:.2} M/s, {memory_mib:.0} MiB", seconds.median()),
+        ours: format!("{:.3} s, {rate:.1} k/s, {memory_mib:.0} MiB", seconds.median()),
         limit: case.simgrid_s.map_or(String::new(), |seconds| format!("{seconds} s (SimGrid 4.1)")),
         ratios: runs.iter().map(|run| ratio(run["cpu_s"].as_f64().expect("a number"))).collect(),
         aim: case.aim,
