@@ -1,11 +1,13 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`), those figures only.
+//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`, `sim`), those figures only; `sim-long` and `sim-big`
+//! only if named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
 mod limits;
+mod simulation;
 mod stats;
 
 use std::path::{Path, PathBuf};
@@ -40,9 +42,14 @@ fn main() {
         limits::peer(&arguments[2]);
         return;
     }
+    if arguments.get(1).map(String::as_str) == Some("--simulation") {
+        simulation::child(&arguments[2]);
+        return;
+    }
     let out = PathBuf::from("out/bench");
     std::fs::create_dir_all(&out).expect("out/bench can be made");
-    let config = build_kernels(&out);
+    let simulations_only = arguments.len() > 1 && arguments[1..].iter().all(|argument| argument.starts_with("sim"));
+    let config = if simulations_only { LocalConfig::default() } else { build_kernels(&out) };
     let wanted = |part: &str| arguments.len() < 2 || arguments[1..].iter().any(|argument| argument == part);
     let mut figures = Vec::new();
     if wanted("start") {
@@ -71,11 +78,15 @@ fn main() {
     if wanted("mapping") {
         figures.push(mapping());
     }
+    let named = |part: &str| arguments[1..].iter().any(|argument| argument == part);
+    figures.extend(simulation::figures(|part| if part == "sim" { wanted(part) } else { named(part) }));
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");
     for figure in &figures {
         let ratios = Samples::new(figure.ratios.clone());
         let (least, middle, most) = (ratios.quantile(0.0), ratios.median(), ratios.quantile(1.0));
-        let ratio = format!("{middle:.2} ({least:.2}..{most:.2})");
+        // Not a number where there is nothing to compare with.
+        let known = !middle.is_nan();
+        let ratio = if known { format!("{middle:.2} ({least:.2}..{most:.2})") } else { String::new() };
         println!("{:<46} {:>22} {:>22} {ratio:>16}  {}", figure.name, figure.ours, figure.limit, figure.aim);
     }
     let json: Vec<Json> = figures

@@ -309,11 +309,41 @@ fn programs_are_simulated() {
     assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
     assert!(!report.exists());
     let (code, error) = said(gridloom(&["simulate", "-p", &platform, "--network", "lv09", "--", "true"]));
-    assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are plain, cm02, lv08\n"));
+    assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are warm-tcp, cm02, lv08\n"));
     let wrong = file("wrong.toml", "[[host]]\nname = \"a\"\nsped = 1\n");
     let (code, error) = said(gridloom(&["simulate", "-p", &wrong, "--", "true"]));
     assert_eq!(code, 1);
     assert!(error.starts_with(&format!("gridloom: {wrong}:3:1: unknown key 'sped'")), "{error}");
+}
+
+#[test]
+fn scenarios_are_replayed() {
+    let scenario = |host: &str| {
+        json!({
+            "model": "CM02", "crosstraffic": true,
+            "platform": {
+                "hosts": [{"name": "a", "speed": 1e9, "cores": 1}, {"name": "b", "speed": 2e9, "cores": 1}],
+                "links": [{"name": "wire", "bandwidth": 1e6, "latency": 0.5, "policy": "SPLITDUPLEX"}],
+                "routes": [{"src": "a", "dst": "b", "links": ["wire:UP"], "symmetrical": true}],
+                "profiles": [{"element": "b", "kind": "state", "events": [[2.0, 0]], "loop_after": null}]
+            },
+            "activities": [
+                {"name": "move", "type": "comm", "src": "a", "dst": "b", "bytes": 1_000_000, "start": 0},
+                {"name": "work", "type": "exec", "host": host, "flops": 2e9, "start": 0, "after": ["move"]}
+            ]
+        })
+        .to_string()
+    };
+    let good = file("scenario.json", &scenario("b"));
+    let printed = succeeds(gridloom(&["sim", "replay", &good, "--json"]));
+    assert_eq!(printed, "{\"failed\":[\"work\"],\"finish_times\":{\"move\":1.5,\"work\":2.0}}\n");
+    let table = succeeds(gridloom(&["sim", "replay", &good]));
+    assert!(table.contains("work      exec       1.500000000       2.000000000  failed\n"), "{table}");
+    assert!(table.ends_with("2 activities, 1 failed, makespan 2.000000000 s\n"), "{table}");
+    let wrong = file("wrong.json", &scenario("c"));
+    let (code, error) = said(gridloom(&["sim", "replay", &wrong, "--json"]));
+    assert_eq!(code, 1);
+    assert!(error.starts_with(&format!("gridloom: {wrong}: activities[1] 'work'.host: unknown host 'c'")), "{error}");
 }
 
 /// `GRIDLOOM_UPDATE_DOCS=1 cargo test -p gridloom-cli --test cli help` writes them anew.
@@ -327,6 +357,7 @@ fn the_documentation_has_the_help_texts() {
         ("servers", &[&["servers"]]),
         ("call", &[&["call"]]),
         ("simulate", &[&["simulate"]]),
+        ("sim", &[&["sim", "replay"]]),
         ("platform", &[&["platform", "show"], &["platform", "route"]]),
         ("idl", &[&["idl", "check"], &["idl", "show"]]),
         ("heuristics", &[&["heuristics"]]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::flow::HostIndex;
+use gridloom_core::flow::{Execution, HostIndex};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::{Effect, Input};
 
@@ -91,7 +91,8 @@ impl Simulation {
         }
         let host = HostIndex(state.host.0);
         self.synchronise();
-        let action = self.engine.start_execution(host, task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT));
+        let work_flops = task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT);
+        let action = self.engine.start_execution(&Execution::new(host, work_flops));
         let started = self.now;
         self.node_mut(node).tasks.insert(task.id, Running { action, started });
         self.purposes.insert(action, Purpose::Task { node, task });

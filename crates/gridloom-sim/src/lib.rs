@@ -11,6 +11,7 @@
 //! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
 //! node   a machine, its store, timers and tasks       faults  who is dead or hung, what is cut
 //! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
+//! replay  scenarios of given transfers and executions, without machines
 //! ```
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod faults;
 mod links;
 mod node;
 mod queue;
+pub mod replay;
 mod simulation;
 mod store;
 mod trace;

@@ -105,7 +105,7 @@ impl Simulation {
                 Sharing::Shared => Policy::Shared,
                 Sharing::Fatpipe => Policy::FatPipe,
             };
-            resources.add_link(link.bandwidth, policy);
+            resources.add_link(link.bandwidth, link.latency_s, policy);
         }
         for host in platform.hosts() {
             resources.add_host(host.speed_flops, host.cores);

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use gridloom_core::base::{NodeId, Time};
+use gridloom_core::flow::Transfer;
 use gridloom_core::node::{Input, Message};
 
 use crate::links::{Cargo, Moving, Path};
@@ -67,7 +68,8 @@ impl Simulation {
         self.synchronise();
         let path = self.path(from, to);
         let size = cargo.size_bytes() as f64;
-        let action = self.engine.start_transfer_and_return(&path.links, &path.way_back, path.latency_s, size);
+        let transfer = Transfer { way_back: &path.way_back, ..Transfer::new(&path.links, path.latency_s, size) };
+        let action = self.engine.start_transfer(&transfer);
         self.purposes.insert(action, Purpose::Bulk { from, to, cargo });
         let started = self.now;
         let end = self.connections.end_mut(from, to).expect("it was there a moment ago");

@@ -8,6 +8,7 @@ pub mod idl;
 pub mod platform;
 pub mod serve;
 pub mod servers;
+pub mod sim;
 pub mod simulate;
 pub mod worker;
 

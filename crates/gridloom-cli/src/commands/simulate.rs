@@ -42,7 +42,7 @@ pub struct Options {
     /// For what is drawn at random
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Network model: plain, cm02 or lv08
+    /// Network model: warm-tcp (the default), cm02 or lv08
     #[arg(long)]
     network: Option<String>,
     /// Interpreter for Python modules

@@ -10,18 +10,33 @@
 //!
 //! A variable of penalty 0 is *disabled*: it takes no part and has the value 0.
 //!
-//! **Invariants.** A constraint lists exactly the elements of enabled variables, each element knowing its place in that
-//! list. After [`Solver::solve`] every value is that of the whole system, though only the variables connected to a
-//! change, through constraints and enabled variables, were computed anew; the others' values do not depend on it.
+//! ```text
+//! pool      elements, a block for each variable        reach     which constraints a change can concern
+//! filling   the values of what is concerned            levels    the constraint that is full next
+//! repair    the few values that a change does concern
+//! ```
+//!
+//! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
+//! waiting; each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
+//! [`Solver::solve`] every value is that of the whole system, though only some of the variables connected to a change,
+//! through constraints and enabled variables, were computed anew; the others' values do not depend on it.
 //!
 //! **Not done.** A bound on the number of variables of a constraint; capacities that depend on their number.
 //!
 //! Source: SimGrid 4.1's max-min solver, operation for operation, because equal levels are told apart by rounding.
 
+mod filling;
+mod levels;
+mod pool;
+mod reach;
+mod repair;
+
+use filling::Scratch;
+use pool::{Element, Pool};
+pub use reach::Reach;
+
 /// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
 const PRECISION: f64 = 1e-5;
-/// Place of an element that is on no constraint's list.
-const NOWHERE: u32 = u32::MAX;
 
 /// How the users of a constraint share it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,75 +61,102 @@ pub struct VariableIndex(pub u32);
 pub struct Solver {
     constraints: Vec<Constraint>,
     variables: Vec<Variable>,
+    pool: Pool,
     free: Vec<VariableIndex>,
-    /// Constraints touched since the last solution, each once.
+    reach: Reach,
+    /// Constraints touched since the last solution, each once; with those they reach, if those are sought at once.
     touched: Vec<u32>,
+    /// How many of `touched` have been followed.
+    followed: usize,
+    /// Variables that came, or whose terms changed, since the last solution.
+    dirty: Vec<VariableIndex>,
+    /// Users on all constraints together.
+    listed: usize,
+    /// How many solutions to come are not begun by a repair, and how many after the next that is given up.
+    pause: u32,
+    pause_next: u32,
     solution: u32,
-    round: u32,
     scratch: Scratch,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Constraint {
-    capacity: f64,
-    policy: Policy,
-    /// Elements of enabled variables.
-    users: Vec<User>,
-    touched: bool,
-    /// The solution and the round that reached it last.
-    solution: u32,
-    round: u32,
     /// Capacity left, and what one more unit of level takes of it.
     remaining: f64,
     usage: f64,
-    level: f64,
+    capacity: f64,
+    /// What remained when the filling began.
+    brim: f64,
+    policy: Policy,
+    touched: bool,
+    /// Takes part in the filling.
     live: bool,
+    /// A fat pipe whose usage may be that of a fixed variable.
+    usage_is_old: bool,
+    /// The solution that reached it last.
+    solution: u32,
+    /// Where its variables stand in order, in the scratch of the filling; by bound if shared or saturated, by quota
+    /// for the usage of a fat pipe.
+    by_bound: Option<(u32, u32)>,
+    by_quota: Option<(u32, u32)>,
+    /// The level at which it held back users in the last solution that concerned it.
+    held_at: Option<f64>,
+    users: Vec<User>,
+    /// Elements of disabled variables.
+    waiting: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct User {
-    variable: u32,
-    /// Number of the element among the variable's.
-    element: u32,
+    quota: f64,
     weight: f64,
+    variable: u32,
+    element: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Variable {
     penalty: f64,
     /// None if not positive.
     bound: f64,
     value: f64,
-    elements: Vec<Element>,
+    /// Its block of elements.
+    start: u32,
+    length: u32,
     solution: u32,
-    round: u32,
+    /// The full constraint that gave it its value, or [`NOBODY`] if its bound did.
+    held_by: u32,
     fixed: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Element {
-    constraint: u32,
-    weight: f64,
-    /// Place on the constraint's list while the variable is enabled.
-    place: u32,
-}
+/// Holds nothing back.
+const NOBODY: u32 = u32::MAX;
 
-/// Kept between solutions so that solving does not allocate.
-#[derive(Clone, Debug, Default)]
-struct Scratch {
-    /// Constraints and variables connected to a change.
-    component: Vec<u32>,
-    changed: Vec<VariableIndex>,
-    live: Vec<u32>,
-    candidates: Vec<u32>,
-    /// Fat pipes that lost a user in this round.
-    pipes: Vec<u32>,
+impl Variable {
+    /// The level at which it meets its bound.
+    fn ceiling(&self) -> f64 {
+        if self.bound > 0.0 { self.bound * self.penalty } else { f64::INFINITY }
+    }
+
+    /// The level that it has reached.
+    fn level(&self) -> f64 {
+        self.penalty * self.value
+    }
+
+    fn elements(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
 }
 
 impl Solver {
     /// An empty system.
     pub fn new() -> Solver {
         Solver::default()
+    }
+
+    /// Chooses how far a change reaches, before there is any.
+    pub fn set_reach(&mut self, reach: Reach) {
+        self.reach = reach;
     }
 
     /// Adds a constraint.
@@ -126,66 +168,102 @@ impl Solver {
     /// Changes a capacity.
     pub fn set_capacity(&mut self, constraint: ConstraintIndex, capacity: f64) {
         self.constraints[constraint.0 as usize].capacity = capacity;
+        self.dirty
+            .extend(self.constraints[constraint.0 as usize].users.iter().map(|user| VariableIndex(user.variable)));
         self.touch(constraint.0);
     }
 
-    /// Adds a variable without elements; `bound` is none if not positive.
-    pub fn add_variable(&mut self, penalty: f64, bound: f64) -> VariableIndex {
+    /// Adds a variable that takes so many units of each of these constraints for each of its own; `bound` is none if not
+    /// positive. Naming a constraint again adds the weight if it is shared and takes the greater one if it is a fat pipe.
+    pub fn add_variable(
+        &mut self,
+        penalty: f64,
+        bound: f64,
+        elements: impl IntoIterator<Item = (ConstraintIndex, f64)>,
+    ) -> VariableIndex {
+        let constraints = &self.constraints;
+        self.pool.open();
+        for (constraint, weight) in elements {
+            assert!(weight > 0.0, "an element of weight {weight} uses nothing");
+            match constraints[constraint.0 as usize].policy {
+                Policy::Shared => self.pool.push(constraint.0, weight, |before| before + weight),
+                Policy::FatPipe => self.pool.push(constraint.0, weight, |before| before.max(weight)),
+            }
+        }
         let index = self.free.pop().unwrap_or_else(|| {
             self.variables.push(Variable::default());
             VariableIndex(self.variables.len() as u32 - 1)
         });
-        let variable = &mut self.variables[index.0 as usize];
-        assert!(variable.elements.is_empty(), "a removed variable has no elements");
-        (variable.penalty, variable.bound, variable.value) = (penalty, bound, 0.0);
-        index
-    }
-
-    /// Lets a variable take `weight` units of a constraint for each of its own. Meeting the same constraint again adds
-    /// the weight if it is shared and takes the greater one if it is a fat pipe.
-    pub fn attach(&mut self, variable: VariableIndex, constraint: ConstraintIndex, weight: f64) {
-        assert!(weight > 0.0, "an element of weight {weight} uses nothing");
-        let policy = self.constraints[constraint.0 as usize].policy;
-        let elements = &mut self.variables[variable.0 as usize].elements;
-        if let Some(at) = elements.iter().position(|element| element.constraint == constraint.0) {
-            let element = &mut elements[at];
-            element.weight = match policy {
-                Policy::Shared => element.weight + weight,
-                Policy::FatPipe => element.weight.max(weight),
-            };
-            let Element { place, weight, .. } = *element;
-            if place != NOWHERE {
-                self.constraints[constraint.0 as usize].users[place as usize].weight = weight;
-                self.touch(constraint.0);
+        let (start, length) = self.pool.close(index.0);
+        self.variables[index.0 as usize] = Variable { penalty, bound, start, length, ..Variable::default() };
+        if penalty > 0.0 {
+            self.dirty.push(index);
+        }
+        for element in self.variables[index.0 as usize].elements() {
+            match penalty > 0.0 {
+                true => self.list(element),
+                false => self.wait(element),
             }
-            return;
+            self.touch(self.pool[element].constraint);
         }
-        elements.push(Element { constraint: constraint.0, weight, place: NOWHERE });
-        if self.variables[variable.0 as usize].penalty > 0.0 {
-            self.list(variable.0, self.variables[variable.0 as usize].elements.len() - 1);
-        }
+        index
     }
 
     /// Changes a penalty: to 0 disables the variable, from 0 enables it.
     pub fn set_penalty(&mut self, variable: VariableIndex, penalty: f64) {
-        let before = std::mem::replace(&mut self.variables[variable.0 as usize].penalty, penalty);
-        for element in 0..self.variables[variable.0 as usize].elements.len() {
+        let state = &mut self.variables[variable.0 as usize];
+        if state.penalty == penalty {
+            return;
+        }
+        let (before, elements) = (state.penalty, state.elements());
+        if penalty <= 0.0 {
+            self.touch_variable(variable);
+            self.variables[variable.0 as usize].value = 0.0;
+        }
+        self.variables[variable.0 as usize].penalty = penalty;
+        for element in elements {
             match (before > 0.0, penalty > 0.0) {
-                (false, true) => self.list(variable.0, element),
-                (true, false) => self.unlist(variable.0, element),
-                (true, true) => self.touch(self.variables[variable.0 as usize].elements[element].constraint),
+                (false, true) => {
+                    self.unwait(element);
+                    self.list(element);
+                }
+                (true, false) => {
+                    self.unlist(element);
+                    self.wait(element);
+                }
+                (true, true) => self.requote(element),
                 (false, false) => {}
             }
         }
-        if penalty <= 0.0 {
-            self.variables[variable.0 as usize].value = 0.0;
+        if penalty > 0.0 {
+            self.dirty.push(variable);
+            self.touch_variable(variable);
+        }
+    }
+
+    /// Changes a bound; none if not positive.
+    pub fn set_bound(&mut self, variable: VariableIndex, bound: f64) {
+        self.variables[variable.0 as usize].bound = bound;
+        self.dirty.push(variable);
+        for element in self.variables[variable.0 as usize].elements() {
+            self.touch(self.pool[element].constraint);
         }
     }
 
     /// Removes a variable; its index may be given again.
     pub fn remove_variable(&mut self, variable: VariableIndex) {
-        self.set_penalty(variable, 0.0);
-        self.variables[variable.0 as usize].elements.clear();
+        let state = self.variables[variable.0 as usize];
+        if state.penalty > 0.0 {
+            self.touch_variable(variable);
+        }
+        for element in state.elements() {
+            match state.penalty > 0.0 {
+                true => self.unlist(element),
+                false => self.unwait(element),
+            }
+        }
+        self.pool.give_back(state.start, state.length);
+        self.variables[variable.0 as usize] = Variable::default();
         self.free.push(variable);
     }
 
@@ -194,214 +272,77 @@ impl Solver {
         self.variables[variable.0 as usize].value
     }
 
+    /// A variable's penalty; 0 while it is disabled.
+    pub fn penalty(&self, variable: VariableIndex) -> f64 {
+        self.variables[variable.0 as usize].penalty
+    }
+
+    /// Appends the variables that have an element on that constraint, disabled ones last.
+    pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
+        let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
+        variables.extend(users.iter().map(|user| VariableIndex(user.variable)));
+        variables.extend(waiting.iter().map(|element| VariableIndex(self.pool[*element as usize].variable)));
+    }
+
     /// Whether something changed since the last solution.
     pub fn is_stale(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// The enabled variables whose values the last solution computed anew.
+    /// The enabled variables to which the last solution gave another value than they had.
     pub fn changed(&self) -> &[VariableIndex] {
         &self.scratch.changed
     }
 
-    /// Brings all values up to date.
-    pub fn solve(&mut self) {
-        self.collect_component();
-        self.open_constraints();
-        while let Some(level) = self.lowest_level() {
-            self.collect_candidates(level);
-            match self.lowest_bound(level) {
-                Some(bound) => self.fix_bounded(bound),
-                None => self.fix_all(level),
-            }
-            self.refill_pipes();
-            let constraints = &self.constraints;
-            self.scratch.live.retain(|constraint| constraints[*constraint as usize].live);
-        }
+    /// How many enabled variables the last solution computed anew.
+    pub fn solved(&self) -> usize {
+        self.scratch.variables.len()
     }
 
-    fn touch(&mut self, constraint: u32) {
-        let state = &mut self.constraints[constraint as usize];
-        if !state.touched {
-            state.touched = true;
-            self.touched.push(constraint);
-        }
+    /// Enters an element of an enabled variable among the users of its constraint.
+    fn list(&mut self, element: usize) {
+        let penalty = self.variables[self.pool[element].variable as usize].penalty;
+        let state = &mut self.pool[element];
+        let users = &mut self.constraints[state.constraint as usize].users;
+        state.place = users.len() as u32;
+        self.listed += 1;
+        let Element { weight, variable, .. } = *state;
+        users.push(User { quota: weight / penalty, weight, variable, element: element as u32 });
     }
 
-    fn list(&mut self, variable: u32, element: usize) {
-        let Element { constraint, weight, place } = self.variables[variable as usize].elements[element];
-        assert!(place == NOWHERE, "an element is listed once");
-        let users = &mut self.constraints[constraint as usize].users;
-        self.variables[variable as usize].elements[element].place = users.len() as u32;
-        users.push(User { variable, element: element as u32, weight });
-        self.touch(constraint);
-    }
-
-    fn unlist(&mut self, variable: u32, element: usize) {
-        let state = &mut self.variables[variable as usize].elements[element];
-        let (constraint, place) = (state.constraint, std::mem::replace(&mut state.place, NOWHERE));
+    fn unlist(&mut self, element: usize) {
+        let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
         let users = &mut self.constraints[constraint as usize].users;
         users.swap_remove(place as usize);
+        self.listed -= 1;
         if let Some(moved) = users.get(place as usize) {
-            self.variables[moved.variable as usize].elements[moved.element as usize].place = place;
-        }
-        self.touch(constraint);
-    }
-
-    /// Everything that a change can reach.
-    fn collect_component(&mut self) {
-        self.solution = self.solution.wrapping_add(1);
-        let Scratch { component, changed, .. } = &mut self.scratch;
-        component.clear();
-        changed.clear();
-        component.append(&mut self.touched);
-        for constraint in component.iter() {
-            self.constraints[*constraint as usize].solution = self.solution;
-        }
-        let mut next = 0;
-        while next < component.len() {
-            let constraint = component[next] as usize;
-            self.constraints[constraint].touched = false;
-            for at in 0..self.constraints[constraint].users.len() {
-                let user = self.constraints[constraint].users[at].variable;
-                let variable = &mut self.variables[user as usize];
-                if variable.solution == self.solution {
-                    continue;
-                }
-                variable.solution = self.solution;
-                (variable.value, variable.fixed) = (0.0, false);
-                changed.push(VariableIndex(user));
-                for element in &variable.elements {
-                    let neighbour = &mut self.constraints[element.constraint as usize];
-                    if neighbour.solution != self.solution {
-                        neighbour.solution = self.solution;
-                        component.push(element.constraint);
-                    }
-                }
-            }
-            next += 1;
+            self.pool[moved.element as usize].place = place;
         }
     }
 
-    fn open_constraints(&mut self) {
-        self.scratch.live.clear();
-        for index in &self.scratch.component {
-            let constraint = &mut self.constraints[*index as usize];
-            constraint.remaining = constraint.capacity;
-            constraint.usage = 0.0;
-            for user in &constraint.users {
-                let share = user.weight / self.variables[user.variable as usize].penalty;
-                constraint.usage = match constraint.policy {
-                    Policy::Shared => constraint.usage + share,
-                    Policy::FatPipe => constraint.usage.max(share),
-                };
-            }
-            constraint.live = constraint.capacity > 0.0 && constraint.usage > 0.0;
-            if constraint.live {
-                constraint.level = constraint.remaining / constraint.usage;
-                self.scratch.live.push(*index);
-            }
-        }
+    fn requote(&mut self, element: usize) {
+        let state = self.pool[element];
+        let penalty = self.variables[state.variable as usize].penalty;
+        self.constraints[state.constraint as usize].users[state.place as usize].quota = state.weight / penalty;
     }
 
-    fn lowest_level(&self) -> Option<f64> {
-        self.scratch.live.iter().map(|at| self.constraints[*at as usize].level).min_by(f64::total_cmp)
+    fn wait(&mut self, element: usize) {
+        let waiting = &mut self.constraints[self.pool[element].constraint as usize].waiting;
+        self.pool[element].place = waiting.len() as u32;
+        waiting.push(element as u32);
     }
 
-    /// The variables, not yet fixed, on the constraints that are saturated at `level`.
-    fn collect_candidates(&mut self, level: f64) {
-        self.round = self.round.wrapping_add(1);
-        let Scratch { live, candidates, .. } = &mut self.scratch;
-        candidates.clear();
-        for index in live.iter() {
-            let constraint = &self.constraints[*index as usize];
-            if constraint.level != level {
-                continue;
-            }
-            for user in &constraint.users {
-                let variable = &mut self.variables[user.variable as usize];
-                if !variable.fixed && variable.round != self.round {
-                    variable.round = self.round;
-                    candidates.push(user.variable);
-                }
-            }
-        }
-    }
-
-    /// The lowest bound, as a level, that a candidate meets before `level`.
-    fn lowest_bound(&self, level: f64) -> Option<f64> {
-        let variables = self.scratch.candidates.iter().map(|at| &self.variables[*at as usize]);
-        let bounds =
-            variables.filter(|variable| variable.bound > 0.0).map(|variable| variable.bound * variable.penalty);
-        bounds.filter(|bound| *bound < level).min_by(f64::total_cmp)
-    }
-
-    fn fix_bounded(&mut self, lowest: f64) {
-        for at in 0..self.scratch.candidates.len() {
-            let index = self.scratch.candidates[at];
-            let Variable { bound, penalty, .. } = self.variables[index as usize];
-            if bound > 0.0 && (bound * penalty - lowest).abs() < PRECISION {
-                self.fix(index, bound);
-            }
-        }
-    }
-
-    fn fix_all(&mut self, level: f64) {
-        for at in 0..self.scratch.candidates.len() {
-            let index = self.scratch.candidates[at];
-            self.fix(index, level / self.variables[index as usize].penalty);
-        }
-    }
-
-    /// Gives a variable its value and takes that from its constraints.
-    fn fix(&mut self, index: u32, value: f64) {
-        let variable = &mut self.variables[index as usize];
-        (variable.value, variable.fixed) = (value, true);
-        for element in &variable.elements {
-            let constraint = &mut self.constraints[element.constraint as usize];
-            match constraint.policy {
-                Policy::Shared => {
-                    let room = constraint.remaining - element.weight * value;
-                    constraint.remaining = if room < PRECISION * constraint.capacity { 0.0 } else { room };
-                    let usage = constraint.usage - element.weight / variable.penalty;
-                    constraint.usage = if usage < PRECISION { 0.0 } else { usage };
-                    constraint.settle();
-                }
-                Policy::FatPipe if constraint.round != self.round => {
-                    constraint.round = self.round;
-                    self.scratch.pipes.push(element.constraint);
-                }
-                Policy::FatPipe => {}
-            }
-        }
-    }
-
-    /// A fat pipe's usage is that of its greediest user that is not yet fixed.
-    fn refill_pipes(&mut self) {
-        for index in self.scratch.pipes.drain(..) {
-            let constraint = &mut self.constraints[index as usize];
-            constraint.usage = 0.0;
-            for user in &constraint.users {
-                let variable = &self.variables[user.variable as usize];
-                if !variable.fixed {
-                    constraint.usage = constraint.usage.max(user.weight / variable.penalty);
-                }
-            }
-            constraint.settle();
+    fn unwait(&mut self, element: usize) {
+        let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
+        let waiting = &mut self.constraints[constraint as usize].waiting;
+        waiting.swap_remove(place as usize);
+        if let Some(moved) = waiting.get(place as usize) {
+            self.pool[*moved as usize].place = place;
         }
     }
 }
 
-impl Constraint {
-    /// The level after a change of what remains, or the end of its part in this solution.
-    fn settle(&mut self) {
-        if self.usage <= PRECISION || self.remaining <= PRECISION * self.capacity {
-            self.live = false;
-        } else {
-            self.level = self.remaining / self.usage;
-        }
-    }
-}
-
+#[cfg(test)]
+mod naive;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,11 @@
 //! The solver on small systems worked out by hand, and held to its definition on random ones.
 
+use super::naive::Naive;
 use super::*;
 use proptest::prelude::*;
 
 fn flow(solver: &mut Solver, penalty: f64, bound: f64, over: &[ConstraintIndex]) -> VariableIndex {
-    let variable = solver.add_variable(penalty, bound);
-    for constraint in over {
-        solver.attach(variable, *constraint, 1.0);
-    }
-    variable
+    solver.add_variable(penalty, bound, over.iter().map(|constraint| (*constraint, 1.0)))
 }
 
 #[test]
@@ -72,15 +69,48 @@ fn only_the_component_of_a_change_is_solved_again() {
     let left = flow(&mut solver, 1.0, 0.0, &links[1..]);
     let solved = |solver: &mut Solver| {
         solver.solve();
-        solver.changed().to_vec()
+        (solver.solved(), solver.changed().to_vec())
     };
-    assert_eq!(solved(&mut solver), [apart, left]);
+    assert_eq!(solved(&mut solver), (2, vec![apart, left]));
     let right = flow(&mut solver, 1.0, 0.0, &links[2..]);
-    assert_eq!(solved(&mut solver), [left, right]);
+    assert_eq!(solved(&mut solver), (2, vec![right, left]));
     solver.remove_variable(left);
-    assert_eq!(solved(&mut solver), [right]);
+    assert_eq!(solved(&mut solver), (1, vec![right]));
     assert_eq!((solver.value(apart), solver.value(right)), (10.0, 10.0));
-    assert!(solved(&mut solver).is_empty());
+    assert_eq!(solved(&mut solver), (0, vec![]));
+}
+
+#[test]
+fn who_keeps_a_value_is_not_reported() {
+    let mut solver = Solver::new();
+    let links = [4.0, 10.0].map(|capacity| solver.add_constraint(capacity, Policy::Shared));
+    let slow = [flow(&mut solver, 1.0, 0.0, &links[..1]), flow(&mut solver, 1.0, 0.0, &links)];
+    let fast = flow(&mut solver, 1.0, 0.0, &links[1..]);
+    solver.solve();
+    let late = flow(&mut solver, 1.0, 0.0, &links[1..]);
+    solver.solve();
+    assert_eq!((solver.solved(), solver.changed()), (2, &[late, fast][..]));
+    assert_eq!([slow[0], slow[1], fast, late].map(|flow| solver.value(flow)), [2.0, 2.0, 4.0, 4.0]);
+}
+
+/// Two flows of one sender begin at once: the reference forgets the second's own way until something touches it.
+#[test]
+fn the_reference_reaches_less_far() {
+    let values = |reach: Reach| {
+        let mut solver = Solver::new();
+        solver.set_reach(reach);
+        let [uplink, first, second] = [10.0, 10.0, 1.0].map(|capacity| solver.add_constraint(capacity, Policy::Shared));
+        let flows = [first, second].map(|down| flow(&mut solver, 0.0, 0.0, &[uplink, down]));
+        solver.solve();
+        flows.iter().for_each(|flow| solver.set_penalty(*flow, 1.0));
+        solver.solve();
+        let values = flows.map(|flow| solver.value(flow));
+        solver.set_capacity(second, 1.0);
+        solver.solve();
+        (values, flows.map(|flow| solver.value(flow)))
+    };
+    assert_eq!(values(Reach::Connected), ([9.0, 1.0], [9.0, 1.0]));
+    assert_eq!(values(Reach::AsReference), ([5.0, 5.0], [9.0, 1.0]));
 }
 
 #[test]
@@ -166,6 +196,40 @@ proptest! {
                 near(load(*link), capacities[*link]) && penalty * value > greatest(*link) - 1e-4
             };
             prop_assert!(*bound > 0.0 && near(value, *bound) || over.iter().any(held));
+        }
+    }
+
+    /// Whatever comes and goes, the values are those of the definition, with weights, fat pipes and bounds.
+    #[test]
+    fn the_definition_is_met(
+        flows in prop::collection::vec(
+            (1u32..9, prop::option::of(1u32..90), prop::collection::btree_map(0usize..8, 1u32..4, 1..5), 0usize..4),
+            1..40,
+        ),
+        pipes in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        let capacities = [7.0, 11.0, 13.0, 29.0, 31.0, 53.0, 64.0, 64.0];
+        let mut solver = Solver::new();
+        let policy = |at: usize| if pipes[at] { Policy::FatPipe } else { Policy::Shared };
+        let links: Vec<_> =
+            capacities.iter().enumerate().map(|(at, capacity)| solver.add_constraint(*capacity, policy(at))).collect();
+        let mut present = Vec::new();
+        for (penalty, bound, over, leave) in flows {
+            let (penalty, bound) = (f64::from(penalty) / 4.0, bound.map_or(-1.0, |bound| f64::from(bound) / 7.0));
+            let over: Vec<(usize, f64)> = over.into_iter().map(|(at, weight)| (at, f64::from(weight) / 2.0)).collect();
+            let elements = over.iter().map(|(at, weight)| (links[*at], *weight));
+            present.push((solver.add_variable(penalty, bound, elements), (penalty, bound, over)));
+            if leave == 0 {
+                solver.remove_variable(present.swap_remove(present.len() / 2).0);
+            }
+            solver.solve();
+            let naive = Naive {
+                constraints: capacities.iter().enumerate().map(|(at, capacity)| (*capacity, policy(at))).collect(),
+                variables: present.iter().map(|(_, variable)| variable.clone()).collect(),
+            };
+            for ((variable, _), expected) in present.iter().zip(naive.solve()) {
+                prop_assert!((solver.value(*variable) - expected).abs() < 1e-9, "{present:?}");
+            }
         }
     }
 }

@@ -1,0 +1,67 @@
+//! `gridloom sim`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use gridloom_core::flow::Reach;
+use gridloom_sim::replay::{Ended, Kind, Scenario, run as replay_run};
+use serde_json::{Map, json};
+
+use super::{count, print_json, print_line, read_text};
+
+/// Simulate without machines: the models of links and processors alone.
+#[derive(clap::Subcommand)]
+#[command(after_help = "Example:\n  gridloom sim replay scenario.json")]
+pub enum Options {
+    /// Say when each activity of a scenario ends
+    ///
+    /// A scenario is a JSON file of hosts, links, routes, profiles, and transfers and executions that start at given
+    /// dates or after each other. Dates are those of SimGrid 4.1, also where it leaves links out of a solution (see
+    /// --connected).
+    #[command(after_help = "Example:\n  gridloom sim replay scenario.json --json")]
+    Replay {
+        /// The scenario
+        file: PathBuf,
+        /// Solve all that a change reaches, where SimGrid 4.1 forgets links of flows that begin to share together
+        #[arg(long)]
+        connected: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match options {
+        Options::Replay { file, connected, json } => replay(file, *connected, *json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replay(file: &Path, connected: bool, json: bool) -> Result<()> {
+    let scenario =
+        Scenario::parse(&read_text(file)?, &file.display().to_string()).map_err(|error| anyhow!("{error}"))?;
+    let ended = replay_run(&scenario, if connected { Reach::Connected } else { Reach::AsReference });
+    let named = || scenario.activities.iter().zip(&ended);
+    if json {
+        // JSON has no infinity: what never ends has no date.
+        let dates: Map<_, _> = named().map(|(activity, ended)| (activity.name.clone(), json!(ended.end_s))).collect();
+        let failed: Vec<&str> = named().filter(|(_, ended)| ended.failed).map(|(one, _)| one.name.as_str()).collect();
+        return print_json(&json!({ "finish_times": dates, "failed": failed }));
+    }
+    let width = scenario.activities.iter().map(|activity| activity.name.len()).max().unwrap_or(0).max(8);
+    print_line(&format!("{:<width$}  {:<4}  {:>16}  {:>16}", "activity", "type", "start, s", "end, s"))?;
+    for (activity, Ended { start_s, end_s, failed }) in named() {
+        let kind = match activity.kind {
+            Kind::Transfer { .. } => "comm",
+            Kind::Execution { .. } => "exec",
+        };
+        let failed = if *failed { "  failed" } else { "" };
+        print_line(&format!("{:<width$}  {kind}  {start_s:>16.9}  {end_s:>16.9}{failed}", activity.name))?;
+    }
+    let makespan_s = ended.iter().map(|ended| ended.end_s).fold(0.0, f64::max);
+    let failures = ended.iter().filter(|ended| ended.failed).count();
+    let activities = count(ended.len(), "activity").replace("activitys", "activities");
+    print_line(&format!("{activities}, {failures} failed, makespan {makespan_s:.9} s"))
+}

@@ -1,0 +1,73 @@
+//! The constraint that is full next: a heap of constraints by level, in which levels may have risen since.
+//!
+//! **Invariant:** an entry's key is at most the constraint's level, but for rounding. Filling only raises levels, so
+//! an entry is brought up to date when it comes to the top, and not before.
+
+/// The heap; its order among equal keys is of no consequence.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levels {
+    entries: Vec<(f64, u32)>,
+}
+
+impl Levels {
+    /// Empties it.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Adds an entry out of order; [`Levels::order`] must follow before anything is taken.
+    pub(super) fn append(&mut self, level: f64, constraint: u32) {
+        self.entries.push((level, constraint));
+    }
+
+    /// Puts all entries in order.
+    pub(super) fn order(&mut self) {
+        for at in (0..self.entries.len() / 2).rev() {
+            self.sink(at);
+        }
+    }
+
+    /// Adds an entry.
+    pub(super) fn push(&mut self, level: f64, constraint: u32) {
+        let mut at = self.entries.len();
+        self.entries.push((level, constraint));
+        while at > 0 && level < self.entries[(at - 1) / 2].0 {
+            self.entries[at] = self.entries[(at - 1) / 2];
+            at = (at - 1) / 2;
+        }
+        self.entries[at] = (level, constraint);
+    }
+
+    /// The entry of the lowest key.
+    pub(super) fn first(&self) -> Option<(f64, u32)> {
+        self.entries.first().copied()
+    }
+
+    /// Removes the first entry.
+    pub(super) fn pop(&mut self) {
+        self.entries.swap_remove(0);
+        self.sink(0);
+    }
+
+    /// Raises the key of the first entry.
+    pub(super) fn raise(&mut self, level: f64) {
+        self.entries[0].0 = level;
+        self.sink(0);
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        let Some(&entry) = self.entries.get(at) else { return };
+        loop {
+            let mut child = 2 * at + 1;
+            if child + 1 < self.entries.len() && self.entries[child + 1].0 < self.entries[child].0 {
+                child += 1;
+            }
+            if child >= self.entries.len() || self.entries[child].0 >= entry.0 {
+                break;
+            }
+            self.entries[at] = self.entries[child];
+            at = child;
+        }
+        self.entries[at] = entry;
+    }
+}

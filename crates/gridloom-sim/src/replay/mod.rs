@@ -1,0 +1,23 @@
+//! Replays a scenario: given transfers and executions on given hosts, links and routes, when does each end?
+//!
+//! [`scenario`] reads and checks the file, [`run`] moves time. A scenario is data for the models of
+//! `gridloom_core::flow` alone: no agent, servers or mapper take part.
+//!
+//! ```
+//! # use gridloom_core::flow::Reach;
+//! let text = r#"{"model": "CM02", "crosstraffic": false,
+//!   "platform": {"hosts": [{"name": "a", "speed": 1e9, "cores": 1}, {"name": "b", "speed": 1e9, "cores": 1}],
+//!     "links": [{"name": "wire", "bandwidth": 1e6, "latency": 0.5, "policy": "SHARED"}],
+//!     "routes": [{"src": "a", "dst": "b", "links": ["wire"], "symmetrical": true}]},
+//!   "activities": [{"name": "t", "type": "comm", "src": "a", "dst": "b", "bytes": 1000000, "start": 0}]}"#;
+//! let scenario = gridloom_sim::replay::Scenario::parse(text, "wire.json").unwrap();
+//! assert_eq!(gridloom_sim::replay::run(&scenario, Reach::Connected)[0].end_s, 1.5);
+//! ```
+
+mod engine;
+mod read;
+mod run;
+mod scenario;
+
+pub use run::{Ended, run};
+pub use scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};

@@ -1,0 +1,178 @@
+//! Moves a scenario through time.
+//!
+//! **Order at one date**, as in SimGrid: what changes by a profile; then everything that ends within a nanosecond; then
+//! starts, in the order of the scenario, and again what fails at once and whoever waited for that.
+//!
+//! An activity of several threads has neither priority nor bound, as there.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use gridloom_core::flow::engine::TIMING_S;
+use gridloom_core::flow::{Completion, Execution, FlowEngine, LinkIndex, Outcome, Reach, Timeline, Transfer};
+
+use super::scenario::{Activity, Kind, Scenario};
+
+/// How an activity ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ended {
+    /// When it started, seconds.
+    pub start_s: f64,
+    /// When it ended; infinite if it never does, because what it needs has no speed any more.
+    pub end_s: f64,
+    /// Whether it failed, at that date.
+    pub failed: bool,
+}
+
+/// Runs a scenario to its end, changes reaching as far as `reach` says; how each activity ended, in their order.
+pub fn run(scenario: &Scenario, reach: Reach) -> Vec<Ended> {
+    let (engine, timeline) = super::engine::build(scenario, reach);
+    let never = Ended { start_s: f64::INFINITY, end_s: f64::INFINITY, failed: false };
+    let count = scenario.activities.len();
+    let mut run = Run {
+        scenario,
+        engine,
+        timeline,
+        ended: vec![never; count],
+        waits: scenario.activities.iter().map(|activity| activity.after.len()).collect(),
+        followers: vec![Vec::new(); count],
+        starts: BinaryHeap::new(),
+        doing: Vec::new(),
+    };
+    for (number, activity) in scenario.activities.iter().enumerate() {
+        activity.after.iter().for_each(|before| run.followers[*before].push(number));
+        if activity.after.is_empty() {
+            run.starts.push(Reverse(Start { date_s: activity.start_s, number }));
+        }
+    }
+    run.finish();
+    run.ended
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    engine: FlowEngine,
+    timeline: Timeline,
+    ended: Vec<Ended>,
+    /// How many each waits for, and who waits for each.
+    waits: Vec<usize>,
+    followers: Vec<Vec<usize>>,
+    starts: BinaryHeap<Reverse<Start>>,
+    /// Number of the activity behind each action, by slot.
+    doing: Vec<usize>,
+}
+
+impl Run<'_> {
+    fn finish(&mut self) {
+        let mut completed = Vec::new();
+        loop {
+            let start_s = self.starts.peek().map(|Reverse(start)| start.date_s);
+            // What changes while nothing is under way or to come is of no interest, unless something stands still.
+            let next_s = [start_s, self.engine.next_event_s()].into_iter().flatten().min_by(f64::total_cmp);
+            let change_s = self.timeline.next_s();
+            let Some(next_s) = next_s.or(change_s.filter(|_| self.stands_still())) else { return };
+            let now_s = next_s.min(change_s.unwrap_or(f64::INFINITY)).max(self.engine.now_s());
+            self.engine.wait_until(now_s);
+            self.timeline.apply_due(&mut self.engine);
+            self.engine.fire_due(&mut completed);
+            self.take(&mut completed);
+            self.start_due(&mut completed);
+        }
+    }
+
+    /// Whether something is under way that has no date, and may get one when something changes.
+    fn stands_still(&self) -> bool {
+        self.timeline.next_s().is_some()
+            && self.ended.iter().any(|one| one.start_s.is_finite() && one.end_s.is_infinite())
+    }
+
+    fn take(&mut self, completed: &mut Vec<Completion>) {
+        for Completion { date_s, action, outcome } in completed.drain(..) {
+            let number = self.doing[action.slot()];
+            let ended = &mut self.ended[number];
+            (ended.end_s, ended.failed) = (date_s, outcome == Outcome::Failed);
+            for at in 0..self.followers[number].len() {
+                let follower = self.followers[number][at];
+                self.waits[follower] -= 1;
+                if self.waits[follower] == 0 {
+                    let date_s = self.scenario.activities[follower].start_s.max(date_s);
+                    self.starts.push(Reverse(Start { date_s, number: follower }));
+                }
+            }
+        }
+    }
+
+    /// Starts what is due, until that lets nothing else start.
+    fn start_due(&mut self, completed: &mut Vec<Completion>) {
+        let mut due = Vec::new();
+        loop {
+            let now_s = self.engine.now_s();
+            while let Some(Reverse(start)) = self.starts.peek().filter(|start| start.0.date_s - now_s < TIMING_S) {
+                due.push(start.number);
+                self.starts.pop();
+            }
+            if due.is_empty() {
+                return;
+            }
+            due.sort_unstable();
+            for number in due.drain(..) {
+                self.start(number, &self.scenario.activities[number]);
+                // At once, so that no other action takes the slot before.
+                self.engine.take_failures(completed);
+                self.take(completed);
+            }
+        }
+    }
+
+    fn start(&mut self, number: usize, activity: &Activity) {
+        let scenario = self.scenario;
+        self.ended[number].start_s = self.engine.now_s();
+        let action = match activity.kind {
+            Kind::Transfer { src, dst, size_bytes, rate_max } => {
+                let route = |from, to| match scenario.routes.get(&(from, to)) {
+                    Some(links) => &links[..],
+                    None if from == to => &[LinkIndex(0)],
+                    None => &[],
+                };
+                let links = route(src, dst);
+                let latency_s = links.iter().fold(0.0, |sum, link| sum + self.engine.latency_s(*link));
+                let way_back = route(dst, src);
+                self.engine.start_transfer(&Transfer { links, way_back, latency_s, size_bytes, rate_max })
+            }
+            Kind::Execution { host, work_flops, priority, bound_flops, threads } => {
+                let own = threads == 1;
+                self.engine.start_execution(&Execution {
+                    host,
+                    work_flops,
+                    priority: if own { priority } else { 1.0 },
+                    bound_flops: if own { bound_flops } else { f64::INFINITY },
+                    threads,
+                })
+            }
+        };
+        if self.doing.len() <= action.slot() {
+            self.doing.resize(action.slot() + 1, 0);
+        }
+        self.doing[action.slot()] = number;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Start {
+    date_s: f64,
+    number: usize,
+}
+
+impl Eq for Start {}
+
+impl PartialOrd for Start {
+    fn partial_cmp(&self, other: &Start) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Start {
+    fn cmp(&self, other: &Start) -> std::cmp::Ordering {
+        self.date_s.total_cmp(&other.date_s).then(self.number.cmp(&other.number))
+    }
+}

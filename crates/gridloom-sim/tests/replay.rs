@@ -1,0 +1,144 @@
+//! Small scenarios with dates that can be worked out by hand, and what is said of wrong ones.
+
+use gridloom_core::flow::Reach;
+use gridloom_sim::replay::{Ended, Scenario, run};
+use serde_json::{Value, json};
+
+/// Two hosts joined by one split-duplex link of 1 MB/s and 10 ms, and by a fat pipe one way round.
+fn scenario(model: &str, crosstraffic: bool, profiles: Value, activities: Value) -> Value {
+    json!({
+        "model": model,
+        "crosstraffic": crosstraffic,
+        "platform": {
+            "hosts": [{"name": "a", "speed": 1e9, "cores": 1}, {"name": "b", "speed": 2e9, "cores": 2}],
+            "links": [{"name": "wire", "bandwidth": 1e6, "latency": 0.01, "policy": "SPLITDUPLEX"}],
+            "routes": [{"src": "a", "dst": "b", "links": ["wire:UP"], "symmetrical": true}],
+            "profiles": profiles,
+        },
+        "activities": activities,
+    })
+}
+
+fn ends(scenario: &Value) -> Vec<Ended> {
+    run(&Scenario::parse(&scenario.to_string(), "test.json").unwrap(), Reach::Connected)
+}
+
+fn assert_dates(scenario: &Value, expected: &[f64]) {
+    let found: Vec<f64> = ends(scenario).iter().map(|ended| ended.end_s).collect();
+    let close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= 1e-12 * expected.max(1.0);
+    assert!(found.len() == expected.len() && found.iter().zip(expected).all(close), "{found:?}, not {expected:?}");
+}
+
+fn transfer(name: &str, src: &str, dst: &str, bytes: u64, start: f64) -> Value {
+    json!({"name": name, "type": "comm", "src": src, "dst": dst, "bytes": bytes, "start": start})
+}
+
+#[test]
+fn lone_transfers_follow_the_formulas() {
+    let one = || json!([transfer("t", "a", "b", 1_000_000, 2.0)]);
+    assert_dates(&scenario("LV08", false, json!([]), one()), &[2.0 + 13.01 * 0.01 + 1.0 / 0.97]);
+    assert_dates(&scenario("CM02", true, json!([]), one()), &[2.0 + 0.01 + 1.0]);
+    assert_dates(&scenario("CM02", true, json!([]), json!([transfer("t", "a", "a", 10_000_000, 0.0)])), &[1e-3]);
+    let nothing = json!([transfer("t", "b", "a", 0, 0.0)]);
+    assert_dates(&scenario("LV08", true, json!([]), nothing), &[0.1301]);
+}
+
+#[test]
+fn ways_there_and_back_disturb_each_other_by_a_twentieth() {
+    let both = || json!([transfer("t", "a", "b", 1_000_000, 0.0), transfer("u", "b", "a", 1_000_000, 0.0)]);
+    assert_dates(&scenario("CM02", true, json!([]), both()), &[1.06, 1.06]);
+    assert_dates(&scenario("CM02", false, json!([]), both()), &[1.01, 1.01]);
+}
+
+#[test]
+fn followers_wait_and_failures_count_as_ends() {
+    let profiles = json!([{"element": "b", "kind": "state", "events": [[0.75, 0], [2.0, 1]], "loop_after": null}]);
+    let activities = json!([
+        {"name": "broken", "type": "exec", "host": "b", "flops": 2e9, "start": 0},
+        {"name": "late", "type": "exec", "host": "b", "flops": 2e9, "start": 1.0, "after": ["broken"]},
+        {"name": "good", "type": "exec", "host": "a", "flops": 1e9, "start": 0, "after": ["late", "broken"]},
+    ]);
+    let found = ends(&scenario("LV08", true, profiles, activities));
+    let expected = [(0.0, 0.75, true), (1.0, 1.0, true), (1.0, 2.0, false)];
+    assert_eq!(found, expected.map(|(start_s, end_s, failed)| Ended { start_s, end_s, failed }));
+}
+
+#[test]
+fn a_link_that_goes_off_fails_what_acknowledges_over_it() {
+    let profiles = || json!([{"element": "wire:DOWN", "kind": "state", "events": [[0.5, 0]], "loop_after": null}]);
+    let one = || json!([transfer("t", "a", "b", 1_000_000, 0.0)]);
+    let failed = ends(&scenario("CM02", true, profiles(), one()));
+    assert_eq!((failed[0].end_s, failed[0].failed), (0.5, true));
+    assert_dates(&scenario("CM02", false, profiles(), one()), &[1.01]);
+}
+
+#[test]
+fn speeds_loop() {
+    // Half speed in [1, 2), [4, 5), ...: 1 + 0.5 + 2 + 0.5 Gflop until 5.
+    let events = json!([[1.0, 0.5], [2.0, 1.0]]);
+    let profiles = json!([{"element": "a", "kind": "speed", "events": events, "loop_after": 1.0}]);
+    let work = json!([{"name": "e", "type": "exec", "host": "a", "flops": 4e9, "start": 0}]);
+    assert_dates(&scenario("LV08", true, profiles, work), &[5.0]);
+}
+
+#[test]
+fn what_has_no_speed_any_more_never_ends() {
+    let profiles = json!([{"element": "a", "kind": "speed", "events": [[1.0, 0.0]], "loop_after": null}]);
+    let work = json!([{"name": "e", "type": "exec", "host": "a", "flops": 4e9, "start": 0}]);
+    assert_eq!(ends(&scenario("LV08", true, profiles, work))[0].end_s, f64::INFINITY);
+}
+
+#[test]
+fn wrong_scenarios_are_explained_all_at_once() {
+    let profiles = json!([
+        {"element": "wirr", "kind": "bandwidth", "events": [[0, 1]]},
+        {"element": "a", "kind": "speed", "events": [[2, 1], [1, 1]], "loop_after": -1},
+    ]);
+    let activities = json!([
+        {"name": "one", "type": "comm", "src": "a", "dst": "c", "bytes": -5, "start": 0},
+        {"name": "two", "type": "exec", "host": "b", "flops": 1, "priority": 0, "threads": 0, "after": ["thre"]},
+        {"name": "three", "type": "sleep"},
+    ]);
+    let mut wrong = scenario("LV09", true, profiles, activities);
+    wrong["platform"]["routes"][0]["links"] = json!(["wire", "wyre:UP"]);
+    let error = Scenario::parse(&wrong.to_string(), "wrong.json").unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    let starts = [
+        "wrong.json: model: no network model 'lv09'",
+        "wrong.json: platform.routes[0].links[0]: link 'wire' is split-duplex: say wire:UP or wire:DOWN",
+        "wrong.json: platform.routes[0].links[1]: unknown link 'wyre:UP'",
+        "wrong.json: platform.profiles[0].element: unknown link 'wirr'; did you mean 'wire'?",
+        "wrong.json: platform.profiles[1].events[1]: its date is before the one above it",
+        "wrong.json: platform.profiles[1].loop_after: -1; expected a number, 0 or more",
+        "wrong.json: activities[0] 'one'.dst: unknown host 'c'",
+        "wrong.json: activities[0] 'one'.bytes: -5; expected a number, 0 or more",
+        "wrong.json: activities[1] 'two'.after: unknown activity 'thre'; did you mean 'three'?",
+        "wrong.json: activities[1] 'two'.priority: 0; expected a number above 0",
+        "wrong.json: activities[1] 'two'.threads: 0; expected a whole number of 1 or more",
+        "wrong.json: activities[2] 'three'.type: expected comm or exec",
+    ];
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "{line}\n  instead of {start}");
+    }
+    assert_eq!(lines.len(), starts.len(), "{error}");
+}
+
+#[test]
+fn circles_and_missing_routes_are_named() {
+    let error = |activities: Value| {
+        let text = scenario("LV08", true, json!([]), activities).to_string();
+        Scenario::parse(&text, "s.json").unwrap_err().to_string()
+    };
+    let after =
+        |name: &str, before: &[&str]| json!({"name": name, "type": "exec", "host": "a", "flops": 1, "after": before});
+    assert_eq!(
+        error(json!([after("x", &["z"]), after("y", &["x"]), after("z", &["y"]), after("w", &["z"])])),
+        "s.json: activities[0] 'x'.after: a cycle: x before y before z before x"
+    );
+    let mut lonely = scenario("LV08", true, json!([]), json!([transfer("t", "a", "b", 1, 0.0)]));
+    lonely["platform"]["routes"] = json!([]);
+    let error = Scenario::parse(&lonely.to_string(), "s.json").unwrap_err().to_string();
+    assert_eq!(error, "s.json: activities[0] 't': no route from 'a' to 'b'");
+    let error = Scenario::parse("{", "s.json").unwrap_err().to_string();
+    assert!(error.starts_with("s.json: EOF while parsing an object at line 1 column 1"), "{error}");
+}
