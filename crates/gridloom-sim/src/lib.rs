@@ -13,13 +13,14 @@
 //! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod connect;
 mod effects;
 mod faults;
 mod links;
 mod node;
+pub mod process;
 mod queue;
 mod simulation;
 mod store;
