@@ -256,3 +256,33 @@ fn ring_figure() {
         println!("{kind:?}: {:?}", begin.elapsed());
     }
 }
+
+#[test]
+fn simulated_processes_conform() {
+    let text = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '1Gf'\n\
+                [[link]]\nname = 'l'\nbandwidth = '1GBps'\nlatency = '1ms'\n\
+                [[route]]\nfrom = 'a'\nto = 'b'\nlinks = ['l']\n";
+    let platform = Arc::new(Platform::parse(text, "two.toml", &mut |_| Err("no files".into())).unwrap());
+    for (name, case) in gridloom_core::process::conformance::CASES {
+        for kind in KINDS {
+            println!("{name}, {kind:?}");
+            case(&mut |processes| {
+                let simulation = Arc::new(Mutex::new(Simulation::new(platform.clone(), SimConfig::default())));
+                let mut runner = Runner::new(simulation, Arc::new(|_, _, _, _, _| {}));
+                let failed = Arc::new(Mutex::new(Vec::new()));
+                for (host, function, body) in processes {
+                    let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
+                    let failed = failed.clone();
+                    failed.lock().unwrap().push(format!("{function} on {host}"));
+                    let body = Box::new(move |mut process: SimProcess| {
+                        body(&mut process);
+                        failed.lock().unwrap().pop();
+                    });
+                    runner.add(platform.host(host).unwrap(), spec, Time::ZERO, kind, body).unwrap();
+                }
+                runner.run().unwrap();
+                assert!(failed.lock().unwrap().is_empty(), "some process panicked");
+            });
+        }
+    }
+}

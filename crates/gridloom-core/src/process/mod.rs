@@ -6,6 +6,7 @@
 //!
 //! Source: the programming model of GRAS (Quinson, INRIA RR-5789): typed messages, handling and waiting, two worlds.
 
+pub mod conformance;
 mod mailbox;
 mod world;
 
