@@ -36,11 +36,13 @@ pub struct SimConfig {
     pub network: NetworkModel,
     /// Added to each message and each small datum: headers of the frame and of the network's own.
     pub message_overhead_bytes: u64,
+    /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
+    pub reference_flops: f64,
 }
 
 impl Default for SimConfig {
     fn default() -> SimConfig {
-        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64 }
+        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64, reference_flops: 1e9 }
     }
 }
 

@@ -25,10 +25,12 @@ impl Mailbox {
         self.letters.insert(number, (from, letter));
     }
 
-    /// Takes out the first of that type.
-    pub fn take(&mut self, kind: &str) -> Option<(PeerId, Letter)> {
+    /// Takes out the first of that type, from that peer if one is named.
+    pub fn take(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, Letter)> {
         let waiting = self.by_kind.get_mut(kind)?;
-        let number = waiting.pop_front()?;
+        let fits = |number: &u64| from.is_none_or(|from| self.letters[number].0 == from);
+        let at = waiting.iter().position(fits)?;
+        let number = waiting.remove(at)?;
         if waiting.is_empty() {
             self.by_kind.remove(kind);
         }
@@ -38,7 +40,7 @@ impl Mailbox {
     /// Takes out the first whose type `wants` says yes to.
     pub fn take_first(&mut self, wants: impl Fn(&str) -> bool) -> Option<(PeerId, Letter)> {
         let kind = self.letters.values().map(|(_, letter)| &letter.kind).find(|kind| wants(kind))?.clone();
-        self.take(&kind)
+        self.take(&kind, None)
     }
 
     /// How many wait.
@@ -71,11 +73,11 @@ mod tests {
         for (kind, byte) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
             mailbox.put(PeerId(0), letter(kind, byte));
         }
-        assert_eq!(mailbox.take("b").unwrap().1.payload, [2]);
-        assert_eq!(mailbox.take("b"), None);
+        assert_eq!(mailbox.take("b", None).unwrap().1.payload, [2]);
+        assert_eq!(mailbox.take("b", None), None);
         assert_eq!(mailbox.take_first(|kind| kind != "c").unwrap().1.payload, [1]);
         assert_eq!(mailbox.waiting(), [("a", 1), ("c", 1)]);
-        assert_eq!(mailbox.take("a").unwrap().1.payload, [3]);
+        assert_eq!(mailbox.take("a", Some(PeerId(0))).unwrap().1.payload, [3]);
         assert_eq!(mailbox.take_first(|_| true).unwrap().1.payload, [4]);
         assert!(mailbox.is_empty());
     }

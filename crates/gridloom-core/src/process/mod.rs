@@ -6,9 +6,11 @@
 //!
 //! Source: the programming model of GRAS (Quinson, INRIA RR-5789): typed messages, handling and waiting, two worlds.
 
+mod agenda;
 pub mod conformance;
 mod mailbox;
 mod world;
 
+pub use agenda::{Agenda, Happening, TimerNumber};
 pub use mailbox::Mailbox;
 pub use world::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};

@@ -133,6 +133,17 @@ pub enum ProcessError {
         /// The limit.
         seconds: f64,
     },
+    /// A callback of the other side failed for a message of this one.
+    #[error("{peer} failed: {why}")]
+    Remote {
+        /// Who.
+        peer: String,
+        /// Its error, in words.
+        why: String,
+    },
+    /// What a process's own code says.
+    #[error("{0}")]
+    Failed(String),
     /// The world is going away.
     #[error("{why}")]
     Ended {

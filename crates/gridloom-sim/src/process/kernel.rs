@@ -351,9 +351,4 @@ impl Simulation {
         let action = self.engine.start_execution(host, flops);
         self.purposes.insert(action, Purpose::Computation { process: id, turn });
     }
-
-    /// Speed of one core of its host.
-    pub(crate) fn process_speed_flops(&self, id: ProcessId) -> f64 {
-        self.platform.hosts()[self.process(id).host.0 as usize].speed_flops
-    }
 }

@@ -142,7 +142,7 @@ impl ProcessWorld for SimProcess {
     }
 
     fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError> {
-        let flops = ns_to_seconds(real_ns) * self.lock().process_speed_flops(self.id);
+        let flops = ns_to_seconds(real_ns) * self.lock().config.reference_flops;
         self.compute(flops)
     }
 
