@@ -38,6 +38,12 @@ def test_the_first_example_simulated_twice_gives_one_trace():
     assert sum(one["bytes_by_pair"].values()) >= 5 * 32
 
 
+def test_the_processes_talk_in_simulation_and_for_real():
+    program = ["-d", "examples/processes/deployment.toml", "--", sys.executable, "examples/processes/matmul.py"]
+    assert run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).startswith("5 products are right")
+    assert run(gridloom(), "deploy", *program) == "client@laptop| 5 products are right\n"
+
+
 def test_bodies_can_be_run_in_simulation():
     command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--execute", "--", sys.executable, "examples/first.py"]
     assert "[[ 26.  46.]\n [ 64. 112.]]" in run(*command)

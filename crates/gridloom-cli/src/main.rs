@@ -9,7 +9,7 @@ use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{agent, call, functions, heuristics, idl, platform, serve, servers, sim, simulate, worker};
+use commands::{agent, call, deploy, functions, heuristics, idl, platform, serve, servers, sim, simulate, worker};
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
 #[derive(Parser)]
@@ -34,6 +34,7 @@ enum Command {
     Servers(servers::Options),
     Call(call::Options),
     Simulate(simulate::Options),
+    Deploy(deploy::Options),
     #[command(subcommand)]
     Sim(sim::Options),
     #[command(subcommand)]
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Servers(options) => servers::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Simulate(options) => simulate::run(&options),
+        Command::Deploy(options) => deploy::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Platform(options) => platform::run(&options),
         Command::Idl(options) => idl::run(&options),

@@ -357,6 +357,7 @@ fn the_documentation_has_the_help_texts() {
         ("servers", &[&["servers"]]),
         ("call", &[&["call"]]),
         ("simulate", &[&["simulate"]]),
+        ("deploy", &[&["deploy"]]),
         ("sim", &[&["sim", "replay"]]),
         ("platform", &[&["platform", "show"], &["platform", "route"]]),
         ("idl", &[&["idl", "check"], &["idl", "show"]]),

@@ -1,7 +1,7 @@
 //! Gridloom's logic: everything that decides, and nothing that touches the outside.
 //!
 //! The folders stand in layers, each importing only those above it:
-//! `base`, `idl`, `graph`, `platform`, `flow`, `wire`, `perf`, `map`, then `member`, `call`, `data` and `exec`
+//! `base`, `process`, `idl`, `graph`, `platform`, `flow`, `wire`, `perf`, `map`, then `member`, `call`, `data` and `exec`
 //! (which do not know one another), and `node`, which composes them into the agent, server and client machines.
 //!
 //! **Invariant:** no clock, socket, thread, file, environment, entropy or hash-order iteration in this crate.
@@ -20,4 +20,5 @@ pub mod member;
 pub mod node;
 pub mod perf;
 pub mod platform;
+pub mod process;
 pub mod wire;

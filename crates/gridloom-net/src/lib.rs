@@ -5,6 +5,7 @@ pub mod driver;
 pub mod identity;
 pub mod jobs;
 pub mod payload;
+pub mod process;
 pub mod segment;
 pub mod store;
 pub mod transport;

@@ -1,6 +1,7 @@
 //! Rust's errors as Python exceptions, one to one. The classes are in `gridloom/_errors.py`, found by the variant's name.
 
 use gridloom::Error;
+use gridloom::process::ProcessError;
 use gridloom_core::base::TaskError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -31,6 +32,14 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::UnknownFunction { name, .. } => match fields.set_item("name", name) {
             Ok(()) => "UnknownFunctionError",
             Err(failure) => return failure,
+        },
+        Error::Process(error) => match error {
+            ProcessError::TimedOut { .. } => "TimedOut",
+            ProcessError::Closed { .. } => "ConnectionClosed",
+            ProcessError::CannotConnect { .. } | ProcessError::NoSuchHost { .. } => "CannotConnect",
+            ProcessError::Remote { .. } => "RemoteFailure",
+            ProcessError::Ended { .. } => "ProcessEnded",
+            _ => "ProcessError",
         },
         Error::Usage(_) => "UsageError",
         Error::Input(_) => "InputError",

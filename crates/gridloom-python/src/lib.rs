@@ -6,6 +6,7 @@
 //! | [`convert`] | Python objects to values and back |
 //! | [`session`] | grids, functions, calls under way |
 //! | [`group`] | groups, handles, reports |
+//! | [`process`] | processes that talk by messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
 //! | [`errors`] | Rust's errors as Python exceptions |
 //! | [`define`] | signatures of Python functions |
@@ -23,6 +24,7 @@ mod define;
 mod errors;
 mod group;
 mod memory;
+mod process;
 mod session;
 mod wait;
 mod worker;
@@ -39,6 +41,8 @@ mod _gridloom {
     use crate::group::{RawGroup, RawHandle, RawReport};
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::process::{RawProcess, run_processes};
     #[pymodule_export]
     use crate::session::{RawFunction, RawGrid, RawPending, connect, forked, local, simulate};
     #[pymodule_export]

@@ -192,6 +192,7 @@ pub(crate) fn simulate(
         execute,
         seed,
         network,
+        reference_flops: None,
         report: None,
         timeline: None,
         blas,

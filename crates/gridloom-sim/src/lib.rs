@@ -14,13 +14,14 @@
 //! replay  scenarios of given transfers and executions, without machines
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod connect;
 mod effects;
 mod faults;
 mod links;
 mod node;
+pub mod process;
 mod queue;
 pub mod replay;
 mod simulation;

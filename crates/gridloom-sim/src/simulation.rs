@@ -21,6 +21,7 @@ use gridloom_core::platform::{HostId, Platform, Sharing};
 use crate::faults::Cuts;
 use crate::links::{Cargo, Connections, Paths};
 use crate::node::{BoxedMachine, Life, SimNode, index};
+use crate::process::{LetterFlow, ProcessId, Processes};
 use crate::queue::{Queue, ns_up};
 use crate::store::Value;
 use crate::trace::{Interval, Record, Trace};
@@ -35,11 +36,13 @@ pub struct SimConfig {
     pub network: NetworkModel,
     /// Added to each message and each small datum: headers of the frame and of the network's own.
     pub message_overhead_bytes: u64,
+    /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
+    pub reference_flops: f64,
 }
 
 impl Default for SimConfig {
     fn default() -> SimConfig {
-        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64 }
+        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64, reference_flops: 1e9 }
     }
 }
 
@@ -67,6 +70,7 @@ pub struct Simulation {
     pub(crate) cuts: Cuts,
     pub(crate) trace: Trace,
     pub(crate) bodies: Option<Box<dyn Bodies>>,
+    pub(crate) processes: Processes,
     log: Vec<(Time, NodeId, Event)>,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
@@ -87,6 +91,14 @@ pub(crate) enum Occurrence {
     Timer { node: NodeId, timer: TimerId },
     /// An action of the engine ended while the engine caught up.
     Completed(ActionId),
+    /// A process has waited long enough.
+    ProcessDue { process: ProcessId, turn: u64 },
+    /// A process's dial has come back.
+    ProcessDialled { process: ProcessId, host: HostId, name: String, port: u16 },
+    /// An end of a connection between processes hears that the other is closed.
+    ProcessClosed { connection: u32, end: u8 },
+    /// A process is killed.
+    ProcessKilled { process: ProcessId },
 }
 
 /// What an action of the engine is for.
@@ -94,6 +106,8 @@ pub(crate) enum Occurrence {
 pub(crate) enum Purpose {
     Task { node: NodeId, task: Arc<Task> },
     Bulk { from: NodeId, to: NodeId, cargo: Cargo },
+    Letter(LetterFlow),
+    Computation { process: ProcessId, turn: u64 },
 }
 
 impl Simulation {
@@ -121,6 +135,7 @@ impl Simulation {
             cuts: Cuts::default(),
             trace: Trace::new(config.seed, platform.links().len()),
             bodies: None,
+            processes: Processes::default(),
             log: Vec::new(),
             effects: Vec::new(),
             platform,
@@ -335,6 +350,12 @@ impl Simulation {
                 }
             }
             Occurrence::Completed(action) => self.complete(action),
+            Occurrence::ProcessDue { process, turn } => self.on_process_due(process, turn),
+            Occurrence::ProcessDialled { process, host, name, port } => {
+                self.on_process_dialled(process, host, name, port);
+            }
+            Occurrence::ProcessClosed { connection, end } => self.tell_closed(connection, end),
+            Occurrence::ProcessKilled { process } => self.end_process(process, "the process was killed"),
         }
     }
 
@@ -342,6 +363,8 @@ impl Simulation {
         match self.purposes.remove(&action) {
             Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
             Some(Purpose::Bulk { from, to, cargo }) => self.on_bulk_done(from, to, cargo),
+            Some(Purpose::Letter(flow)) => self.on_letter(flow),
+            Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
             // Cancelled by what was handled for another completion of the same date.
             None => {}
         }
@@ -373,7 +396,10 @@ impl Simulation {
     /// Tells the program, or the log.
     pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
         match self.node(node).role {
-            Role::Client => self.node_mut(node).events.push_back(event),
+            Role::Client => {
+                self.node_mut(node).events.push_back(event);
+                self.wake_for_event(node);
+            }
             Role::Agent | Role::Server => self.log.push((self.now, node, event)),
         }
     }

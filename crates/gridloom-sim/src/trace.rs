@@ -93,6 +93,14 @@ impl Trace {
         self.record(at, node, "<", input);
     }
 
+    /// A process sends a letter.
+    pub(crate) fn letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
+        self.hash.add(b"@");
+        self.hash.numbers(&[at.0, u64::from(process), payload.len() as u64]);
+        self.hash.add(kind.as_bytes());
+        self.hash.add(payload);
+    }
+
     /// An effect is about to be performed; `digest` is that of the message, if it is one.
     pub(crate) fn effect(&mut self, at: Time, node: NodeId, effect: &Effect, digest: u64) {
         self.open(b'>', at, node);

@@ -2,6 +2,7 @@
 
 use gridloom_core::base::TaskError;
 use gridloom_core::idl::BindError;
+use gridloom_core::process::ProcessError;
 use thiserror::Error;
 
 /// An error of a session. Python and C mirror the variants one to one.
@@ -31,6 +32,9 @@ pub enum Error {
     /// An interface description, platform or module that cannot be used.
     #[error("{0}")]
     Input(String),
+    /// A process cannot go on, or its message was not received.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// The simulation cannot go on: nothing is left that could happen.
     #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
     Stalled {

@@ -29,6 +29,7 @@ mod grid;
 mod group;
 mod local;
 mod offer;
+pub mod process;
 mod report;
 mod simulate;
 mod timeline;

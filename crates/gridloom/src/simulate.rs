@@ -6,7 +6,7 @@
 //! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
@@ -29,6 +29,9 @@ use crate::{Error, LocalConfig, load_offer};
 
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
+
+/// Functions of a deployment's processes that are parts of the grid.
+const GRID_PARTS: [&str; 3] = ["agent", "server", "client"];
 
 /// What to simulate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -53,6 +56,10 @@ pub struct SimulateConfig {
     /// Network model by name; the default if `None`.
     #[serde(default)]
     pub network: Option<String>,
+    /// Speed of this machine, for blocks that are measured on it, floating-point operations per second; measured if
+    /// `None`.
+    #[serde(default)]
+    pub reference_flops: Option<f64>,
     /// Where the report goes at the end of the session.
     #[serde(default)]
     pub report: Option<PathBuf>,
@@ -97,10 +104,27 @@ impl SimulateConfig {
     /// With file, line and column.
     pub fn check(&self) -> Result<(), Error> {
         let platform = self.read_platform()?;
-        self.cast(&platform).map(|_| ())
+        let Some(file) = &self.deployment else { return self.cast(&platform).map(|_| ()) };
+        let processes = self.read_deployment(file)?;
+        if processes.iter().all(|process| GRID_PARTS.contains(&process.function.as_str())) {
+            return self.cast(&platform).map(|_| ());
+        }
+        // Processes of the program, which knows its functions.
+        match processes.iter().find(|process| platform.host(&process.host).is_none()) {
+            None => Ok(()),
+            Some(process) => {
+                let file = file.display();
+                Err(Error::Input(format!("{file}: the platform has no host '{}'", process.host)))
+            }
+        }
     }
 
-    fn read_platform(&self) -> Result<Platform, Error> {
+    pub(crate) fn read_deployment(&self, file: &Path) -> Result<Vec<deployment::Process>, Error> {
+        deployment::parse(&offer::read(file)?, &file.display().to_string())
+            .map_err(|error| Error::Input(error.to_string()))
+    }
+
+    pub(crate) fn read_platform(&self) -> Result<Platform, Error> {
         let text = offer::read(&self.platform)?;
         let folder = self.platform.parent().map(PathBuf::from).unwrap_or_default();
         let mut load = |name: &str| {
@@ -114,12 +138,18 @@ impl SimulateConfig {
     fn cast(&self, platform: &Platform) -> Result<Cast, Error> {
         match &self.deployment {
             Some(file) => {
-                let processes = deployment::parse(&offer::read(file)?, &file.display().to_string())
-                    .map_err(|error| Error::Input(error.to_string()))?;
+                let processes = self.read_deployment(file)?;
                 Cast::from_deployment(platform, &processes, &file.display().to_string())
             }
             None => Cast::from_properties(platform),
         }
+    }
+}
+
+pub(crate) fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
+    match name {
+        None => Ok(NetworkModel::default()),
+        Some(name) => NetworkModel::by_name(name).map_err(|error| Error::Input(error.to_string())),
     }
 }
 
@@ -256,10 +286,7 @@ impl Simulated {
     pub(crate) fn new(config: SimulateConfig) -> Result<(Simulated, usize), Error> {
         let platform = Arc::new(config.read_platform()?);
         let cast = config.cast(&platform)?;
-        let network = match &config.network {
-            None => NetworkModel::default(),
-            Some(name) => NetworkModel::by_name(name).map_err(|error| Error::Input(error.to_string()))?,
-        };
+        let network = network_model(config.network.as_deref())?;
         let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
         let mut files = config.functions.clone();
         if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod call;
+pub mod deploy;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;

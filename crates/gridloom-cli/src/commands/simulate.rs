@@ -111,6 +111,7 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         execute: options.execute,
         seed: options.seed,
         network: options.network.clone(),
+        reference_flops: None,
         report: Some(report.to_path_buf()),
         timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
         blas: None,

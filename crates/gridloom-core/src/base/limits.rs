@@ -4,6 +4,12 @@ use super::time::{MILLISECOND_NS, SECOND_NS};
 
 /// Largest control frame. Graphs and plans are cut into parts well below it; a longer one is an error or an attack.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Bytes of letters of one connection that may be on their way before its sender waits.
+pub const SEND_BYTES_MAX: u64 = 4 << 20;
+/// Largest letter of a process, bytes.
+pub const LETTER_BYTES_MAX: u64 = 1 << 30;
+/// Longest name of a message's type, bytes.
+pub const KIND_BYTES_MAX: usize = 255;
 /// A datum up to this size travels on the control connection and is pushed unasked (eager); a larger one waits until
 /// its receiver has room and asks (rendezvous), and travels on a bulk connection.
 pub const EAGER_BYTES_MAX: u64 = 32 << 10;

@@ -260,6 +260,7 @@ impl Core {
             Purpose::BulkReceive if peer.is_some_and(|peer| peer.outgoing.is_some()) => Ok(Verdict::Welcome),
             Purpose::BulkSend | Purpose::BulkReceive => Err("a bulk connection of no peer".into()),
             Purpose::Local => Err("shared memory is not passed over TCP".into()),
+            Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
         }
     }
 

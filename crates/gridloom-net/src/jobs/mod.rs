@@ -44,7 +44,7 @@ use crate::worker::{relabelled, wanted_order};
 
 pub use alone::Alone;
 pub use config::{JobEvent, JobsConfig, Registration, WorkerToken};
-pub use speed::measure_speed;
+pub use speed::{measure_speed, processor_time};
 
 /// Time that an idle worker has to end by itself when the server ends.
 const END_GRACE_MS: i64 = 500;

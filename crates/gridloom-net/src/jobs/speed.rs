@@ -44,7 +44,8 @@ fn sample(a: &[f64], b: &[f64], c: &mut [f64]) -> f64 {
     }
 }
 
-fn processor_time() -> Duration {
+/// Processor time that this thread has used.
+pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

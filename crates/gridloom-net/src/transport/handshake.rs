@@ -53,6 +53,8 @@ pub enum Purpose {
     BulkReceive,
     /// The dialler will pass shared memory.
     Local,
+    /// Letters between two processes, both ways.
+    Process,
 }
 
 /// Who speaks, and what for.
@@ -234,7 +236,7 @@ impl Handshake {
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
             Purpose::Control => self.own.node > peer.node,
-            Purpose::BulkSend | Purpose::BulkReceive | Purpose::Local => !self.dialler,
+            Purpose::BulkSend | Purpose::BulkReceive | Purpose::Local | Purpose::Process => !self.dialler,
         };
         if !decider {
             return Ok(None);

@@ -44,6 +44,30 @@ class InputError(GridloomError, ValueError):
     """An interface description, a platform or a Python module cannot be used."""
 
 
+class ProcessError(GridloomError):
+    """A process that talks by messages cannot do what it was to do."""
+
+
+class TimedOut(ProcessError, TimeoutError):
+    """No message of that type came in time."""
+
+
+class ConnectionClosed(ProcessError, ConnectionError):
+    """The connection between two processes is closed."""
+
+
+class CannotConnect(ProcessError, ConnectionError):
+    """No such host, or nobody listens there."""
+
+
+class RemoteFailure(ProcessError):
+    """The handler of another process failed for a message of this one."""
+
+
+class ProcessEnded(ProcessError):
+    """The process has to end: it was killed, or nothing can happen any more. Let it pass."""
+
+
 class StalledError(GridloomError):
     """A simulation stands still: nothing is left that could happen.
 

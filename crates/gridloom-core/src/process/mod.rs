@@ -1,0 +1,16 @@
+//! Processes that talk by typed messages: what their world promises, and the mailbox in which messages wait.
+//!
+//! A *process* is user code with a host, a name and arguments. It listens on ports, connects to others by host and port,
+//! sends *letters* (a type's name and bytes) and receives them. Its code may block: in the real world on sockets, in the
+//! simulated one on virtual time, with a stack of its own.
+//!
+//! Source: the programming model of GRAS (Quinson, INRIA RR-5789): typed messages, handling and waiting, two worlds.
+
+mod agenda;
+pub mod conformance;
+mod mailbox;
+mod world;
+
+pub use agenda::{Agenda, Happening, TimerNumber};
+pub use mailbox::Mailbox;
+pub use world::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};

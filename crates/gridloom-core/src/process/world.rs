@@ -1,0 +1,228 @@
+//! The contract of a process's world, kept by the real one and by the simulated one alike.
+//!
+//! **Promises of a world**
+//! 1. Letters of one connection arrive whole, once, and in the order in which they were sent; nothing is promised between
+//!    connections.
+//! 2. [`Incoming::Closed`] comes after the last letter of that connection, once, and only if this side did not close it.
+//! 3. `receive` gives what has arrived, the earliest first, before it looks at the time; with a time limit it gives
+//!    `None` at the limit and not before.
+//! 4. `send` returns when the letter is on its way; it waits while more than [`SEND_BYTES_MAX`] of that connection are on
+//!    their way already.
+//! 5. Time never goes back, and stands still in simulation while the process computes, unless it says for how long.
+//! 6. Every call may fail with [`ProcessError::Ended`]: the world is going away, and the code must return.
+//!
+//! [`SEND_BYTES_MAX`]: crate::base::limits::SEND_BYTES_MAX
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::base::Time;
+
+/// A connection of a process, in its own numbering.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct PeerId(pub u64);
+
+/// A message: the name of its type and its bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    /// Name of the message's type.
+    pub kind: Arc<str>,
+    /// As the type's description says.
+    pub payload: Vec<u8>,
+}
+
+/// What comes to a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// A letter.
+    Letter {
+        /// From whom; new if a connection was accepted.
+        from: PeerId,
+        /// The letter.
+        letter: Letter,
+    },
+    /// The other side has closed the connection, or is gone.
+    Closed {
+        /// Which.
+        peer: PeerId,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Who a process is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ProcessSpec {
+    /// Name of the function that it runs.
+    pub function: String,
+    /// Its host's name.
+    pub host: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Level {
+    /// For who looks for a bug.
+    Debug,
+    /// For who watches.
+    Info,
+    /// Something is odd.
+    Warning,
+    /// Something is wrong.
+    Error,
+}
+
+/// What can go wrong.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// No such host.
+    #[error("no host '{host}' is known; known are {known}")]
+    NoSuchHost {
+        /// The name.
+        host: String,
+        /// Some of those that there are.
+        known: String,
+    },
+    /// A connection could not be made.
+    #[error("cannot connect to {host}:{port}: {why}")]
+    CannotConnect {
+        /// Host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Why.
+        why: String,
+    },
+    /// A port cannot be listened on.
+    #[error("cannot listen on port {port} of host '{host}': {why}")]
+    CannotListen {
+        /// Own host.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Why.
+        why: String,
+    },
+    /// The connection is closed.
+    #[error("the connection to {peer} is closed: {why}")]
+    Closed {
+        /// The other side, in words.
+        peer: String,
+        /// Why.
+        why: String,
+    },
+    /// The letter exceeds the limit.
+    #[error("a message of type '{kind}' has {size_bytes} bytes, more than the limit of {limit}; send it in parts")]
+    TooLarge {
+        /// Its type.
+        kind: String,
+        /// Its size.
+        size_bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Nothing came in time.
+    #[error("nothing came within {seconds} s")]
+    TimedOut {
+        /// The limit.
+        seconds: f64,
+    },
+    /// A callback of the other side failed for a message of this one.
+    #[error("{peer} failed: {why}")]
+    Remote {
+        /// Who.
+        peer: String,
+        /// Its error, in words.
+        why: String,
+    },
+    /// What a process's own code says.
+    #[error("{0}")]
+    Failed(String),
+    /// The world is going away.
+    #[error("{why}")]
+    Ended {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The world, as one process sees it.
+pub trait ProcessWorld: Send {
+    /// Who the process is.
+    fn spec(&self) -> &ProcessSpec;
+
+    /// The time: since 1970 for real, since the beginning in simulation.
+    fn now(&self) -> Time;
+
+    /// Listens on a port of the own host; 0 lets the world choose. The port.
+    ///
+    /// # Errors
+    /// [`ProcessError::CannotListen`].
+    fn listen(&mut self, port: u16) -> Result<u16, ProcessError>;
+
+    /// Connects to who listens there; a name of a host of the deployment. Refused at once if nobody listens.
+    ///
+    /// # Errors
+    /// [`ProcessError::NoSuchHost`], [`ProcessError::CannotConnect`].
+    fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError>;
+
+    /// Sends.
+    ///
+    /// # Errors
+    /// [`ProcessError::Closed`], [`ProcessError::TooLarge`].
+    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
+
+    /// The next that comes; `None` at `until`.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`].
+    fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError>;
+
+    /// Closes a connection; what was sent still arrives.
+    fn close(&mut self, peer: PeerId);
+
+    /// The other side's host, and its port or 0, in words.
+    fn describe(&self, peer: PeerId) -> String;
+
+    /// Waits. What comes meanwhile waits too.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`].
+    fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError>;
+
+    /// The process computes for so many floating-point operations: takes time in simulation, and none for real.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`].
+    fn compute(&mut self, flops: f64) -> Result<(), ProcessError>;
+
+    /// The process computed for so long on the real machine: takes as long in simulation as the simulated host needs
+    /// for it, and no more time for real.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`].
+    fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError>;
+
+    /// A line for the log.
+    fn log(&mut self, level: Level, category: &str, text: &str);
+
+    /// Whether time is virtual.
+    fn is_simulated(&self) -> bool;
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warning => "warning",
+            Level::Error => "error",
+        })
+    }
+}

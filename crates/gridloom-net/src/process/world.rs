@@ -1,0 +1,325 @@
+//! The real world as one process sees it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gridloom_core::base::Time;
+use gridloom_core::base::limits::{DIAL_NS_MAX, KIND_BYTES_MAX, LETTER_BYTES_MAX};
+use gridloom_core::node::Role;
+use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Decoder};
+use super::listener::{Door, Guest, greet};
+use crate::identity::{Secret, random_node_id};
+use crate::transport::handshake::{Hello, Purpose};
+use crate::transport::outgoing::STACK_BYTES;
+
+/// Most bytes read from a connection before the others are looked at.
+const READ_BYTES: usize = 256 << 10;
+
+/// Where hosts are. Empty: names are resolved as the system does.
+pub type Addresses = BTreeMap<String, IpAddr>;
+
+/// Who a process is, and what it needs to know of the others.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ProcessConfig {
+    /// Who it is.
+    pub spec: ProcessSpec,
+    /// Where the deployment's hosts are.
+    #[serde(default)]
+    pub addresses: Addresses,
+}
+
+/// The world of a real process.
+pub struct NetProcess {
+    config: ProcessConfig,
+    own: Hello,
+    secret: Secret,
+    began: Instant,
+    epoch_ns: u64,
+    listeners: Vec<(u16, Arc<TcpListener>)>,
+    door: Door,
+    guests: Receiver<Guest>,
+    bell: OwnedFd,
+    connections: BTreeMap<PeerId, Connection>,
+    /// By number of peer: who it is, also after the end.
+    names: Vec<String>,
+    inbox: VecDeque<Incoming>,
+    buffer: Vec<u8>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    decoder: Decoder,
+}
+
+/// From now on this operating-system process ends with the thread that started it.
+///
+/// # Errors
+/// If the system refuses.
+pub fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+impl NetProcess {
+    /// A process.
+    ///
+    /// # Errors
+    /// If the system refuses descriptors or entropy.
+    pub fn new(config: ProcessConfig, secret: Secret) -> io::Result<NetProcess> {
+        let name = format!("{}@{}", config.spec.function, config.spec.host);
+        let own = Hello {
+            purpose: Purpose::Process,
+            node: random_node_id()?,
+            role: Role::Client,
+            name,
+            address: String::new(),
+            host: String::new(),
+            stream: 0,
+            nonce: [0; 32],
+            certificates: None,
+        };
+        let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&ringer, true)?;
+        let (send, guests) = channel();
+        let door = Door { secret: secret.clone(), own: own.clone(), guests: send, bell: Arc::new(ringer) };
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(NetProcess {
+            config,
+            own,
+            secret,
+            began: Instant::now(),
+            epoch_ns: epoch.as_nanos() as u64,
+            listeners: Vec::new(),
+            door,
+            guests,
+            bell,
+            connections: BTreeMap::new(),
+            names: Vec::new(),
+            inbox: VecDeque::new(),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    fn address_of(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ProcessError> {
+        if let Some(address) = self.config.addresses.get(host) {
+            return Ok(vec![SocketAddr::new(*address, port)]);
+        }
+        if !self.config.addresses.is_empty() {
+            let some: Vec<&str> = self.config.addresses.keys().take(8).map(String::as_str).collect();
+            return Err(ProcessError::NoSuchHost { host: host.into(), known: some.join(", ") });
+        }
+        let cannot = |error: io::Error| ProcessError::CannotConnect { host: host.into(), port, why: error.to_string() };
+        (host, port).to_socket_addrs().map(Iterator::collect).map_err(cannot)
+    }
+
+    fn join(&mut self, stream: TcpStream, name: String) -> io::Result<PeerId> {
+        stream.set_nonblocking(true)?;
+        let peer = PeerId(self.names.len() as u64);
+        self.names.push(name);
+        self.connections.insert(peer, Connection { stream, decoder: Decoder::default() });
+        Ok(peer)
+    }
+
+    /// Waits until something can be read, or written to `writing`; false at the time limit.
+    fn poll(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
+        let peers: Vec<PeerId> = self.connections.keys().copied().collect();
+        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        for (peer, connection) in &self.connections {
+            let flags = if writing == Some(*peer) { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            watched.push(PollFd::new(&connection.stream, flags));
+        }
+        let left = until.map(|until| {
+            let left = Duration::from_nanos(until.since(self.now()));
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match rustix::event::poll(&mut watched, left.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return true,
+            Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
+        }
+        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        let ready: Vec<bool> = watched.iter().map(|fd| fd.revents().intersects(readable)).collect();
+        if ready[0] {
+            self.let_guests_in();
+        }
+        for (peer, _) in peers.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            self.read(peer);
+        }
+        true
+    }
+
+    fn let_guests_in(&mut self) {
+        // Rings that came together are heard together.
+        let _ = rustix::io::read(self.bell.as_fd(), &mut self.buffer[..64]);
+        while let Ok(Guest { stream, name }) = self.guests.try_recv() {
+            if let Err(error) = self.join(stream, name) {
+                self.log(Level::Warning, "gridloom", &format!("a connection cannot be used: {error}"));
+            }
+        }
+    }
+
+    fn read(&mut self, peer: PeerId) {
+        let Some(connection) = self.connections.get_mut(&peer) else { return };
+        let mut letters = Vec::new();
+        let end = match connection.stream.read(&mut self.buffer) {
+            Ok(0) => Some(format!("{} has closed it", self.names[peer.0 as usize])),
+            Ok(length) => connection.decoder.take(&self.buffer[..length], &mut letters).err(),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        self.inbox.extend(letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter }));
+        if let Some(why) = end {
+            self.connections.remove(&peer);
+            self.inbox.push_back(Incoming::Closed { peer, why });
+        }
+    }
+
+    fn closed(&self, peer: PeerId, why: &str) -> ProcessError {
+        ProcessError::Closed { peer: self.describe(peer), why: why.into() }
+    }
+}
+
+impl ProcessWorld for NetProcess {
+    fn spec(&self) -> &ProcessSpec {
+        &self.config.spec
+    }
+
+    fn now(&self) -> Time {
+        Time(self.epoch_ns + self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
+        let host = &self.config.spec.host;
+        let own = self.config.addresses.get(host).copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let cannot = |error: io::Error| ProcessError::CannotListen { host: host.clone(), port, why: error.to_string() };
+        let listener = Arc::new(TcpListener::bind((own, port)).map_err(cannot)?);
+        let port = listener.local_addr().map_err(cannot)?.port();
+        let (door, attended) = (self.door.clone(), listener.clone());
+        let thread = thread::Builder::new().name("door".into()).stack_size(STACK_BYTES);
+        thread.spawn(move || door.attend(&attended)).map_err(cannot)?;
+        self.listeners.push((port, listener));
+        Ok(port)
+    }
+
+    fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
+        let mut why = "the name has no address".to_string();
+        for address in self.address_of(host, port)? {
+            let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
+                .and_then(|stream| greet(&stream, &self.secret, &self.own).map(|name| (stream, name)));
+            match shaken {
+                Ok((stream, name)) => {
+                    let name = format!("{name}:{port}");
+                    let cannot = |error: io::Error| error.to_string();
+                    match self.join(stream, name).map_err(cannot) {
+                        Ok(peer) => return Ok(peer),
+                        Err(error) => why = error,
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                    why = "connection refused: nobody listens".into();
+                }
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(ProcessError::CannotConnect { host: host.into(), port, why })
+    }
+
+    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        let (kind, size_bytes) = (letter.kind.to_string(), letter.payload.len() as u64);
+        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
+            return Err(ProcessError::TooLarge { kind, size_bytes, limit: LETTER_BYTES_MAX });
+        }
+        let head = frame::head(&letter);
+        let mut sent = 0;
+        let total = head.len() + letter.payload.len();
+        while sent < total {
+            let Some(connection) = self.connections.get_mut(&peer) else {
+                return Err(self.closed(peer, "it was closed here, or by the other side"));
+            };
+            let written = match sent < head.len() {
+                true => connection.stream.write_vectored(&[IoSlice::new(&head[sent..]), IoSlice::new(&letter.payload)]),
+                false => connection.stream.write(&letter.payload[sent - head.len()..]),
+            };
+            match written {
+                Ok(length) => sent += length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Two that send to each other must both read meanwhile.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.poll(Some(peer), None)),
+                Err(error) => {
+                    self.connections.remove(&peer);
+                    let why = error.to_string();
+                    self.inbox.push_back(Incoming::Closed { peer, why: why.clone() });
+                    return Err(self.closed(peer, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
+        loop {
+            if let Some(incoming) = self.inbox.pop_front() {
+                return Ok(Some(incoming));
+            }
+            if !self.poll(None, until) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        self.connections.remove(&peer);
+    }
+
+    fn describe(&self, peer: PeerId) -> String {
+        self.names.get(peer.0 as usize).cloned().unwrap_or_else(|| "nobody".into())
+    }
+
+    fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
+        thread::sleep(Duration::from_nanos(at.since(self.now())));
+        Ok(())
+    }
+
+    fn compute(&mut self, _: f64) -> Result<(), ProcessError> {
+        Ok(())
+    }
+
+    fn computed(&mut self, _: u64) -> Result<(), ProcessError> {
+        Ok(())
+    }
+
+    fn log(&mut self, level: Level, category: &str, text: &str) {
+        let (ns, spec) = (self.now().0, &self.config.spec);
+        let seconds = ns as f64 / 1e9;
+        eprintln!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
+    }
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for NetProcess {
+    fn drop(&mut self) {
+        for (_, listener) in &self.listeners {
+            // Ends the wait of the thread at the door.
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+impl std::fmt::Debug for NetProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetProcess").field("spec", &self.config.spec).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! The conformance suite of processes on real sockets: each process is a thread, each host a loopback address.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
+
+use gridloom_core::process::ProcessSpec;
+use gridloom_core::process::conformance::{CASES, Case};
+use gridloom_net::identity::Secret;
+use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
+
+fn run((name, case): &Case, number: u8) {
+    println!("{name}");
+    // Addresses that other runs of these tests do not use at the same time.
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    let address = |host: u8| IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 63), low, 1 + 2 * number + host));
+    let addresses = Addresses::from([("a".into(), address(0)), ("b".into(), address(1))]);
+    case(&mut |processes| {
+        let threads: Vec<_> = processes
+            .into_iter()
+            .map(|(host, function, body)| {
+                let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
+                let config = ProcessConfig { spec, addresses: addresses.clone() };
+                let mut process = NetProcess::new(config, Secret::from_bytes(b"suite")).unwrap();
+                thread::spawn(move || body(&mut process))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn real_processes_conform() {
+    for (number, case) in CASES.iter().enumerate() {
+        run(case, number as u8);
+    }
+}
+
+#[test]
+fn a_stranger_delays_nobody_and_gets_nowhere() {
+    use gridloom_core::process::{Incoming, Letter, ProcessWorld};
+    let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
+    let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
+    let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();
+    let port = server.listen(0).unwrap();
+    let mut wrong = NetProcess::new(config("wrong"), Secret::from_bytes(b"another")).unwrap();
+    let error = wrong.connect("127.0.0.1", port).unwrap_err().to_string();
+    assert!(error.contains("grid secret does not match"), "{error}");
+    let mut noise = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    std::io::Write::write_all(&mut noise, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut client = NetProcess::new(config("client"), Secret::from_bytes(b"suite")).unwrap();
+    let peer = client.connect("127.0.0.1", port).unwrap();
+    client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
+    assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
+}

@@ -1,0 +1,379 @@
+"""Processes that talk by messages: the same program on real machines and in simulation.
+
+>>> import gridloom as gl                                    # doctest: +SKIP
+>>> @gl.process                                              # doctest: +SKIP
+... def server(me):
+...     me.listen(4000)
+...     client, work = me.wait_for("work")
+...     client.send("result", work * 2)
+>>> @gl.process                                              # doctest: +SKIP
+... def client(me, host):
+...     server = me.connect(host, 4000)
+...     server.send("work", b"ab")
+...     print(server.wait_for("result"))
+>>> gl.run_processes()                                       # doctest: +SKIP
+
+``gridloom simulate -p PLATFORM -d DEPLOYMENT -- python program.py`` runs all processes of the deployment in virtual time;
+``gridloom deploy -d DEPLOYMENT -- python program.py`` starts the program once for each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _gridloom
+from ._errors import ProcessEnded, UsageError
+
+__all__ = ["Peer", "Process", "ProcessRun", "process", "run_processes"]
+
+Handler = Callable[["Peer", Any], object]
+
+_functions: dict[str, Callable[..., object]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessRun:
+    """What came of a run.
+
+    Attributes
+    ----------
+    seconds : float
+        Virtual time at the end, seconds; 0 for a real process.
+    trace_hash : str or None
+        Sums up everything that happened in a simulated run: equal for equal programs, platforms and seeds.
+    """
+
+    seconds: float
+    trace_hash: str | None
+
+
+class Peer:
+    """The other end of a connection.
+
+    Attributes
+    ----------
+    name : str
+        ``function@host``, and the port if it was dialled.
+    """
+
+    def __init__(self, owner: Process, number: int) -> None:
+        self._owner = owner
+        self._number = number
+        self.name: str = owner._raw.describe(number)
+
+    def send(self, kind: str, payload: bytes | str = b"") -> None:
+        """Send a message. Returns when it is on its way.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the message's type.
+        payload : bytes or str, optional
+            What it carries.
+
+        Raises
+        ------
+        ConnectionClosed
+            If the connection is closed.
+        """
+        raw = payload.encode() if isinstance(payload, str) else payload
+        self._owner._raw.send(self._number, kind, raw)
+
+    def wait_for(self, kind: str, timeout: float | None = None) -> bytes:
+        """Wait for a message of that type from this peer; others wait meanwhile.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the message's type.
+        timeout : float, optional
+            Time limit, seconds.
+
+        Returns
+        -------
+        bytes
+            What it carries.
+
+        Raises
+        ------
+        TimedOut
+            If it did not come in time.
+        RemoteFailure
+            If a callback of the peer failed for a message of this process.
+        ConnectionClosed
+            If the peer closed the connection.
+        """
+        return self._owner._raw.wait_for(kind, self._number, timeout)[1]
+
+    def close(self) -> None:
+        """Close the connection; what was sent still arrives."""
+        self._owner._raw.close(self._number)
+
+    def __repr__(self) -> str:
+        return f"<gridloom.Peer {self.name}>"
+
+
+class Process:
+    """A process, as its own function sees it. Times are seconds, in virtual time if it is simulated.
+
+    Attributes
+    ----------
+    function, host : str
+        The name of its function and that of its host.
+    arguments : list of str
+        Its arguments.
+    """
+
+    def __init__(self, raw: _gridloom.RawProcess) -> None:
+        self._raw = raw
+        self.function, self.host, self.arguments = raw.spec()
+        self._peers: dict[int, Peer] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._timers: dict[int, tuple[Callable[[], object], bool]] = {}
+        self._on_close: Callable[[Peer, str], object] | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether time is virtual."""
+        return self._raw.simulated()
+
+    def now(self) -> float:
+        """Read the clock: seconds since 1970 for real, since the beginning in simulation."""
+        return self._raw.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long. What comes meanwhile waits too."""
+        self._raw.sleep(seconds)
+
+    def compute(self, flops: float) -> None:
+        """Take the time of so many floating-point operations on the simulated host; no time for real."""
+        self._raw.compute(flops)
+
+    @contextlib.contextmanager
+    def measure(self, name: str, mode: str = "always") -> Iterator[None]:
+        """Time a block of code on the real machine and charge its time to the simulated host, scaled by speed.
+
+        Parameters
+        ----------
+        name : str
+            Name of the block.
+        mode : {"always", "once"}, optional
+            Charge what each run takes, or what the first of that name took.
+        """
+        if mode not in ("always", "once"):
+            raise UsageError(f"measure: mode is 'always' or 'once', got {mode!r}; to skip code, use compute")
+        begin = time.thread_time()
+        yield
+        self._raw.charge(name, mode == "once", time.thread_time() - begin)
+
+    def listen(self, port: int = 0) -> int:
+        """Listen on a port of the own host.
+
+        Parameters
+        ----------
+        port : int, optional
+            Its number; any that is free by default.
+
+        Returns
+        -------
+        int
+            Its number.
+
+        Raises
+        ------
+        ProcessError
+            If it is taken.
+        """
+        return self._raw.listen(port)
+
+    def connect(self, host: str, port: int, patience: float = 10.0) -> Peer:
+        """Connect to who listens there.
+
+        Parameters
+        ----------
+        host : str
+            A host of the deployment.
+        port : int
+            Its port.
+        patience : float, optional
+            Try again so long while nobody listens, seconds: processes may start in any order.
+
+        Returns
+        -------
+        Peer
+            The other end.
+
+        Raises
+        ------
+        CannotConnect
+            If there is no such host, or nobody listened in time.
+        """
+        return self._peer(self._raw.connect(host, int(port), patience))
+
+    def on(self, kind: str, handler: Handler | None = None) -> Any:
+        """Call a handler for messages of a type, when `handle` attends to them.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the message's type.
+        handler : callable, optional
+            Gets the peer and what the message carries. An exception in it goes to the sender, as `RemoteFailure`.
+            Without it, this is a decorator.
+        """
+        if handler is None:
+            return lambda function: self.on(kind, function) or function
+        self._handlers[kind] = handler
+        return None
+
+    def on_close(self, handler: Callable[[Peer, str], object]) -> None:
+        """Call a handler, with the peer and the reason, when a peer has closed its connection."""
+        self._on_close = handler
+
+    def after(self, seconds: float, action: Callable[[], object]) -> int:
+        """Have `handle` call something once, after so many seconds. The number that `cancel` takes."""
+        return self._timer(seconds, action, False)
+
+    def every(self, seconds: float, action: Callable[[], object]) -> int:
+        """Have `handle` call something every so many seconds. The number that `cancel` takes."""
+        return self._timer(seconds, action, True)
+
+    def cancel(self, timer: int) -> bool:
+        """Forget a timer; whether it was set."""
+        self._timers.pop(timer, None)
+        return self._raw.cancel_timer(timer)
+
+    def handle(self, timeout: float | None = None) -> bool:
+        """Attend to one message that has a handler, one timer, or one close; wait for it if there is none.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Wait so long at most, seconds.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+        """
+        until = None if timeout is None else self.now() + timeout
+        while True:
+            left = None if until is None else max(until - self.now(), 0.0)
+            happened = self._raw.next(list(self._handlers), left)
+            if happened is None:
+                return False
+            what, number, text, payload = happened
+            if what == "letter":
+                self._handle_letter(self._peer(number), text, payload)
+                return True
+            if what == "timer" and number in self._timers:
+                action, repeats = self._timers[number]
+                if not repeats:
+                    del self._timers[number]
+                action()
+                return True
+            if what == "closed" and self._on_close is not None:
+                self._on_close(self._peer(number), text)
+                return True
+
+    def handle_for(self, seconds: float) -> None:
+        """Attend to messages and timers for so long."""
+        until = self.now() + seconds
+        while self.handle(max(until - self.now(), 0.0)):
+            pass
+
+    def wait_for(self, kind: str, timeout: float | None = None) -> tuple[Peer, bytes]:
+        """Wait for a message of that type from anybody; others wait meanwhile.
+
+        Parameters
+        ----------
+        kind : str
+            Name of the message's type.
+        timeout : float, optional
+            Time limit, seconds.
+
+        Returns
+        -------
+        Peer, bytes
+            Who sent it, and what it carries.
+
+        Raises
+        ------
+        TimedOut
+            If it did not come in time.
+        """
+        number, payload = self._raw.wait_for(kind, None, timeout)
+        return self._peer(number), payload
+
+    def waiting(self) -> dict[str, int]:
+        """Tell how many messages of each type wait."""
+        return dict(self._raw.waiting())
+
+    def log(self, text: str, level: str = "info", category: str = "program") -> None:
+        """Write a line to the log: with the time, the category and the process."""
+        if level not in ("debug", "info", "warning", "error"):
+            raise UsageError(f"log: level is 'debug', 'info', 'warning' or 'error', got {level!r}")
+        self._raw.log(level, category, text)
+
+    def _handle_letter(self, peer: Peer, kind: str, payload: bytes) -> None:
+        try:
+            self._handlers[kind](peer, payload)
+        except ProcessEnded:
+            raise
+        except Exception as error:
+            self._raw.answer_with_error(peer._number, kind, f"{type(error).__name__}: {error}")
+
+    def _timer(self, seconds: float, action: Callable[[], object], repeats: bool) -> int:
+        number = self._raw.set_timer(seconds, repeats)
+        self._timers[number] = (action, repeats)
+        return number
+
+    def _peer(self, number: int) -> Peer:
+        if number not in self._peers:
+            self._peers[number] = Peer(self, number)
+        return self._peers[number]
+
+    def __repr__(self) -> str:
+        return f"<gridloom.Process {self.function}@{self.host}>"
+
+
+def process(function: Callable[..., object]) -> Callable[..., object]:
+    """Make a function one that a deployment can name. It gets its `Process`, and its arguments as strings."""
+    name = function.__name__
+    if _functions.setdefault(name, function) is not function:
+        raise UsageError(f"two process functions are named '{name}'")
+    return function
+
+
+def run_processes() -> ProcessRun:
+    """Run the processes that this program was started for, by ``gridloom simulate -d`` or ``gridloom deploy``.
+
+    Returns
+    -------
+    ProcessRun
+        Virtual time and the trace's hash, for a simulated run.
+
+    Raises
+    ------
+    UsageError
+        If neither started this program.
+    InputError
+        If the deployment does not fit the platform or the program, or a process failed.
+    StalledError
+        If the processes wait for each other for ever; the message says who waits for what.
+    """
+    seconds, trace_hash = _gridloom.run_processes({name: _main(main) for name, main in _functions.items()})
+    return ProcessRun(seconds, trace_hash)
+
+
+def _main(function: Callable[..., object]) -> Callable[[_gridloom.RawProcess], None]:
+    def main(raw: _gridloom.RawProcess) -> None:
+        me = Process(raw)
+        function(me, *me.arguments)
+
+    return main
+

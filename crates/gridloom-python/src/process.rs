@@ -1,0 +1,224 @@
+//! Processes that talk by messages. Callbacks, message types and timers are Python's, in `gridloom/process.py`.
+//!
+//! **Invariant:** a process's calls release the GIL, so that in simulation the baton can go to another thread.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gridloom::process::{Happening, Level, Main, Measure, PeerId, Process, ProcessError, TimerNumber, run};
+use gridloom::{Error, process};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors::{OrRaise, error};
+use crate::session::lock;
+use crate::wait::interruptible;
+
+/// How long Ctrl-C may take to be noticed in a real process that waits, seconds.
+const PATIENCE_S: f64 = 0.1;
+
+/// Something to attend to: what it is (`letter`, `timer`, `closed`), peer or timer, type or reason, payload.
+type Attended = (&'static str, u64, String, Py<PyBytes>);
+
+/// A process, for the time of its function.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawProcess(Mutex<Option<Process>>);
+
+impl RawProcess {
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Process) -> Result<R, ProcessError> + Send,
+    ) -> PyResult<R> {
+        let outcome = py.detach(|| lock(&self.0).as_mut().map(call));
+        outcome.ok_or_else(|| error(py, "UsageError", "the process has ended"))?.or_raise(py)
+    }
+
+    /// Waits in parts, so that a signal is noticed.
+    fn patiently<R: Send>(
+        &self,
+        py: Python<'_>,
+        seconds: Option<f64>,
+        mut call: impl FnMut(&mut Process, Option<f64>) -> Result<Option<R>, ProcessError> + Send,
+    ) -> PyResult<Option<R>> {
+        let (simulated, begin) = self.with(py, |process| Ok((process.is_simulated(), process.now())))?;
+        if simulated {
+            return self.with(py, |process| call(process, seconds));
+        }
+        loop {
+            let left = match seconds {
+                None => f64::INFINITY,
+                Some(seconds) => begin + seconds - self.with(py, |process| Ok(process.now()))?,
+            };
+            let part = left.clamp(0.0, PATIENCE_S);
+            if let Some(outcome) = self.with(py, |process| call(process, Some(part)))? {
+                return Ok(Some(outcome));
+            }
+            py.check_signals()?;
+            if left <= PATIENCE_S {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl RawProcess {
+    fn spec(&self, py: Python<'_>) -> PyResult<(String, String, Vec<String>)> {
+        self.with(py, |process| {
+            let spec = process.spec();
+            Ok((spec.function.clone(), spec.host.clone(), spec.arguments.clone()))
+        })
+    }
+
+    fn now(&self, py: Python<'_>) -> PyResult<f64> {
+        self.with(py, |process| Ok(process.now()))
+    }
+
+    fn simulated(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |process| Ok(process.is_simulated()))
+    }
+
+    fn sleep(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let until = self.now(py)? + seconds;
+        self.patiently(py, Some(seconds), |process, part| {
+            let simulated = process.is_simulated();
+            let part = part.unwrap_or(seconds);
+            process.sleep(if simulated { part } else { part.min(until - process.now()) })?;
+            Ok((simulated || process.now() >= until).then_some(()))
+        })?;
+        Ok(())
+    }
+
+    fn compute(&self, py: Python<'_>, flops: f64) -> PyResult<()> {
+        self.with(py, |process| process.compute(flops))
+    }
+
+    /// Charges the time of a measured block.
+    fn charge(&self, py: Python<'_>, name: &str, once: bool, seconds: f64) -> PyResult<()> {
+        let how = if once { Measure::Once } else { Measure::Always };
+        let taken = Duration::from_secs_f64(seconds.max(0.0));
+        self.with(py, |process| process.charge(name, how, taken))
+    }
+
+    fn listen(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
+        self.with(py, |process| process.listen(port))
+    }
+
+    fn connect(&self, py: Python<'_>, host: &str, port: u16, patience: f64) -> PyResult<u64> {
+        self.with(py, |process| process.connect(host, port, patience)).map(|peer| peer.0)
+    }
+
+    fn close(&self, py: Python<'_>, peer: u64) -> PyResult<()> {
+        self.with(py, |process| {
+            process.close(PeerId(peer));
+            Ok(())
+        })
+    }
+
+    fn describe(&self, py: Python<'_>, peer: u64) -> PyResult<String> {
+        self.with(py, |process| Ok(process.describe(PeerId(peer))))
+    }
+
+    fn send(&self, py: Python<'_>, peer: u64, kind: &str, payload: Vec<u8>) -> PyResult<()> {
+        self.with(py, |process| process.send(PeerId(peer), kind, payload))
+    }
+
+    /// The next timer, close, or letter of one of these types.
+    fn next(&self, py: Python<'_>, kinds: Vec<String>, seconds: Option<f64>) -> PyResult<Option<Attended>> {
+        let next = self.patiently(py, seconds, |process, part| {
+            process.next(|kind| kinds.iter().any(|known| known == kind), part)
+        })?;
+        Ok(next.map(|happening| match happening {
+            Happening::Letter { from, letter } => {
+                ("letter", from.0, letter.kind.to_string(), PyBytes::new(py, &letter.payload).unbind())
+            }
+            Happening::Timer(number) => ("timer", number.0, String::new(), PyBytes::new(py, b"").unbind()),
+            Happening::Closed { peer, why } => ("closed", peer.0, why, PyBytes::new(py, b"").unbind()),
+        }))
+    }
+
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        peer: Option<u64>,
+        seconds: Option<f64>,
+    ) -> PyResult<(u64, Py<PyBytes>)> {
+        let got =
+            self.patiently(py, seconds, |process, part| match process.wait_for(kind, peer.map(PeerId), part) {
+                Err(ProcessError::TimedOut { .. }) => Ok(None),
+                outcome => outcome.map(Some),
+            })?;
+        let timed_out = || ProcessError::TimedOut { seconds: seconds.unwrap_or_default() };
+        let (from, payload) = got.ok_or_else(timed_out).or_raise(py)?;
+        Ok((from.0, PyBytes::new(py, &payload).unbind()))
+    }
+
+    fn answer_with_error(&self, py: Python<'_>, peer: u64, kind: &str, why: &str) -> PyResult<()> {
+        self.with(py, |process| {
+            process.answer_with_error(PeerId(peer), kind, why);
+            Ok(())
+        })
+    }
+
+    fn set_timer(&self, py: Python<'_>, seconds: f64, repeat: bool) -> PyResult<u64> {
+        self.with(py, |process| Ok(process.set_bare_timer(seconds, repeat).0))
+    }
+
+    fn cancel_timer(&self, py: Python<'_>, number: u64) -> PyResult<bool> {
+        self.with(py, |process| Ok(process.cancel_timer(TimerNumber(number))))
+    }
+
+    fn log(&self, py: Python<'_>, level: &str, category: &str, text: &str) -> PyResult<()> {
+        let level = match level {
+            "debug" => Level::Debug,
+            "warning" => Level::Warning,
+            "error" => Level::Error,
+            _ => Level::Info,
+        };
+        self.with(py, |process| {
+            process.log(level, category, text);
+            Ok(())
+        })
+    }
+
+    fn waiting(&self, py: Python<'_>) -> PyResult<Vec<(String, usize)>> {
+        self.with(py, |process| Ok(process.waiting().into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()))
+    }
+}
+
+/// Runs the processes of a program: `mains` by name, each called with a `RawProcess`. Virtual seconds and the trace's
+/// hash, for a simulated run.
+#[pyfunction]
+pub(crate) fn run_processes(py: Python<'_>, mains: &Bound<'_, PyDict>) -> PyResult<(f64, Option<String>)> {
+    let mut all: BTreeMap<String, Main> = BTreeMap::new();
+    for (name, function) in mains {
+        let function = function.unbind();
+        all.insert(name.extract()?, Arc::new(move |process| call(&function, process)));
+    }
+    let is_real = std::env::var_os(process::DEPLOY_VARIABLE).is_some();
+    let body = move || run(&all, process::StackKind::Thread);
+    // A real process runs here, where Python's signals come; simulated ones have threads of their own.
+    let outcome = if is_real { py.detach(body) } else { interruptible(py, body)? };
+    let report = outcome.or_raise(py)?;
+    Ok((report.seconds, report.trace_hash))
+}
+
+fn call(function: &Py<PyAny>, process: Process) -> Result<(), Error> {
+    Python::attach(|py| {
+        let failed = |error: PyErr| Error::Process(ProcessError::Failed(error.to_string()));
+        let raw = Py::new(py, RawProcess(Mutex::new(Some(process)))).map_err(failed)?;
+        let outcome = function.call1(py, (raw.clone_ref(py),));
+        drop(lock(&raw.get().0).take());
+        outcome.map(drop).map_err(|error| {
+            let class = error.get_type(py).name().map_or(String::new(), |name| name.to_string());
+            if class == "ProcessEnded" {
+                return Error::Process(ProcessError::Ended { why: error.value(py).to_string() });
+            }
+            error.print(py);
+            failed(error)
+        })
+    })
+}

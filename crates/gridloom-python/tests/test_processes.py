@@ -1,0 +1,147 @@
+"""Processes that talk by messages: the same programs for real and in simulation."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gridloom as gl
+import pytest
+
+PLATFORM = """
+[[host]]
+name = "a"
+speed = "1Gf"
+[[host]]
+name = "b"
+speed = "1Gf"
+[[link]]
+name = "l"
+bandwidth = "100MBps"
+latency = "1ms"
+[[route]]
+from = "a"
+to = "b"
+links = ["l"]
+"""
+
+
+def run(folder, world, program, *processes):
+    """Runs a program whose processes are (function, host, arguments); its exit status, output and errors."""
+    text = "".join(
+        f"[[process]]\nhost = '{host}'\nfunction = '{function}'\narguments = {list(arguments)}\n"
+        for function, host, *arguments in processes
+    )
+    (folder / "deployment.toml").write_text(text)
+    (folder / "platform.toml").write_text(PLATFORM)
+    (folder / "program.py").write_text("import gridloom as gl\n" + program + "\ngl.run_processes()\n")
+    gridloom = Path(gl.__file__).parent / "bin" / "gridloom"
+    command = [gridloom, world, "-d", "deployment.toml"]
+    if world == "simulate":
+        command += ["-p", "platform.toml", "--report", "report.json"]
+    command += ["--", sys.executable, "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    lines = [line.split("| ", 1)[-1] for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if not line.startswith(("simulated", "trace", "link"))], done.stderr
+
+
+TALK = """
+@gl.process
+def server(me):
+    me.listen(4000)
+    ticks = []
+    me.every(0.05, lambda: ticks.append(me.now()))
+    @me.on("double")
+    def double(client, payload):
+        client.send("result", payload + payload)
+    @me.on("fail")
+    def fail(client, payload):
+        raise ValueError("no such thing")
+    gone = []
+    me.on_close(lambda client, why: gone.append(client.name))
+    while not gone or len(ticks) < 2:
+        me.handle(timeout=1)
+    print(gone[0], "has gone;", me.waiting())
+
+@gl.process
+def client(me, word):
+    server = me.connect("a", 4000)
+    server.send("ignored", b"x")
+    server.send("double", word)
+    print(server.wait_for("result", timeout=30).decode())
+    server.send("fail")
+    try:
+        server.wait_for("result", timeout=30)
+    except gl.RemoteFailure as error:
+        print(error)
+    try:
+        me.wait_for("nothing", timeout=0.02)
+    except gl.TimedOut as error:
+        print(error)
+    try:
+        me.connect("nowhere", 1)
+    except gl.CannotConnect as error:
+        print(error)
+    server.close()
+"""
+
+
+@pytest.mark.parametrize("world", ["simulate", "deploy"])
+def test_messages_handlers_timers_and_errors_are_the_same_in_both_worlds(program, tmp_path, world):
+    code, lines, errors = run(tmp_path, world, TALK, ("server", "a"), ("client", "b", "ab"))
+    assert code == 0, errors
+    expected = [
+        "abab",
+        "server@a:4000 failed: ValueError: no such thing",
+        "nothing came within 0.02 s",
+        "no host 'nowhere' is known; known are a, b",
+        "client@b has gone; {'ignored': 1}",
+    ]
+    assert sorted(lines) == sorted(expected)
+    assert "message 'fail' of client@b failed: ValueError: no such thing" in errors
+
+
+def test_a_simulation_takes_the_time_of_the_platform_and_replays(program, tmp_path):
+    hashes = set()
+    for _ in range(2):
+        code, lines, errors = run(tmp_path, "simulate", TALK, ("server", "a"), ("client", "b", "ab"))
+        assert code == 0, errors
+        report = json.loads((tmp_path / "report.json").read_text())
+        hashes.add(report["trace_hash"])
+        assert 0.1 <= report["seconds"] < 2.0
+    assert len(hashes) == 1
+
+
+def test_a_deadlock_says_who_waits(program, tmp_path):
+    body = "@gl.process\ndef waiter(me):\n    me.wait_for('never')\n"
+    code, _, errors = run(tmp_path, "simulate", body, ("waiter", "a"), ("waiter", "b"))
+    assert code != 0
+    assert "waiter on a waits for a message" in errors and "waiter on b waits for a message" in errors
+
+
+@pytest.mark.parametrize("world", ["simulate", "deploy"])
+def test_a_process_that_raises_is_named(program, tmp_path, world):
+    body = "@gl.process\ndef bad(me):\n    raise KeyError('oh')\n"
+    code, _, errors = run(tmp_path, world, body, ("bad", "a"))
+    assert code != 0
+    assert "KeyError: 'oh'" in errors and "bad@a" in errors
+
+
+def test_measured_and_modelled_work_takes_time(program, tmp_path):
+    body = (
+        "@gl.process\ndef worker(me):\n    begin = me.now()\n    me.compute(2e9)\n"
+        "    with me.measure('sum'):\n        sum(range(10**6))\n    me.sleep(0.5)\n"
+        "    assert me.simulated and me.now() - begin > 2.5, me.now()\n    print('measured')\n"
+    )
+    code, lines, errors = run(tmp_path, "simulate", body, ("worker", "a"))
+    assert (code, lines) == (0, ["measured"]), errors
+
+
+def test_mistakes_are_named(program, tmp_path):
+    body = "@gl.process\ndef known(me):\n    pass\n"
+    code, _, errors = run(tmp_path, "simulate", body, ("unknown", "a"))
+    assert code != 0 and "no process function 'unknown'; it has: known" in errors
+    code, _, errors = run(tmp_path, "simulate", body, ("known", "c"))
+    assert code != 0 and "the platform has no host 'c'" in errors
+    with pytest.raises(gl.UsageError, match="started by a deployment"):
+        gl.run_processes()

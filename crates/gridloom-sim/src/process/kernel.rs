@@ -1,0 +1,355 @@
+//! The state of all processes, and how it changes as virtual time moves.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gridloom_core::base::limits::SEND_BYTES_MAX;
+use gridloom_core::base::{NodeId, Time};
+use gridloom_core::flow::{Execution, HostIndex, Transfer};
+use gridloom_core::platform::HostId;
+use gridloom_core::process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
+
+use crate::simulation::{Occurrence, Purpose, Simulation};
+
+/// A process of a simulation, in order of their making.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ProcessId(pub u32);
+
+/// The letter behind a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LetterFlow {
+    connection: u32,
+    /// The sending end, 0 or 1.
+    end: u8,
+    number: u64,
+}
+
+/// What a process waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wait {
+    Start,
+    Time,
+    Incoming,
+    Room { peer: PeerId },
+    Connection { host: String, port: u16 },
+    Computation,
+    Event { client: NodeId },
+}
+
+/// All processes and their connections.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    all: Vec<Process>,
+    pub(crate) ready: VecDeque<ProcessId>,
+    listening: BTreeMap<(HostId, u16), ProcessId>,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) spec: ProcessSpec,
+    host: HostId,
+    pub(crate) inbox: VecDeque<Incoming>,
+    pub(crate) wait: Option<Wait>,
+    turn: u64,
+    /// Why it must return, once it must.
+    pub(crate) end: Option<String>,
+    pub(crate) is_over: bool,
+    /// By number of peer: the connection and which end of it is ours.
+    peers: Vec<(u32, u8)>,
+    /// What the last connect gave.
+    connected: Option<Result<PeerId, ProcessError>>,
+    next_port: u16,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [End; 2],
+}
+
+#[derive(Debug)]
+struct End {
+    process: ProcessId,
+    peer: PeerId,
+    /// The port that was dialled, on the listening end.
+    port: u16,
+    open: bool,
+    /// Letters from this end that have not been handed over, in order; whether each has arrived.
+    sent: VecDeque<(Letter, bool)>,
+    /// Number of the first of them.
+    first: u64,
+    bytes: u64,
+}
+
+impl Simulation {
+    /// A process on that host, which waits to be started.
+    pub(crate) fn add_process(&mut self, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
+        let id = ProcessId(self.processes.all.len() as u32);
+        self.processes.all.push(Process {
+            spec,
+            host,
+            inbox: VecDeque::new(),
+            wait: None,
+            turn: 0,
+            end: None,
+            is_over: false,
+            peers: Vec::new(),
+            connected: None,
+            next_port: 49152,
+        });
+        let turn = self.process_waits(id, Wait::Start);
+        self.queue.push(start, Occurrence::ProcessDue { process: id, turn });
+        id
+    }
+
+    pub(crate) fn process(&self, id: ProcessId) -> &Process {
+        &self.processes.all[id.0 as usize]
+    }
+
+    pub(crate) fn process_mut(&mut self, id: ProcessId) -> &mut Process {
+        &mut self.processes.all[id.0 as usize]
+    }
+
+    /// It blocks; the number of this time.
+    pub(crate) fn process_waits(&mut self, id: ProcessId, wait: Wait) -> u64 {
+        let process = self.process_mut(id);
+        process.wait = Some(wait);
+        process.turn += 1;
+        process.turn
+    }
+
+    /// Like [`Simulation::process_waits`], until then at the latest.
+    pub(crate) fn process_waits_until(&mut self, id: ProcessId, wait: Wait, until: Option<Time>) {
+        let turn = self.process_waits(id, wait);
+        if let Some(until) = until {
+            let at = until.max(self.now);
+            self.queue.push(at, Occurrence::ProcessDue { process: id, turn });
+        }
+    }
+
+    /// What it waits for has come, if it waits for such.
+    fn wake_if(&mut self, id: ProcessId, is_it: impl FnOnce(&Wait) -> bool) {
+        let process = self.process_mut(id);
+        if process.wait.as_ref().is_some_and(is_it) {
+            process.wait = None;
+            self.processes.ready.push_back(id);
+        }
+    }
+
+    pub(crate) fn on_process_due(&mut self, id: ProcessId, turn: u64) {
+        if self.process(id).turn == turn {
+            self.wake_if(id, |_| true);
+        }
+    }
+
+    /// A client has an event.
+    pub(crate) fn wake_for_event(&mut self, node: NodeId) {
+        let waits = |process: &Process| matches!(process.wait, Some(Wait::Event { client }) if client == node);
+        if let Some(index) = self.processes.all.iter().position(waits) {
+            self.wake_if(ProcessId(index as u32), |_| true);
+        }
+    }
+
+    /// It must return: whatever it calls fails from now on.
+    pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
+        self.process_mut(id).end.get_or_insert_with(|| why.to_string());
+        self.wake_if(id, |_| true);
+    }
+
+    pub(crate) fn kill_process_at(&mut self, id: ProcessId, at: Time) {
+        self.queue.push(at, Occurrence::ProcessKilled { process: id });
+    }
+
+    /// Its code has returned.
+    pub(crate) fn process_over(&mut self, id: ProcessId) {
+        let process = self.process_mut(id);
+        process.is_over = true;
+        process.inbox.clear();
+        self.processes.listening.retain(|_, listener| *listener != id);
+        let peers = 0..self.process(id).peers.len() as u64;
+        for peer in peers {
+            self.process_close(id, PeerId(peer));
+        }
+    }
+
+    // ---- sockets
+
+    pub(crate) fn process_listen(&mut self, id: ProcessId, port: u16) -> Result<u16, ProcessError> {
+        let host = self.process(id).host;
+        let port = match port {
+            0 => {
+                let process = self.process_mut(id);
+                process.next_port += 1;
+                let first = process.next_port;
+                (first..=u16::MAX).find(|port| !self.processes.listening.contains_key(&(host, *port))).unwrap_or(0)
+            }
+            port => port,
+        };
+        match self.processes.listening.get(&(host, port)) {
+            Some(other) => {
+                let function = &self.process(*other).spec.function;
+                let why = format!("process '{function}' listens there");
+                Err(ProcessError::CannotListen { host: self.process(id).spec.host.clone(), port, why })
+            }
+            None => {
+                self.processes.listening.insert((host, port), id);
+                Ok(port)
+            }
+        }
+    }
+
+    /// Begins to connect; the outcome comes after a round trip.
+    pub(crate) fn process_dials(&mut self, id: ProcessId, name: &str, port: u16) -> Result<(), ProcessError> {
+        let Some(host) = self.platform.host(name) else {
+            let some: Vec<&str> = self.platform.hosts().iter().take(8).map(|host| host.name.as_str()).collect();
+            return Err(ProcessError::NoSuchHost { host: name.into(), known: some.join(", ") });
+        };
+        let here = self.process(id).host;
+        let cannot = |why: String| ProcessError::CannotConnect { host: name.into(), port, why };
+        let there = self.paths.between(here, host).map_err(cannot)?;
+        let back = self.paths.between(host, here).map_err(cannot)?;
+        let round_trip_ns = there.frame_latency_ns + back.frame_latency_ns;
+        self.process_waits(id, Wait::Connection { host: name.into(), port });
+        let dialled = Occurrence::ProcessDialled { process: id, host, name: name.into(), port };
+        self.queue.push(self.now + round_trip_ns, dialled);
+        Ok(())
+    }
+
+    pub(crate) fn on_process_dialled(&mut self, id: ProcessId, host: HostId, name: String, port: u16) {
+        let outcome = match self.processes.listening.get(&(host, port)).copied() {
+            None => {
+                Err(ProcessError::CannotConnect { host: name, port, why: "connection refused: nobody listens".into() })
+            }
+            Some(listener) => Ok(self.join(id, listener, port)),
+        };
+        self.process_mut(id).connected = Some(outcome);
+        self.wake_if(id, |wait| matches!(wait, Wait::Connection { .. }));
+    }
+
+    pub(crate) fn process_connected(&mut self, id: ProcessId) -> Option<Result<PeerId, ProcessError>> {
+        self.process_mut(id).connected.take()
+    }
+
+    fn join(&mut self, dialler: ProcessId, listener: ProcessId, port: u16) -> PeerId {
+        let number = self.processes.connections.len() as u32;
+        let ends = [(dialler, 0), (listener, port)].map(|(process, port)| {
+            let peer = PeerId(self.process(process).peers.len() as u64 + u64::from(process == dialler && port > 0));
+            End { process, peer, port, open: true, sent: VecDeque::new(), first: 0, bytes: 0 }
+        });
+        for (side, end) in ends.iter().enumerate() {
+            self.process_mut(end.process).peers.push((number, side as u8));
+        }
+        let peer = ends[0].peer;
+        self.processes.connections.push(Connection { ends });
+        peer
+    }
+
+    fn end_of(&mut self, id: ProcessId, peer: PeerId) -> (u32, u8) {
+        self.process(id).peers[peer.0 as usize]
+    }
+
+    pub(crate) fn process_describe(&self, id: ProcessId, peer: PeerId) -> String {
+        let Some((connection, side)) = self.process(id).peers.get(peer.0 as usize) else { return "nobody".into() };
+        let other = &self.processes.connections[*connection as usize].ends[1 - *side as usize];
+        let spec = &self.process(other.process).spec;
+        match other.port {
+            0 => format!("{}@{}", spec.function, spec.host),
+            port => format!("{}@{}:{port}", spec.function, spec.host),
+        }
+    }
+
+    /// Sends; false if the sender has to wait first.
+    pub(crate) fn process_send(&mut self, id: ProcessId, peer: PeerId, letter: &Letter) -> Result<bool, ProcessError> {
+        let (connection, side) = self.end_of(id, peer);
+        let ends = &self.processes.connections[connection as usize].ends;
+        let (ours, theirs) = (&ends[side as usize], &ends[1 - side as usize]);
+        if !ours.open || !theirs.open {
+            let why = if ours.open { "the other side has closed it" } else { "it was closed here" };
+            return Err(ProcessError::Closed { peer: self.process_describe(id, peer), why: why.into() });
+        }
+        if ours.bytes > SEND_BYTES_MAX {
+            return Ok(false);
+        }
+        let (here, there) = (self.process(id).host, self.process(theirs.process).host);
+        let path = self.paths.between(here, there).expect("there was a way when they connected");
+        let size_bytes = (letter.payload.len() + letter.kind.len()) as u64 + self.config.message_overhead_bytes;
+        self.synchronise();
+        let end = &mut self.processes.connections[connection as usize].ends[side as usize];
+        let number = end.first + end.sent.len() as u64;
+        end.sent.push_back((letter.clone(), false));
+        end.bytes += letter.payload.len() as u64;
+        let transfer = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
+        let action = self.engine.start_transfer(&Transfer { way_back: &path.way_back, ..transfer });
+        self.purposes.insert(action, Purpose::Letter(LetterFlow { connection, end: side, number }));
+        self.trace.letter(self.now, id.0, &letter.kind, &letter.payload);
+        Ok(true)
+    }
+
+    /// A letter has arrived: it and those behind it that have are handed over.
+    pub(crate) fn on_letter(&mut self, flow: LetterFlow) {
+        let ends = &mut self.processes.connections[flow.connection as usize].ends;
+        let [first, second] = ends;
+        let (from, to) = if flow.end == 0 { (first, second) } else { (second, first) };
+        from.sent[(flow.number - from.first) as usize].1 = true;
+        let mut letters = Vec::new();
+        while from.sent.front().is_some_and(|(_, arrived)| *arrived) {
+            let (letter, _) = from.sent.pop_front().expect("seen a moment ago");
+            from.first += 1;
+            from.bytes -= letter.payload.len() as u64;
+            letters.push(letter);
+        }
+        let (sender, sender_peer, receiver, peer, open) = (from.process, from.peer, to.process, to.peer, to.open);
+        let is_last = from.sent.is_empty() && !from.open;
+        if letters.is_empty() {
+            return;
+        }
+        if open {
+            let incoming = letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter });
+            self.process_mut(receiver).inbox.extend(incoming);
+            self.wake_if(receiver, |wait| matches!(wait, Wait::Incoming));
+        }
+        self.wake_if(sender, |wait| matches!(wait, Wait::Room { peer } if *peer == sender_peer));
+        if is_last {
+            self.tell_closed(flow.connection, 1 - flow.end);
+        }
+    }
+
+    /// The end closes: the other hears of it behind the last letter, after the latency.
+    pub(crate) fn process_close(&mut self, id: ProcessId, peer: PeerId) {
+        let Some((connection, side)) = self.process(id).peers.get(peer.0 as usize).copied() else { return };
+        let ends = &mut self.processes.connections[connection as usize].ends;
+        if !std::mem::replace(&mut ends[side as usize].open, false) || !ends[1 - side as usize].open {
+            return;
+        }
+        let is_empty = ends[side as usize].sent.is_empty();
+        let other = ends[1 - side as usize].process;
+        if is_empty {
+            let (here, there) = (self.process(id).host, self.process(other).host);
+            let latency_ns = self.paths.between(here, there).map_or(0, |path| path.frame_latency_ns);
+            self.queue.push(self.now + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+        }
+    }
+
+    /// That end hears that the other is closed.
+    pub(crate) fn tell_closed(&mut self, connection: u32, end: u8) {
+        let told = &self.processes.connections[connection as usize].ends[end as usize];
+        if !told.open {
+            return;
+        }
+        let (process, peer) = (told.process, told.peer);
+        let why = format!("{} has closed it", self.process_describe(process, peer));
+        self.processes.connections[connection as usize].ends[end as usize].open = false;
+        self.process_mut(process).inbox.push_back(Incoming::Closed { peer, why });
+        self.wake_if(process, |wait| matches!(wait, Wait::Incoming));
+        self.wake_if(process, |wait| matches!(wait, Wait::Room { peer: waiting } if *waiting == peer));
+    }
+
+    // ---- computing
+
+    pub(crate) fn process_computes(&mut self, id: ProcessId, flops: f64) {
+        let turn = self.process_waits(id, Wait::Computation);
+        self.synchronise();
+        let host = HostIndex(self.process(id).host.0);
+        let action = self.engine.start_execution(&Execution::new(host, flops));
+        self.purposes.insert(action, Purpose::Computation { process: id, turn });
+    }
+}

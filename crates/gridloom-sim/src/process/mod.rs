@@ -1,0 +1,21 @@
+//! User processes in virtual time: their sockets, what they wait for, and who runs next.
+//!
+//! A process runs on a stack of its own ([`stack`]) and blocks by naming what it waits for ([`Wait`]); whoever makes that
+//! come true puts it into the ready queue. One process runs at a time, in the order in which they became ready.
+//!
+//! A connection takes one round trip to make. A letter is a flow over the route with the model's latency; letters of one
+//! connection share the links with one another, and are handed over in order.
+//!
+//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended; it is woken once for each time it
+//! waits (`turn` counts them, so that what is late wakes nobody).
+
+mod kernel;
+mod runner;
+mod stack;
+mod world;
+
+pub use kernel::ProcessId;
+pub(crate) use kernel::{LetterFlow, Processes};
+pub use runner::{Body, Deadlock, Runner, Waiting};
+pub use stack::StackKind;
+pub use world::SimProcess;

@@ -1,0 +1,166 @@
+//! The scheduler: runs whoever is ready, in order, and lets time move when nobody is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_core::base::Time;
+use gridloom_core::base::time::SECOND_NS;
+use gridloom_core::platform::HostId;
+use gridloom_core::process::{ProcessError, ProcessSpec};
+
+use super::kernel::{ProcessId, Wait};
+use super::stack::{Stack, StackKind, Suspender};
+use super::world::{Log, SimProcess};
+use crate::simulation::Simulation;
+
+/// If for so long no process was ready, only heartbeats of machines go on: nothing will come any more.
+const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
+
+/// A process's code.
+pub type Body = Box<dyn FnOnce(SimProcess) + Send>;
+
+/// A process that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// Who.
+    pub spec: ProcessSpec,
+    /// For what, in words.
+    pub what: String,
+}
+
+/// Nobody can go on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Deadlock {
+    /// Virtual seconds.
+    pub seconds: f64,
+    /// Who waits for what.
+    pub waiting: Vec<Waiting>,
+}
+
+/// Runs the processes of a simulation.
+pub struct Runner {
+    simulation: Arc<Mutex<Simulation>>,
+    stacks: BTreeMap<ProcessId, Stack>,
+    log: Log,
+}
+
+impl Runner {
+    /// Without processes yet.
+    pub fn new(simulation: Arc<Mutex<Simulation>>, log: Log) -> Runner {
+        Runner { simulation, stacks: BTreeMap::new(), log }
+    }
+
+    /// Adds a process.
+    ///
+    /// # Errors
+    /// If there is no memory for its stack.
+    pub fn add(
+        &mut self,
+        host: HostId,
+        spec: ProcessSpec,
+        start: Time,
+        kind: StackKind,
+        body: Body,
+    ) -> io::Result<ProcessId> {
+        let id = self.lock().add_process(host, spec.clone(), start);
+        let (simulation, log) = (self.simulation.clone(), self.log.clone());
+        let start = move |suspender: Suspender| {
+            body(SimProcess { id, spec, simulation, suspender, log, calls_after_end: 0 });
+        };
+        self.stacks.insert(id, Stack::new(kind, Box::new(start))?);
+        Ok(id)
+    }
+
+    /// Kills a process at that time.
+    pub fn kill_at(&mut self, id: ProcessId, at: Time) {
+        self.lock().kill_process_at(id, at);
+    }
+
+    /// Runs until all processes have ended.
+    ///
+    /// # Errors
+    /// If nobody can go on: those that wait are then told to end.
+    ///
+    /// # Panics
+    /// If a process panics on a coroutine, or the system has no thread for one.
+    pub fn run(&mut self) -> Result<(), Deadlock> {
+        let mut deadlock = None;
+        loop {
+            self.run_ready();
+            if self.stacks.is_empty() {
+                return deadlock.map_or(Ok(()), Err);
+            }
+            let moved = {
+                let mut simulation = self.lock();
+                let stalled = simulation.now().0 + STALL_NS;
+                let mut moved = true;
+                while moved && simulation.processes.ready.is_empty() {
+                    moved = simulation.now().0 < stalled && simulation.step();
+                }
+                moved
+            };
+            if !moved {
+                deadlock.get_or_insert(self.deadlock());
+                let waiting: Vec<ProcessId> = self.stacks.keys().copied().collect();
+                for id in waiting {
+                    self.lock().end_process(id, "nothing can happen any more: every process waits");
+                }
+            }
+        }
+    }
+
+    fn run_ready(&mut self) {
+        loop {
+            let Some(id) = self.lock().processes.ready.pop_front() else { return };
+            let Some(stack) = self.stacks.get_mut(&id) else { continue };
+            if stack.resume().expect("a thread for a process") {
+                self.stacks.remove(&id);
+                self.lock().process_over(id);
+            }
+        }
+    }
+
+    fn deadlock(&self) -> Deadlock {
+        let simulation = self.lock();
+        let waiting = self.stacks.keys().map(|id| {
+            let process = simulation.process(*id);
+            let what = match &process.wait {
+                Some(Wait::Incoming) => "a message".into(),
+                Some(Wait::Room { peer }) => {
+                    format!("{} to take what was sent to it", simulation.process_describe(*id, *peer))
+                }
+                Some(Wait::Connection { host, port }) => format!("a connection to {host}:{port}"),
+                Some(Wait::Event { .. }) => "a result of the grid".into(),
+                Some(Wait::Computation) => "the end of its computation".into(),
+                Some(Wait::Start | Wait::Time) | None => "its time".into(),
+            };
+            Waiting { spec: process.spec.clone(), what }
+        });
+        Deadlock { seconds: simulation.now().seconds(), waiting: waiting.collect() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Simulation> {
+        self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "deadlock at {} s: every process waits", self.seconds)?;
+        for Waiting { spec, what } in &self.waiting {
+            write!(f, "\n  {} on {} waits for {what}", spec.function, spec.host)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Deadlock {}
+
+/// Error of a process whose world is a deadlock's.
+impl From<Deadlock> for ProcessError {
+    fn from(deadlock: Deadlock) -> ProcessError {
+        ProcessError::Ended { why: deadlock.to_string() }
+    }
+}

@@ -1,0 +1,160 @@
+//! Running a program's processes: one of them for real, or all of them in simulation.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridloom_core::base::Time;
+use gridloom_core::base::time::SECOND_NS;
+use gridloom_core::process::{Level, ProcessError, ProcessSpec};
+use gridloom_net::identity::Secret;
+use gridloom_net::jobs::measure_speed;
+use gridloom_net::process::{NetProcess, ProcessConfig, end_with_parent};
+use gridloom_sim::process::{Runner, SimProcess, StackKind};
+use gridloom_sim::{SimConfig, Simulation};
+
+use super::Process;
+use crate::simulate::network_model;
+use crate::{Error, SimulateConfig};
+
+/// Set by `gridloom deploy` for each program that it starts.
+pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
+
+/// A process's function.
+pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RunReport {
+    /// Virtual seconds at the end; 0 for a real run.
+    pub seconds: f64,
+    /// Sums up everything that happened, for a simulated run.
+    pub trace_hash: Option<String>,
+    /// Processes that failed, and why.
+    pub failed: Vec<(ProcessSpec, String)>,
+}
+
+/// Runs the processes of this program: all of them under `gridloom simulate`, one under `gridloom deploy`.
+///
+/// # Errors
+/// If neither started this program; if the deployment does not fit; in simulation also if the processes wait for each
+/// other for ever, or one fails.
+pub fn run(mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport, Error> {
+    if let Ok(text) = std::env::var(DEPLOY_VARIABLE) {
+        let config: ProcessConfig = serde_json::from_str(&text)
+            .map_err(|error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}")))?;
+        return run_real(mains, config);
+    }
+    match SimulateConfig::from_environment(None)? {
+        Some(config) => simulate(&config, mains, kind),
+        None => Err(Error::Usage(
+            "the processes of a program are started by a deployment: 'gridloom simulate -p PLATFORM -d DEPLOYMENT -- \
+             PROGRAM', or 'gridloom deploy -d DEPLOYMENT -- PROGRAM' for real"
+                .into(),
+        )),
+    }
+}
+
+fn run_real(mains: &BTreeMap<String, Main>, config: ProcessConfig) -> Result<RunReport, Error> {
+    let main = main_of(mains, &config.spec.function)?.clone();
+    end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
+    let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?.unwrap_or_else(Secret::none);
+    let world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
+    main(Process::new(Box::new(world)))?;
+    Ok(RunReport::default())
+}
+
+fn main_of<'a>(mains: &'a BTreeMap<String, Main>, function: &str) -> Result<&'a Main, Error> {
+    mains.get(function).ok_or_else(|| {
+        let known: Vec<&str> = mains.keys().map(String::as_str).collect();
+        Error::Input(format!("the program has no process function '{function}'; it has: {}", known.join(", ")))
+    })
+}
+
+/// Runs all processes of a deployment in virtual time.
+///
+/// # Errors
+/// As [`run`].
+pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport, Error> {
+    let platform = Arc::new(config.read_platform()?);
+    let file = config.deployment.clone().ok_or_else(|| {
+        Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
+    })?;
+    let processes = config.read_deployment(&file)?;
+    let sim_config = SimConfig {
+        seed: config.seed,
+        network: network_model(config.network.as_deref())?,
+        reference_flops: config.reference_flops.unwrap_or_else(measure_speed),
+        ..SimConfig::default()
+    };
+    let simulation = Arc::new(Mutex::new(Simulation::new(platform.clone(), sim_config)));
+    let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
+        eprintln!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
+    };
+    let mut runner = Runner::new(simulation.clone(), Arc::new(log));
+    let failed = Arc::new(Mutex::new(Vec::new()));
+    for process in processes {
+        let name = file.display();
+        let Some(host) = platform.host(&process.host) else {
+            return Err(Error::Input(format!("{name}: the platform has no host '{}'", process.host)));
+        };
+        let main = main_of(mains, &process.function).map_err(|error| Error::Input(format!("{name}: {error}")))?.clone();
+        let spec = ProcessSpec { function: process.function, host: process.host, arguments: process.arguments };
+        let failed = failed.clone();
+        let told = spec.clone();
+        let body = Box::new(move |world: SimProcess| {
+            let mut unfinished = Unfinished { spec: told, why: Some("it panicked".into()), failed };
+            unfinished.why = match main(Process::new(Box::new(world))) {
+                // Its world told it to end: that is no failure of its own.
+                Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
+                Err(error) => Some(error.to_string()),
+            };
+        });
+        let at = |seconds: f64| Time((seconds.max(0.0) * SECOND_NS as f64) as u64);
+        let no_stack = |error: std::io::Error| Error::Input(format!("no stack for a process: {error}"));
+        let id = runner.add(host, spec, at(process.start_time.unwrap_or(0.0)), kind, body).map_err(no_stack)?;
+        if let Some(seconds) = process.kill_time {
+            runner.kill_at(id, at(seconds));
+        }
+    }
+    let outcome = runner.run();
+    let simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
+    let failed = std::mem::take(&mut *failed.lock().unwrap_or_else(PoisonError::into_inner));
+    let hash = format!("{:016x}", simulation.trace_hash());
+    let report = RunReport { seconds: simulation.now().seconds(), trace_hash: Some(hash), failed };
+    if let Some(path) = &config.report {
+        write_report(path, &report, &simulation)?;
+    }
+    if let Some((spec, why)) = report.failed.first() {
+        return Err(Error::Input(format!("process {}@{} failed: {why}", spec.function, spec.host)));
+    }
+    outcome.map_err(|deadlock| Error::Stalled { seconds: deadlock.seconds, waiting: deadlock.to_string() })?;
+    Ok(report)
+}
+
+/// Notes a process that does not end well, also if it panics.
+struct Unfinished {
+    spec: ProcessSpec,
+    why: Option<String>,
+    failed: Arc<Mutex<Vec<(ProcessSpec, String)>>>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(why) = self.why.take() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
+        }
+    }
+}
+
+fn write_report(path: &PathBuf, report: &RunReport, simulation: &Simulation) -> Result<(), Error> {
+    let summary = crate::SimulationReport {
+        seconds: report.seconds,
+        trace_hash: report.trace_hash.clone().unwrap_or_default(),
+        bytes_by_link: simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
+        bytes_by_pair: BTreeMap::new(),
+        groups: Vec::new(),
+    };
+    let text = serde_json::to_string(&summary).expect("plain values");
+    std::fs::write(path, text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,339 @@
+//! What a process's code can do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use gridloom_core::base::Time;
+use gridloom_core::base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_core::process::TimerNumber;
+use gridloom_core::process::{Agenda, Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_net::jobs::processor_time;
+
+/// Between attempts to connect to who does not listen yet.
+const RETRY_NS: u64 = 20 * MILLISECOND_NS;
+/// Type of the letter that says that its receiver's callback failed.
+const ERROR_KIND: &str = "gridloom:error";
+
+type OnLetter = Box<dyn FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send>;
+type OnTimer = Box<dyn FnMut(&mut Process) -> Result<(), ProcessError> + Send>;
+
+/// How a block of code that is timed on the real machine takes virtual time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Measure {
+    /// Each run is timed, and its time charged.
+    Always,
+    /// The first run of that name is timed; each is charged as much.
+    Once,
+    /// Nothing is run in simulation; so many floating-point operations are charged.
+    Skip {
+        /// How many.
+        flops: f64,
+    },
+}
+
+/// A process, as its own code sees it. Times are seconds, in virtual time if it is simulated.
+pub struct Process {
+    world: Box<dyn ProcessWorld>,
+    agenda: Agenda,
+    callbacks: BTreeMap<String, Option<OnLetter>>,
+    timers: BTreeMap<TimerNumber, Option<OnTimer>>,
+    measured: BTreeMap<String, u64>,
+}
+
+impl Process {
+    /// A process of that world.
+    pub fn new(world: Box<dyn ProcessWorld>) -> Process {
+        let (callbacks, timers, measured) = Default::default();
+        Process { world, agenda: Agenda::default(), callbacks, timers, measured }
+    }
+
+    /// Its function, host and arguments.
+    pub fn spec(&self) -> &ProcessSpec {
+        self.world.spec()
+    }
+
+    /// The time: since 1970 for real, since the beginning in simulation.
+    pub fn now(&self) -> f64 {
+        self.world.now().seconds()
+    }
+
+    /// Whether time is virtual.
+    pub fn is_simulated(&self) -> bool {
+        self.world.is_simulated()
+    }
+
+    /// Waits so long. What comes meanwhile waits too.
+    ///
+    /// # Errors
+    /// If the process has to end.
+    pub fn sleep(&mut self, seconds: f64) -> Result<(), ProcessError> {
+        let at = self.after(seconds);
+        self.world.sleep_until(at)
+    }
+
+    /// Takes the time of so many floating-point operations on one core of the simulated host; no time for real.
+    ///
+    /// # Errors
+    /// If the process has to end.
+    pub fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
+        self.world.compute(flops)
+    }
+
+    /// Runs a block of code, timed on the real machine; in simulation it takes as long as the simulated host needs.
+    /// `None` if it was not run.
+    ///
+    /// # Errors
+    /// If the process has to end.
+    pub fn measure<R>(
+        &mut self,
+        name: &str,
+        how: Measure,
+        block: impl FnOnce(&mut Process) -> R,
+    ) -> Result<Option<R>, ProcessError> {
+        if let (Measure::Skip { flops }, true) = (how, self.is_simulated()) {
+            self.compute(flops)?;
+            return Ok(None);
+        }
+        let begin = processor_time();
+        let result = block(self);
+        self.charge(name, how, processor_time().saturating_sub(begin))?;
+        Ok(Some(result))
+    }
+
+    /// Charges the time of a block that took so long on the real machine.
+    ///
+    /// # Errors
+    /// If the process has to end.
+    pub fn charge(&mut self, name: &str, how: Measure, taken: Duration) -> Result<(), ProcessError> {
+        let taken_ns = taken.as_nanos() as u64;
+        let charged_ns = match how {
+            Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
+            Measure::Always | Measure::Skip { .. } => taken_ns,
+        };
+        self.world.computed(charged_ns)
+    }
+
+    /// Writes a line to the log.
+    pub fn log(&mut self, level: Level, category: &str, text: &str) {
+        self.world.log(level, category, text);
+    }
+
+    // ---- connections
+
+    /// Listens on a port of its host; 0 takes any that is free. The port.
+    ///
+    /// # Errors
+    /// If the port is taken.
+    pub fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
+        self.world.listen(port)
+    }
+
+    /// Connects to who listens on that port of that host. Tries again for `patience` seconds while nobody does, so that
+    /// processes may start in any order.
+    ///
+    /// # Errors
+    /// If there is no such host, or nobody listened in time.
+    pub fn connect(&mut self, host: &str, port: u16, patience: f64) -> Result<PeerId, ProcessError> {
+        let until = self.after(patience);
+        loop {
+            match self.world.connect(host, port) {
+                Err(ProcessError::CannotConnect { .. }) if self.world.now() + RETRY_NS <= until => {
+                    let at = self.world.now() + RETRY_NS;
+                    self.world.sleep_until(at)?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Closes a connection; what was sent still arrives.
+    pub fn close(&mut self, peer: PeerId) {
+        self.world.close(peer);
+    }
+
+    /// Who is at the other end: `function@host`, and the port if it was dialled.
+    pub fn describe(&self, peer: PeerId) -> String {
+        self.world.describe(peer)
+    }
+
+    /// Sends a message: the name of its type, and its bytes. Returns when it is on its way.
+    ///
+    /// # Errors
+    /// If the connection is closed, or the message too large.
+    pub fn send(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
+        self.world.send(peer, Letter { kind: kind.into(), payload })
+    }
+
+    // ---- attending
+
+    /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives goes to the
+    /// sender, who gets it where it waits for an answer, and to the log.
+    pub fn on(
+        &mut self,
+        kind: &str,
+        callback: impl FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send + 'static,
+    ) {
+        self.callbacks.insert(kind.into(), Some(Box::new(callback)));
+    }
+
+    /// [`Process::handle`] calls `callback` after so many seconds, and then every so many if asked.
+    pub fn set_timer(
+        &mut self,
+        seconds: f64,
+        repeat: bool,
+        callback: impl FnMut(&mut Process) -> Result<(), ProcessError> + Send + 'static,
+    ) -> TimerNumber {
+        let number = self.set_bare_timer(seconds, repeat);
+        self.timers.insert(number, Some(Box::new(callback)));
+        number
+    }
+
+    /// A timer that [`Process::next`] tells of.
+    pub fn set_bare_timer(&mut self, seconds: f64, repeat: bool) -> TimerNumber {
+        let at = self.after(seconds);
+        let every_ns = repeat.then(|| at.since(self.world.now()));
+        self.agenda.set_timer(at, every_ns)
+    }
+
+    /// Forgets a timer; whether it was set.
+    pub fn cancel_timer(&mut self, number: TimerNumber) -> bool {
+        self.timers.remove(&number);
+        self.agenda.cancel_timer(number)
+    }
+
+    /// Attends to one message that has a callback, or one timer; waits for it so long at most. Whether there was one.
+    ///
+    /// # Errors
+    /// If the process has to end, or a timer's callback fails.
+    pub fn handle(&mut self, seconds: Option<f64>) -> Result<bool, ProcessError> {
+        let until = seconds.map(|seconds| self.after(seconds));
+        let kinds: Vec<String> = self.callbacks.keys().cloned().collect();
+        let wants = |kind: &str| kinds.binary_search_by(|known| known.as_str().cmp(kind)).is_ok();
+        loop {
+            match self.next_until(wants, until)? {
+                None => return Ok(false),
+                Some(Happening::Closed { .. }) => {}
+                Some(Happening::Timer(number)) => {
+                    let Some(mut callback) = self.timers.get_mut(&number).and_then(Option::take) else { continue };
+                    let outcome = callback(self);
+                    if let Some(place) = self.timers.get_mut(&number) {
+                        *place = Some(callback);
+                    }
+                    return outcome.map(|()| true);
+                }
+                Some(Happening::Letter { from, letter }) => {
+                    let kind = letter.kind.clone();
+                    let Some(mut callback) = self.callbacks.get_mut(&*kind).and_then(Option::take) else { continue };
+                    let outcome = callback(self, from, letter);
+                    if let Some(place) = self.callbacks.get_mut(&*kind).filter(|place| place.is_none()) {
+                        *place = Some(callback);
+                    }
+                    match outcome {
+                        Err(error @ ProcessError::Ended { .. }) => return Err(error),
+                        Err(error) => self.answer_with_error(from, &kind, &error.to_string()),
+                        Ok(()) => {}
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Attends to messages and timers for so long.
+    ///
+    /// # Errors
+    /// As [`Process::handle`].
+    pub fn handle_for(&mut self, seconds: f64) -> Result<(), ProcessError> {
+        let until = self.after(seconds).seconds();
+        while self.handle(Some((until - self.now()).max(0.0)))? {}
+        Ok(())
+    }
+
+    /// Tells the sender of a message that its callback here failed, and the log.
+    pub fn answer_with_error(&mut self, peer: PeerId, kind: &str, why: &str) {
+        let sender = self.describe(peer);
+        self.log(Level::Error, "gridloom", &format!("message '{kind}' of {sender} failed: {why}"));
+        // A sender that is gone does not want to know.
+        let _ = self.send(peer, ERROR_KIND, why.as_bytes().to_vec());
+    }
+
+    /// Waits for a message of that type, from that peer if one is named, so long at most. Others wait meanwhile.
+    ///
+    /// # Errors
+    /// [`ProcessError::TimedOut`]; [`ProcessError::Remote`] if a callback of that peer failed; [`ProcessError::Closed`]
+    /// if that peer closed the connection.
+    pub fn wait_for(
+        &mut self,
+        kind: &str,
+        from: Option<PeerId>,
+        seconds: Option<f64>,
+    ) -> Result<(PeerId, Vec<u8>), ProcessError> {
+        let until = seconds.map(|seconds| self.after(seconds));
+        loop {
+            if let Some((from, letter)) = self.agenda.letter(kind, from) {
+                return Ok((from, letter.payload));
+            }
+            if let Some((peer, letter)) = self.agenda.letter(ERROR_KIND, from) {
+                let why = String::from_utf8_lossy(&letter.payload).into_owned();
+                return Err(ProcessError::Remote { peer: self.describe(peer), why });
+            }
+            if let Some((peer, why)) = from.and_then(|peer| self.agenda.closed(peer).map(|why| (peer, why))) {
+                return Err(ProcessError::Closed { peer: self.describe(peer), why });
+            }
+            match self.world.receive(until)? {
+                Some(incoming) => self.agenda.put(incoming),
+                None => return Err(ProcessError::TimedOut { seconds: seconds.unwrap_or_default() }),
+            }
+        }
+    }
+
+    /// The next timer, close, or message whose type is wanted; `None` after so many seconds.
+    ///
+    /// # Errors
+    /// If the process has to end.
+    pub fn next(
+        &mut self,
+        wants: impl Fn(&str) -> bool,
+        seconds: Option<f64>,
+    ) -> Result<Option<Happening>, ProcessError> {
+        let until = seconds.map(|seconds| self.after(seconds));
+        self.next_until(wants, until)
+    }
+
+    fn next_until(
+        &mut self,
+        wants: impl Fn(&str) -> bool,
+        until: Option<Time>,
+    ) -> Result<Option<Happening>, ProcessError> {
+        loop {
+            if let Some(happening) = self.agenda.next(self.world.now(), &wants) {
+                return Ok(Some(happening));
+            }
+            if until.is_some_and(|until| self.world.now() >= until) {
+                return Ok(None);
+            }
+            let due = [until, self.agenda.next_timer_at()].into_iter().flatten().min();
+            if let Some(incoming) = self.world.receive(due)? {
+                self.agenda.put(incoming);
+            }
+        }
+    }
+
+    /// How many messages of each type wait.
+    pub fn waiting(&self) -> Vec<(&str, usize)> {
+        self.agenda.waiting()
+    }
+
+    fn after(&self, seconds: f64) -> Time {
+        let ns = seconds.max(0.0) * SECOND_NS as f64;
+        // What is no time of this universe is for ever.
+        if ns >= (u64::MAX / 4) as f64 { Time::NEVER } else { self.world.now() + ns as u64 }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("spec", self.spec()).finish_non_exhaustive()
+    }
+}
