@@ -1,10 +1,11 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`), those figures only.
+//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`, `layout`), those figures only.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
+mod layout;
 mod limits;
 mod stats;
 
@@ -70,6 +71,9 @@ fn main() {
     }
     if wanted("mapping") {
         figures.push(mapping());
+    }
+    if wanted("layout") {
+        figures.extend(layout::figures());
     }
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");
     for figure in &figures {

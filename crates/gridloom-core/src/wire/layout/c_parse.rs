@@ -140,7 +140,11 @@ impl<'a> Parser<'a> {
                     self.base("")?;
                     let (token, place) = self.next()?;
                     if token != Token::Mark(";") {
-                        return Err(self.expected("';' after the declaration: messages have no variables", &token, place));
+                        return Err(self.expected(
+                            "';' after the declaration: messages have no variables",
+                            &token,
+                            place,
+                        ));
                     }
                 }
                 other => return Err(self.expected("struct, union, enum or typedef", other, place)),
@@ -292,7 +296,9 @@ impl<'a> Parser<'a> {
                 "GRIDLOOM_ONE" => {
                     self.next()?;
                     if !one_character(&mut made.field.ty) {
-                        return Err(self.error(place, "GRIDLOOM_ONE is for pointers to char; others lead to one anyway"));
+                        return Err(
+                            self.error(place, "GRIDLOOM_ONE is for pointers to char; others lead to one anyway")
+                        );
                     }
                 }
                 _ => {
@@ -309,7 +315,8 @@ impl<'a> Parser<'a> {
         let Waiting { mut field, place, length, tag } = made;
         if let Some((text, at)) = length {
             let Type::Pointer(pointer) = &mut field.ty else {
-                let message = format!("field '{}' has a length and is no pointer; leave GRIDLOOM_LENGTH out", field.name);
+                let message =
+                    format!("field '{}' has a length and is no pointer; leave GRIDLOOM_LENGTH out", field.name);
                 return Err(self.error(place, message));
             };
             pointer.extent = Extent::Count(self.expression(&text, at, names)?);

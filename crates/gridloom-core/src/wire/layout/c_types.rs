@@ -88,9 +88,13 @@ impl Parser<'_> {
             return Ok(Type::Bool);
         }
         if word == "void" {
-            return Err(self.error(place, "void says nothing that could be converted; declare what the pointer leads to"));
+            return Err(
+                self.error(place, "void says nothing that could be converted; declare what the pointer leads to")
+            );
         }
-        if let Some(keyword) = ["struct", "union", "enum"].iter().find(|k| self.tags.contains_key(&format!("{k} {word}"))) {
+        if let Some(keyword) =
+            ["struct", "union", "enum"].iter().find(|k| self.tags.contains_key(&format!("{k} {word}")))
+        {
             return Err(self.error(place, format!("'{word}' is declared as a {keyword}; write '{keyword} {word}'")));
         }
         let known = Integer::ALL.iter().map(|integer| integer.name()).chain(["bool", "float", "double"]);
@@ -237,7 +241,10 @@ pub(super) fn dynamic_struct(name: &str, target: Type) -> Struct {
     Struct {
         name: name.to_string(),
         fields: vec![
-            Field::new("data", Type::Pointer(Box::new(super::types::Pointer { target, extent: Extent::Count(Expr::Param(1)) }))),
+            Field::new(
+                "data",
+                Type::Pointer(Box::new(super::types::Pointer { target, extent: Extent::Count(Expr::Param(1)) })),
+            ),
             Field::new("length", Type::Integer(Integer::SizeT)),
             Field::new("capacity", Type::Integer(Integer::SizeT)),
         ],

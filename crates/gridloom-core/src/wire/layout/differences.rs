@@ -69,11 +69,9 @@ fn compare(
 /// Names and texts of fields, cases or constants.
 fn members(declaration: &Declaration, all: &[Declaration]) -> Vec<(String, String)> {
     match declaration {
-        Declaration::Struct(declared) => declared
-            .fields
-            .iter()
-            .map(|field| (field.name.clone(), field_text(field, &declared.fields, all)))
-            .collect(),
+        Declaration::Struct(declared) => {
+            declared.fields.iter().map(|field| (field.name.clone(), field_text(field, &declared.fields, all))).collect()
+        }
         Declaration::Union(declared) => declared
             .cases
             .iter()

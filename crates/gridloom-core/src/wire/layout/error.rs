@@ -146,37 +146,42 @@ impl fmt::Display for Where<'_> {
 
 fn differences(found: &[String]) -> String {
     if found.is_empty() {
-        return "; let both use one declaration (or let the sender describe its messages to see where they differ)".into();
+        return "; let both use one declaration (or let the sender describe its messages to see where they differ)"
+            .into();
     }
     format!(": {}", found.join("; "))
 }
 
 /// A problem on its way to who knows the message: each level puts its part before the path.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub struct Fault {
     path: String,
     offset: Option<u64>,
     problem: Problem,
 }
 
 impl Fault {
-    pub(super) fn new(offset: u64, problem: Problem) -> Box<Fault> {
+    /// At that byte.
+    pub fn new(offset: u64, problem: Problem) -> Box<Fault> {
         Box::new(Fault { path: String::new(), offset: Some(offset), problem })
     }
 
-    pub(super) fn whole(problem: Problem) -> Box<Fault> {
+    /// Of no byte in particular.
+    pub fn whole(problem: Problem) -> Box<Fault> {
         Box::new(Fault { path: String::new(), offset: None, problem })
     }
 
     /// As a part of that field.
-    pub(super) fn field(mut self: Box<Fault>, name: &str) -> Box<Fault> {
+    #[must_use]
+    pub fn field(mut self: Box<Fault>, name: &str) -> Box<Fault> {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{name}{dot}{}", self.path);
         self
     }
 
     /// As a part of that element.
-    pub(super) fn element(self: Box<Fault>, index: u64) -> Box<Fault> {
+    #[must_use]
+    pub fn element(self: Box<Fault>, index: u64) -> Box<Fault> {
         self.field(&format!("[{index}]"))
     }
 

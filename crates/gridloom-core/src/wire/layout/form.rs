@@ -56,8 +56,12 @@ impl Form {
         let mut shapes = vec![Shape::default(); schema.declarations().len()];
         let name = schema.name().to_string();
         for index in schema.by_value() {
-            shapes[*index] = shape(&schema.declarations()[*index], &abi, &shapes)
-                .map_err(|problem| LayoutError { message: name.clone(), path: String::new(), offset: None, problem })?;
+            shapes[*index] = shape(&schema.declarations()[*index], &abi, &shapes).map_err(|problem| LayoutError {
+                message: name.clone(),
+                path: String::new(),
+                offset: None,
+                problem,
+            })?;
         }
         let mut form = Form { schema, abi, shapes, targets: Vec::new() };
         let types = form.schema.targets().to_vec();
@@ -195,7 +199,8 @@ impl Word {
     /// Writes it, or says that it does not fit.
     pub(super) fn set(&self, memory: &mut [u8], base: u64, value: i128) -> Result<(), ()> {
         let bits = 8 * u32::from(self.bytes);
-        let (least, most) = if self.signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
+        let (least, most) =
+            if self.signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
         if value < least || value > most {
             return Err(());
         }

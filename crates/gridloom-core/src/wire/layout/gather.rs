@@ -252,4 +252,3 @@ impl Index {
         Some((*number, (address - start) / size))
     }
 }
-

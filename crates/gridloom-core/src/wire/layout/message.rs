@@ -72,10 +72,12 @@ impl<'a> Message<'a> {
                     Some(place) => on_place(number, met, place),
                     None => Ok(()),
                 };
-                visit(self.form, &target.slots, self.memory, base, Origin::Message, &mut on_pointer).map_err(|fault| {
-                    let fault = if block.count > 1 { fault.element(index) } else { fault };
-                    if number == 0 { fault } else { fault.field(&format!("({} in block {number})", target.name)) }
-                })?;
+                visit(self.form, &target.slots, self.memory, base, Origin::Message, &mut on_pointer).map_err(
+                    |fault| {
+                        let fault = if block.count > 1 { fault.element(index) } else { fault };
+                        if number == 0 { fault } else { fault.field(&format!("({} in block {number})", target.name)) }
+                    },
+                )?;
             }
         }
         Ok(())

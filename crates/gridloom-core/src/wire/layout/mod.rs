@@ -22,6 +22,7 @@
 //! | [`receiver`] | opening messages, placing them in memory |
 //! | [`gather`] | a message from the sender's memory |
 //! | [`value`] | a message by meaning; `value_read`, `value_write` |
+//! | [`rust`] | Rust values as messages; `rust_data` numbers, strings and the like, `rust_memory` what they are written to |
 //! | [`error`] | what is wrong with a message, and where |
 //!
 //! After GRAS: M. Quinson, *GRAS: a research and development framework for grid and P2P infrastructures*, INRIA research
@@ -46,6 +47,10 @@ mod plan;
 #[cfg(test)]
 mod property_tests;
 pub mod receiver;
+pub mod rust;
+mod rust_data;
+pub mod rust_layout;
+mod rust_memory;
 pub mod schema;
 mod slots;
 #[cfg(test)]
@@ -64,5 +69,6 @@ pub use form::Form;
 pub use gather::{Memory, MemoryAt};
 pub use header::Header;
 pub use receiver::{Incoming, Receiver};
+pub use rust::{Data, Message, Typed};
 pub use schema::{Schema, SchemaError};
 pub use value::{Graph, Value};

@@ -184,12 +184,10 @@ fn push(op: Op, ops: &mut Vec<Op>) {
         {
             *bytes = next - *from + more;
         }
-        (
-            Some(Op::Swap { from, to, width, count }),
-            Op::Swap { from: next, to: next_to, width: same, count: more },
-        ) if width == same
-            && *next == *from + u64::from(*width) * *count
-            && *next_to == *to + u64::from(*width) * *count =>
+        (Some(Op::Swap { from, to, width, count }), Op::Swap { from: next, to: next_to, width: same, count: more })
+            if width == same
+                && *next == *from + u64::from(*width) * *count
+                && *next_to == *to + u64::from(*width) * *count =>
         {
             *count += more;
         }

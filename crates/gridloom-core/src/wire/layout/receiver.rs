@@ -119,7 +119,7 @@ impl Incoming<'_> {
                 plan.run(&self.message, self.own, &self.blocks, memory, base).map_err(|fault| self.own.fail(fault))?;
             }
         }
-        Ok(base + self.blocks[0].start + self.message.root * self.own.targets[0].size)
+        Ok(base + self.root_offset())
     }
 
     /// The message as one of the receiver's own machine: what [`Form::encode`] would have made of it here.
@@ -151,5 +151,15 @@ impl Incoming<'_> {
     /// None for a message that was opened; the type is there for what may come.
     pub fn to_graph(&self) -> Result<Graph, LayoutError> {
         super::value_read::read(&self.message)
+    }
+
+    /// The memory as it came, if the sender represents data as the receiver does.
+    pub(super) fn native_memory(&self) -> Option<&[u8]> {
+        self.plan.is_none().then_some(self.message.memory)
+    }
+
+    /// Where the message's struct stands in the memory.
+    pub(super) fn root_offset(&self) -> u64 {
+        self.blocks[0].start + self.message.root * self.own.targets[0].size
     }
 }

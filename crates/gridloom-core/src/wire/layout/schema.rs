@@ -45,7 +45,15 @@ impl Schema {
     /// # Errors
     /// If an invariant at the head of this file does not hold.
     pub fn new(declarations: &[Declaration], root: usize) -> Result<Schema, SchemaError> {
-        let declarations = canonical(declarations, root)?;
+        Schema::numbered(declarations, root).map(|(schema, _)| schema)
+    }
+
+    /// As [`Schema::new`], with the new numbers of declarations by their old ones.
+    pub(super) fn numbered(
+        declarations: &[Declaration],
+        root: usize,
+    ) -> Result<(Schema, BTreeMap<usize, usize>), SchemaError> {
+        let (declarations, numbers) = canonical(declarations, root)?;
         let mut names = BTreeSet::new();
         for declaration in &declarations {
             check_declaration(declaration, &declarations)?;
@@ -57,7 +65,7 @@ impl Schema {
         let targets = targets(&declarations);
         let mut schema = Schema { declarations, by_value, targets, hash: 0 };
         schema.hash = fnv(schema.to_string().as_bytes());
-        Ok(schema)
+        Ok((schema, numbers))
     }
 
     /// The message type's name.
@@ -105,7 +113,10 @@ fn wrong(name: &str, why: impl Into<String>) -> SchemaError {
 }
 
 /// Those that `root` needs, numbered anew.
-fn canonical(declarations: &[Declaration], root: usize) -> Result<Vec<Declaration>, SchemaError> {
+fn canonical(
+    declarations: &[Declaration],
+    root: usize,
+) -> Result<(Vec<Declaration>, BTreeMap<usize, usize>), SchemaError> {
     if !matches!(declarations.get(root), Some(Declaration::Struct(_))) {
         let name = declarations.get(root).map_or("", Declaration::name);
         return Err(wrong(name, "a message is a struct; wrap this in one"));
@@ -136,7 +147,7 @@ fn canonical(declarations: &[Declaration], root: usize) -> Result<Vec<Declaratio
         }
         at += 1;
     }
-    Ok(result)
+    Ok((result, numbers))
 }
 
 fn types_of_mut(declaration: &mut Declaration) -> Vec<&mut Type> {
@@ -155,7 +166,8 @@ fn types_of(declaration: &Declaration) -> Vec<&Type> {
     }
 }
 
-fn renumber(
+/// Gives the declarations in a type other numbers.
+pub(super) fn renumber(
     ty: &mut Type,
     depth: usize,
     number: &mut dyn FnMut(usize) -> Result<usize, SchemaError>,
@@ -256,8 +268,8 @@ fn is_tag(ty: &Type, all: &[Declaration]) -> bool {
 fn is_dynamic_array(declared: &Struct) -> bool {
     let size = Type::Integer(Integer::SizeT);
     let [data, length, capacity] = declared.fields.as_slice() else { return false };
-    let counted =
-        matches!(&data.ty, Type::Pointer(pointer) if pointer.extent == Extent::Count(Expr::Param(1))) && !declared.packed;
+    let counted = matches!(&data.ty, Type::Pointer(pointer) if pointer.extent == Extent::Count(Expr::Param(1)))
+        && !declared.packed;
     let names = [data.name.as_str(), &length.name, &capacity.name];
     counted && names == ["data", "length", "capacity"] && length.ty == size && capacity.ty == size
 }
@@ -318,7 +330,10 @@ fn order_by_value(declarations: &[Declaration]) -> Result<Vec<usize>, SchemaErro
             State::New if level <= LAYOUT_TYPE_DEPTH_MAX => {}
             State::Open => return Err(wrong(name, "it contains itself by value; use a pointer")),
             State::New | State::Done(_) => {
-                return Err(wrong(name, format!("types are nested deeper than {LAYOUT_TYPE_DEPTH_MAX} levels by value")));
+                return Err(wrong(
+                    name,
+                    format!("types are nested deeper than {LAYOUT_TYPE_DEPTH_MAX} levels by value"),
+                ));
             }
         }
         states[index] = State::Open;

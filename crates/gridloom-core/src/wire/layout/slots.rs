@@ -121,13 +121,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn declaration(
-        &mut self,
-        index: usize,
-        at: u64,
-        path: &str,
-        slots: &mut Vec<Slot>,
-    ) -> Result<(), Box<Fault>> {
+    fn declaration(&mut self, index: usize, at: u64, path: &str, slots: &mut Vec<Slot>) -> Result<(), Box<Fault>> {
         let form = self.form;
         let declared = match &form.schema.declarations()[index] {
             Declaration::Struct(declared) => declared,

@@ -58,7 +58,8 @@ fn layouts_are_those_of_the_compilers() {
 
 #[test]
 fn a_matrix_goes_from_a_big_endian_machine_to_this_one() {
-    let values = record(&[("lines", integer(2)), ("rows", integer(3)), ("data", floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.5]))]);
+    let values =
+        record(&[("lines", integer(2)), ("rows", integer(3)), ("data", floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.5]))]);
     let message = form("Matrix", "ppc").encode_values(&Graph::tree(values.clone())).unwrap();
     let mut receiver = Receiver::new(schema("Matrix"), Abi::from_name("x86-64").unwrap()).unwrap();
     let incoming = receiver.open(&message).unwrap();
@@ -101,7 +102,10 @@ fn a_cycle_of_shared_structs_stays_one() {
         assert_eq!(receiver.open(&message).unwrap().to_graph().unwrap(), values);
     }
     let text = values.to_string();
-    assert!(text.starts_with("#0\n#0: {kind: POLYGON, body: polygon({count: 1, points: [{x: 1.5, y: -0.0}]})"), "{text}");
+    assert!(
+        text.starts_with("#0\n#0: {kind: POLYGON, body: polygon({count: 1, points: [{x: 1.5, y: -0.0}]})"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn what_does_not_fit_is_named() {
     let message = form("Shape", "x86-64").encode_values(&Graph::tree(given)).unwrap();
     assert_eq!(
         opened("Shape", &message),
-        "message 'Shape', field '(long in block 3)[1]', byte 112: 1099511627776 does not fit long, which has 4 bytes on i386"
+        "message 'Shape', field '(long in block 3)[1]', byte 104: 1099511627776 does not fit long, which has 4 bytes on i386"
     );
 }
 
@@ -203,10 +207,7 @@ fn broken_messages_are_named() {
     assert_eq!(opened("Row", &good), "message 'Row': it is of type 'Matrix', expected 'Row'");
     assert!(broken(0, 0).contains("does not begin as a message"));
     assert!(broken(4, 99).contains("machine number 99"));
-    assert_eq!(
-        broken(memory, 2),
-        "message 'Matrix', field 'data', byte 8: 1 elements of double where 2 are needed"
-    );
+    assert_eq!(broken(memory, 2), "message 'Matrix', field 'data', byte 8: 1 elements of double where 2 are needed");
     assert!(broken(memory + 8, 200).contains("a pointer to 0xc8, where there is no double"));
     assert!(broken(memory + 8, 0).contains("a null pointer where 1 elements of double are needed"));
     assert!(opened("Matrix", &good[..good.len() - 1]).contains("its blocks take 24 bytes, and 23 came"));
@@ -238,7 +239,7 @@ fn the_hash_is_pinned() {
     assert_eq!(hash, PINNED, "a changed hash means that old and new versions refuse each other's messages");
 }
 
-const PINNED: u64 = 0;
+const PINNED: u64 = 11_191_563_454_738_989_980;
 
 fn refused(text: &str) -> String {
     match parse(text, "t.h") {
@@ -250,7 +251,10 @@ fn refused(text: &str) -> String {
 #[test]
 fn mistakes_in_declarations_have_a_place_and_a_remedy() {
     let cases = [
-        ("struct S { void *p; };", "t.h:1:12: void says nothing that could be converted; declare what the pointer leads to"),
+        (
+            "struct S { void *p; };",
+            "t.h:1:12: void says nothing that could be converted; declare what the pointer leads to",
+        ),
         ("struct S { int n : 3; };", "t.h:1:18: bit-fields lie differently on each machine; use whole integers"),
         ("struct S { int n[]; };", "t.h:1:17: an array without a size; use a pointer with GRIDLOOM_LENGTH"),
         ("struct S {\n  long double x; };", "t.h:2:3: a long double is another number on each machine; use double"),
@@ -258,10 +262,7 @@ fn mistakes_in_declarations_have_a_place_and_a_remedy() {
         ("struct S { foo x; };", "t.h:1:12: 'foo' is no type that is known here; declare it first"),
         ("struct P { int x; }; struct S { P x; };", "t.h:1:33: 'P' is declared as a struct; write 'struct P'"),
         ("struct S { struct T *x; };", "t.h:1:19: 'T' is used and nowhere declared; declare it in this text"),
-        (
-            "struct S { int n; int *p\n GRIDLOOM_LENGTH( m+1); };",
-            "t.h:2:19: unknown field 'm'; did you mean 'n'?",
-        ),
+        ("struct S { int n; int *p\n GRIDLOOM_LENGTH( m+1); };", "t.h:2:19: unknown name 'm'; the fields are: n, p"),
         ("struct S { struct S s; };", "t.h:1:8: type 'S': it contains itself by value; use a pointer"),
         (
             "union U { int i GRIDLOOM_CASE(1); }; struct S { union U u; };",

@@ -6,10 +6,10 @@
 use super::error::{LayoutError, Problem};
 use super::form::Word;
 use super::message::{Message, Place};
+use super::schema::params;
 use super::slots::{Met, Rule};
 use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
-use super::schema::params;
 
 pub(super) fn read(message: &Message<'_>) -> Result<Graph, LayoutError> {
     let shared = numbers_of_shared(message)?;
@@ -48,7 +48,8 @@ fn numbers_of_shared(message: &Message<'_>) -> Result<Vec<Option<usize>>, Layout
                 Rule::One | Rule::Count => met.needed == block.count,
                 Rule::Text => message.text(place).len() as u64 + 1 == block.count,
             };
-        if !whole || std::mem::replace(&mut reached[place.block], true) {
+        let again = std::mem::replace(&mut reached[place.block], true);
+        if !whole || again {
             shared[place.block] = true;
         }
         Ok(())

@@ -210,13 +210,7 @@ impl<'v> Writer<'v> {
         })
     }
 
-    fn pointer(
-        &mut self,
-        block: usize,
-        at: u64,
-        pointer: &'v Pointer,
-        value: &'v Value,
-    ) -> Result<(), Box<Fault>> {
+    fn pointer(&mut self, block: usize, at: u64, pointer: &'v Pointer, value: &'v Value) -> Result<(), Box<Fault>> {
         let target = self.form.schema.target_number(&pointer.target);
         let content = match (&pointer.extent, value) {
             (_, Value::Reference { shared, index }) => {
@@ -346,13 +340,7 @@ impl<'v> Writer<'v> {
     }
 
     /// Whether each list is as long as the fields say: a receiver would not notice one that is too long.
-    fn check_lengths(
-        &self,
-        block: usize,
-        index: usize,
-        at: u64,
-        given: &[(String, Value)],
-    ) -> Result<(), Box<Fault>> {
+    fn check_lengths(&self, block: usize, index: usize, at: u64, given: &[(String, Value)]) -> Result<(), Box<Fault>> {
         let form = self.form;
         let Declaration::Struct(declared) = &form.schema.declarations()[index] else { return Ok(()) };
         let offsets = &form.shape(index).offsets;
