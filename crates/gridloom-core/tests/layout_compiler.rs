@@ -9,20 +9,7 @@ use gridloom_core::wire::layout::types::{Declaration, Type};
 use gridloom_core::wire::layout::{Abi, Form, parse};
 
 /// What the annotations are to a C compiler.
-const PRELUDE: &str = "
-    #define GRIDLOOM_LENGTH(n)
-    #define GRIDLOOM_ONE
-    #define GRIDLOOM_TAG(field)
-    #define GRIDLOOM_CASE(constant)
-    #define GRIDLOOM_PACKED __attribute__((packed))
-    #define GRIDLOOM_ARRAY(type) struct { type *data; __SIZE_TYPE__ length, capacity; }
-    #define bool _Bool
-    typedef __INT8_TYPE__ int8_t; typedef __UINT8_TYPE__ uint8_t;
-    typedef __INT16_TYPE__ int16_t; typedef __UINT16_TYPE__ uint16_t;
-    typedef __INT32_TYPE__ int32_t; typedef __UINT32_TYPE__ uint32_t;
-    typedef __INT64_TYPE__ int64_t; typedef __UINT64_TYPE__ uint64_t;
-    typedef __SIZE_TYPE__ size_t;
-";
+const HEADER: &str = include_str!("../include/gridloom_layout.h");
 
 const DECLARATIONS: &str = "
     enum Kind { SMALL, LARGE = 7 };
@@ -41,7 +28,7 @@ const DECLARATIONS: &str = "
 fn assertions(machine: Abi) -> String {
     let schema = Arc::new(parse(DECLARATIONS, "declarations").unwrap().schema("All").unwrap());
     let form = Form::new(schema.clone(), machine).unwrap();
-    let mut text = format!("{PRELUDE}{DECLARATIONS}");
+    let mut text = format!("{HEADER}{DECLARATIONS}");
     for (number, declaration) in schema.declarations().iter().enumerate() {
         let (name, shape) = (declaration.name(), form.shape(number));
         match declaration {
@@ -70,7 +57,7 @@ fn compiles(flags: &[&str], text: &str) -> Option<Result<(), String>> {
     let run = |text: &str| {
         let mut compiler = Command::new("cc")
             .args(flags)
-            .args(["-std=c11", "-S", "-o", "/dev/null", "-x", "c", "-"])
+            .args(["-std=c11", "-ffreestanding", "-S", "-o", "/dev/null", "-x", "c", "-"])
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

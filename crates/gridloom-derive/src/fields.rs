@@ -183,10 +183,10 @@ pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<Layout> {
 fn read_field(number: usize, field: &syn::Field) -> Result<Field> {
     let attributes = Attributes::read(&field.attrs, &["name", "c", "length"])?;
     let element = vec_element(&field.ty);
-    if element.is_none() {
-        if let Some((text, _)) = &attributes.length {
-            return Err(Error::new_spanned(text, "only a Vec has a length"));
-        }
+    if element.is_none()
+        && let Some((text, _)) = &attributes.length
+    {
+        return Err(Error::new_spanned(text, "only a Vec has a length"));
     }
     if let (Some(_), Some(c)) = (&element, &attributes.c) {
         return Err(Error::new_spanned(c, "give the element a struct of its own to choose its C type"));

@@ -81,7 +81,7 @@ fn scene(depth: usize) -> Scene {
         columns: 1,
         data: vec![1.0, 2.0, 3.0, 4.0],
         title: "Grüße".into(),
-        note: (depth == 0).then(|| String::new()),
+        note: (depth == 0).then(String::new),
         tags: vec!["a".into(), String::new()],
         shapes: vec![
             Shape::Nothing,

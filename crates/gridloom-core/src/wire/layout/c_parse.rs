@@ -17,8 +17,8 @@
 //! | `GRIDLOOM_PACKED` | after `struct` | without padding |
 //! | `GRIDLOOM_ARRAY(type)` | as a type | a dynamic array: `struct { type *data; size_t length, capacity; }` |
 //!
-//! A pointer without annotation leads to one value, or is null. For the C compiler the annotations are macros that expand
-//! to nothing, but for the last two. Understood: structs, unions and enums with and without names, inside one another
+//! A pointer without annotation leads to one value, or is null. For the C compiler the annotations are macros, in
+//! `include/gridloom_layout.h`. Understood: structs, unions and enums with and without names, inside one another
 //! too, typedefs, fixed arrays of constant size, several names in one declaration, `const`, forward declarations, comments.
 //! Lines that begin with `#` are skipped. Refused with the remedy: bit-fields, `void *`, functions, `long double`, arrays
 //! without a size.
@@ -128,10 +128,10 @@ impl<'a> Parser<'a> {
                     let (base, _) = self.base("")?;
                     let (name, ty, _) = self.declarator(base)?;
                     // An unnamed struct takes the name of its typedef.
-                    if let Type::Named(index) = &ty {
-                        if self.entries[*index].name.is_empty() {
-                            self.rename(*index, &name);
-                        }
+                    if let Type::Named(index) = &ty
+                        && self.entries[*index].name.is_empty()
+                    {
+                        self.rename(*index, &name);
                     }
                     self.typedefs.insert(name, ty);
                     self.mark(";")?;
@@ -180,10 +180,10 @@ impl<'a> Parser<'a> {
             found.declarations.push(declaration);
         }
         for (name, ty) in self.typedefs {
-            if let Type::Named(index) = ty {
-                if matches!(found.declarations[index], Declaration::Struct(_)) {
-                    found.structs.entry(name).or_insert(index);
-                }
+            if let Type::Named(index) = ty
+                && matches!(found.declarations[index], Declaration::Struct(_))
+            {
+                found.structs.entry(name).or_insert(index);
             }
         }
         check_all(&found.declarations).map_err(|error| {

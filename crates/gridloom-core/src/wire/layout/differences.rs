@@ -38,11 +38,11 @@ fn compare(
     found: &mut Vec<String>,
 ) {
     let name = ours.name();
-    if let (Declaration::Struct(theirs), Declaration::Struct(ours)) = (theirs, ours) {
-        if theirs.packed != ours.packed {
-            let who = if theirs.packed { "sender" } else { "receiver" };
-            found.push(format!("'{name}' is packed by the {who} only"));
-        }
+    if let (Declaration::Struct(theirs), Declaration::Struct(ours)) = (theirs, ours)
+        && theirs.packed != ours.packed
+    {
+        let who = if theirs.packed { "sender" } else { "receiver" };
+        found.push(format!("'{name}' is packed by the {who} only"));
     }
     let (theirs, ours) = (members(theirs, their_all), members(ours, our_all));
     let before = found.len();

@@ -152,7 +152,8 @@ fn differences(found: &[String]) -> String {
     format!(": {}", found.join("; "))
 }
 
-/// A problem on its way to who knows the message: each level puts its part before the path.
+/// A problem on its way to who knows the message: each level puts its part before the path. Boxed, so that the way of
+/// success carries one word.
 #[derive(Debug)]
 pub struct Fault {
     path: String,
@@ -185,7 +186,7 @@ impl Fault {
         self.field(&format!("[{index}]"))
     }
 
-    pub(super) fn of(self: Box<Fault>, message: &str) -> LayoutError {
+    pub(super) fn of(self, message: &str) -> LayoutError {
         LayoutError { message: message.to_string(), path: self.path, offset: self.offset, problem: self.problem }
     }
 }

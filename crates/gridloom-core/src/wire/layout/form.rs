@@ -107,6 +107,7 @@ impl Form {
         Word { at, bytes: self.abi.size_of(integer) as u8, signed: integer.is_signed(), order: self.abi.byte_order() }
     }
 
+    #[allow(clippy::boxed_local, reason = "it comes boxed from all that can fail")]
     pub(super) fn fail(&self, fault: Box<super::error::Fault>) -> LayoutError {
         fault.of(self.schema.name())
     }

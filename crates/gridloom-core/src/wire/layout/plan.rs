@@ -143,12 +143,13 @@ impl Compiler<'_> {
         let (from_stride, to_stride) = (self.from.size_of(element), self.to.size_of(element));
         let mut body = Vec::new();
         self.ty(element, 0, 0, "", &mut body);
-        if let Some(Op::Resize { from: source, to: made, count: 1, integer, .. }) = single(&body) {
-            if source.bytes as u64 == from_stride && made.bytes as u64 == to_stride {
-                let (source, made) = (Word { at: from, ..*source }, Word { at: to, ..*made });
-                ops.push(Op::Resize { from: source, to: made, count, integer: *integer, path: path.to_string() });
-                return;
-            }
+        if let Some(Op::Resize { from: source, to: made, count: 1, integer, .. }) = single(&body)
+            && source.bytes as u64 == from_stride
+            && made.bytes as u64 == to_stride
+        {
+            let (source, made) = (Word { at: from, ..*source }, Word { at: to, ..*made });
+            ops.push(Op::Resize { from: source, to: made, count, integer: *integer, path: path.to_string() });
+            return;
         }
         match whole(&body, from_stride, to_stride) {
             Some(Op::Copy { bytes, .. }) => push(Op::Copy { from, to, bytes: bytes * count }, ops),

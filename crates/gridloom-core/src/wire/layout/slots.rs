@@ -236,10 +236,10 @@ pub(super) fn visit(
             }
             Kind::Enum { word, declaration } => {
                 let value = word.get(memory, base) as i64;
-                if let Declaration::Enum(declared) = &form.schema.declarations()[*declaration] {
-                    if declared.constant(value).is_none() {
-                        return Err(wrong(Problem::Enum { name: declared.name.clone(), value }));
-                    }
+                if let Declaration::Enum(declared) = &form.schema.declarations()[*declaration]
+                    && declared.constant(value).is_none()
+                {
+                    return Err(wrong(Problem::Enum { name: declared.name.clone(), value }));
                 }
             }
             Kind::Union { tag, cases } => {

@@ -113,7 +113,7 @@ fn pointers_into_an_array_lead_into_it_again() {
     let text = "struct S { int n; int *all GRIDLOOM_LENGTH(n); int *third; int *last GRIDLOOM_LENGTH(2); };";
     let schema = Arc::new(parse(text, "s.h").unwrap().schema("S").unwrap());
     let arm = Form::new(schema.clone(), Abi::from_name("arm").unwrap()).unwrap();
-    let mut words = vec![4, 0x110, 0x118, 0x118, 10, 11, 12, 13u32];
+    let mut words = [4, 0x110, 0x118, 0x118, 10, 11, 12, 13u32];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let message = arm.encode(&MemoryAt { base: 0x100, bytes: &bytes }, 0x100).unwrap();
     let mut receiver = Receiver::new(schema, Abi::from_name("s390x").unwrap()).unwrap();
@@ -123,6 +123,17 @@ fn pointers_into_an_array_lead_into_it_again() {
     bytes.splice(8..12, words[2].to_le_bytes());
     let error = arm.encode(&MemoryAt { base: 0x100, bytes: &bytes }, 0x100).unwrap_err();
     assert_eq!(error.to_string(), "message 'S', field 'third', byte 8: a pointer to 0x120, where there is no int");
+}
+
+#[test]
+fn an_array_of_which_only_a_part_is_pointed_to_is_shared() {
+    let text = "struct S { int *some GRIDLOOM_LENGTH(1); };";
+    let schema = Arc::new(parse(text, "s.h").unwrap().schema("S").unwrap());
+    let some = Value::Reference { shared: 0, index: 1 };
+    let values = Graph { root: record(&[("some", some)]), shared: vec![vec![integer(1), integer(2)]] };
+    let message = Form::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&values).unwrap();
+    let mut receiver = Receiver::new(schema, Abi::from_name("ppc").unwrap()).unwrap();
+    assert_eq!(receiver.open(&message).unwrap().to_graph().unwrap(), values);
 }
 
 #[test]

@@ -44,10 +44,10 @@ pub(super) fn field_text(field: &Field, fields: &[Field], all: &[Declaration]) -
     if let Some(tag) = field.tag {
         text += &format!(" GRIDLOOM_TAG({})", fields[tag].name);
     }
-    if let Type::Pointer(pointer) = &field.ty {
-        if let Extent::Count(count) = &pointer.extent {
-            text += &format!(" GRIDLOOM_LENGTH({})", count.display(&params(fields)));
-        }
+    if let Type::Pointer(pointer) = &field.ty
+        && let Extent::Count(count) = &pointer.extent
+    {
+        text += &format!(" GRIDLOOM_LENGTH({})", count.display(&params(fields)));
     }
     text
 }

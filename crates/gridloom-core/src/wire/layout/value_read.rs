@@ -12,29 +12,25 @@ use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
 
 pub(super) fn read(message: &Message<'_>) -> Result<Graph, LayoutError> {
-    let shared = numbers_of_shared(message)?;
-    let mut reader = Reader { message, shared, hint: 0 };
-    let root_place = Place { block: 0, index: message.root };
-    let root = match reader.shared[0] {
-        Some(shared) => Value::Reference { shared, index: message.root },
-        None => reader.element(root_place),
-    };
+    let shared = shared_blocks(message)?;
+    let numbers = vec![None; message.blocks.len()];
+    let mut reader = Reader { message, shared, numbers, met: Vec::new(), hint: 0 };
+    let root = reader.place(Place { block: 0, index: message.root });
     let mut values = Vec::new();
-    for number in 0..message.blocks.len() {
-        if reader.shared[number].is_some() {
-            let count = message.blocks[number].count;
-            let block: Vec<Value> = match &message.form.schema.targets()[message.blocks[number].target as usize] {
-                Type::Integer(Integer::Char) => vec![reader.characters(number)],
-                _ => (0..count).map(|index| reader.element(Place { block: number, index })).collect(),
-            };
-            values.push(block);
-        }
+    // Numbered as they are met, breadth first, so that equal values are equal graphs in whatever order their blocks came.
+    while let Some(block) = reader.met.get(values.len()).copied() {
+        let found = &message.blocks[block];
+        values.push(match &message.form.schema.targets()[found.target as usize] {
+            Type::Integer(Integer::Char) => vec![reader.characters(block)],
+            _ => (0..found.count).map(|index| reader.element(Place { block, index })).collect(),
+        });
     }
     Ok(Graph { root, shared: values })
 }
 
-/// For each block, its number among the shared ones if it is shared.
-fn numbers_of_shared(message: &Message<'_>) -> Result<Vec<Option<usize>>, LayoutError> {
+/// Which blocks are shared: those that pointers of their own type may lead to, and those that are led to from more than
+/// one place or as parts.
+fn shared_blocks(message: &Message<'_>) -> Result<Vec<bool>, LayoutError> {
     let blocks = &message.blocks;
     let mut reached = vec![false; blocks.len()];
     let mut shared: Vec<bool> =
@@ -49,30 +45,42 @@ fn numbers_of_shared(message: &Message<'_>) -> Result<Vec<Option<usize>>, Layout
                 Rule::Text => message.text(place).len() as u64 + 1 == block.count,
             };
         let again = std::mem::replace(&mut reached[place.block], true);
-        if !whole || again {
-            shared[place.block] = true;
-        }
+        shared[place.block] |= !whole || again;
         Ok(())
     });
     pass.map_err(|fault| message.form.fail(fault))?;
-    let mut next = 0;
-    Ok((0..blocks.len())
-        .map(|number| {
-            (shared[number] && reached[number]).then(|| {
-                next += 1;
-                next - 1
-            })
-        })
-        .collect())
+    Ok(shared)
 }
 
 struct Reader<'a, 'm> {
     message: &'a Message<'m>,
-    shared: Vec<Option<usize>>,
+    shared: Vec<bool>,
+    /// Numbers of the shared blocks that were met.
+    numbers: Vec<Option<usize>>,
+    met: Vec<usize>,
     hint: usize,
 }
 
 impl Reader<'_, '_> {
+    /// A reference to what is shared, or the value itself.
+    fn place(&mut self, place: Place) -> Value {
+        match self.reference(place) {
+            Some(reference) => reference,
+            None => self.element(place),
+        }
+    }
+
+    fn reference(&mut self, place: Place) -> Option<Value> {
+        if !self.shared[place.block] {
+            return None;
+        }
+        let shared = *self.numbers[place.block].get_or_insert_with(|| {
+            self.met.push(place.block);
+            self.met.len() - 1
+        });
+        Some(Value::Reference { shared, index: place.index })
+    }
+
     fn element(&mut self, place: Place) -> Value {
         let block = self.message.blocks[place.block];
         let form = self.message.form;
@@ -178,8 +186,8 @@ impl Reader<'_, '_> {
         let met = Met { at, target, needed: 1, rule: Rule::One };
         let found: Result<_, Problem> = self.message.follow(&met, address, &mut self.hint);
         let place = found.expect("pointers were checked with the message").expect("it is not null");
-        if let Some(shared) = self.shared[place.block] {
-            return Value::Reference { shared, index: place.index };
+        if let Some(reference) = self.reference(place) {
+            return reference;
         }
         match pointer.extent {
             Extent::One => Value::To(Box::new(self.element(place))),
