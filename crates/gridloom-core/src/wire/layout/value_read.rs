@@ -39,13 +39,15 @@ fn shared_blocks(message: &Message<'_>) -> Result<Vec<bool>, LayoutError> {
     shared[0] |= message.root != 0 || blocks[0].count != 1;
     let pass = message.each_pointer(&mut |_, met, place| {
         let block = &blocks[place.block];
-        let whole = place.index == 0
+        let again = std::mem::replace(&mut reached[place.block], true);
+        // Looked at once for each block: a string that many pointers lead to is long only once.
+        let whole = !again
+            && place.index == 0
             && match met.rule {
                 Rule::One | Rule::Count => met.needed == block.count,
                 Rule::Text => message.text(place).len() as u64 + 1 == block.count,
             };
-        let again = std::mem::replace(&mut reached[place.block], true);
-        shared[place.block] |= !whole || again;
+        shared[place.block] |= !whole;
         Ok(())
     });
     pass.map_err(|fault| message.form.fail(fault))?;
@@ -82,11 +84,10 @@ impl Reader<'_, '_> {
     }
 
     fn element(&mut self, place: Place) -> Value {
-        let block = self.message.blocks[place.block];
-        let form = self.message.form;
+        let message = self.message;
+        let (block, form) = (message.blocks[place.block], message.form);
         let at = block.start + place.index * form.targets[block.target as usize].size;
-        let ty = form.schema.targets()[block.target as usize].clone();
-        self.value(&ty, at)
+        self.value(&form.schema.targets()[block.target as usize], at)
     }
 
     fn characters(&self, block: usize) -> Value {
