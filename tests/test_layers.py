@@ -48,6 +48,7 @@ def test_the_core_touches_nothing_outside():
 def test_crates_depend_only_downwards():
     allowed = {
         "gridloom-core": set(),
+        "gridloom-derive": set(),
         "gridloom-sim": {"gridloom-core"},
         "gridloom-net": {"gridloom-core"},
         "gridloom": {"gridloom-core", "gridloom-sim", "gridloom-net"},

@@ -1,11 +1,12 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`, `sim`), those figures only; `sim-long` and `sim-big`
+//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`, `layout`, `sim`), those figures only; `sim-long` and `sim-big`
 //! only if named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
+mod layout;
 mod limits;
 mod simulation;
 mod stats;
@@ -77,6 +78,9 @@ fn main() {
     }
     if wanted("mapping") {
         figures.push(mapping());
+    }
+    if wanted("layout") {
+        figures.extend(layout::figures());
     }
     let named = |part: &str| arguments[1..].iter().any(|argument| argument == part);
     figures.extend(simulation::figures(|part| if part == "sim" { wanted(part) } else { named(part) }));

@@ -30,6 +30,25 @@ pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// Bytes of memory in one typed message, in the sender's and in the receiver's representation: positions stay far below
+/// what the pointer of a 32-bit machine holds.
+pub const LAYOUT_BYTES_MAX: u64 = 1 << 30;
+/// Blocks of memory in one typed message: a list of a million nodes. The table of a hostile message stays below 32 MiB.
+pub const LAYOUT_BLOCKS_MAX: usize = 1 << 20;
+/// Structs, unions and enums that one message type is made of.
+pub const LAYOUT_DECLARATIONS_MAX: usize = 1024;
+/// Fields of a struct, cases of a union, constants of an enum.
+pub const LAYOUT_MEMBERS_MAX: usize = 4096;
+/// Nesting of types by value, so that walking a value exhausts no stack. Nesting by pointers has no bound.
+pub const LAYOUT_TYPE_DEPTH_MAX: usize = 64;
+/// Text of a declaration, also of one that comes with a message.
+pub const LAYOUT_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Pointers followed one inside the other when a message becomes a tree (a Rust value), which is recursive.
+pub const LAYOUT_TREE_DEPTH_MAX: usize = 512;
+/// How often, on average, a message's memory may be copied when it becomes a tree, which copies what is shared. Without a
+/// bound a short message of shared pointers grows exponentially.
+pub const LAYOUT_TREE_COPIES_MAX: u64 = 16;
+
 /// Interval between heartbeats on a connection.
 pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls

@@ -92,6 +92,11 @@ impl<'a> Lexer<'a> {
         Ok((token, place))
     }
 
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     fn number(&mut self, place: Place) -> Result<Token, Failure> {
         let start = self.rest;
         let mut real = false;

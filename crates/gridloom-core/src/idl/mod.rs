@@ -17,7 +17,7 @@ pub mod builder;
 pub mod check;
 pub mod expr;
 pub mod expr_text;
-mod lexer;
+pub(crate) mod lexer;
 pub mod near;
 mod parse_call;
 mod parse_expr;

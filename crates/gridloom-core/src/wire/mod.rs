@@ -1,3 +1,4 @@
-//! Frames and codec of control connections.
+//! Frames and codec of control connections, and the native data representation of typed messages.
 
 pub mod frame;
+pub mod layout;

@@ -1,0 +1,165 @@
+//! The receiver makes right: it takes messages of one type from any machine, and gives them in its own representation.
+//!
+//! From a machine of equal representation that is a copy and a correction of the pointers. For any other a plan is
+//! compiled at its first message and kept.
+
+use std::sync::Arc;
+
+use super::abi::Abi;
+use super::error::{Fault, LayoutError};
+use super::form::Form;
+use super::header::{Block, Header, ORIGIN};
+use super::message::{Message, place_blocks};
+use super::plan::{Plan, relocate};
+use super::schema::Schema;
+use super::value::Graph;
+
+/// Other representations whose plans are kept. More than there are kinds of machines in any grid; a hostile sender that
+/// invents machines only makes us compile again.
+const PLANS_MAX: usize = 16;
+
+/// Takes messages of one type.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    own: Form,
+    others: Vec<(Form, Plan)>,
+}
+
+impl Receiver {
+    /// For a message type on this machine.
+    ///
+    /// # Errors
+    /// If a type's size exceeds the limit.
+    pub fn new(schema: Arc<Schema>, abi: Abi) -> Result<Receiver, LayoutError> {
+        Ok(Receiver { own: Form::new(schema, abi)?, others: Vec::new() })
+    }
+
+    /// The message type on this machine.
+    pub fn form(&self) -> &Form {
+        &self.own
+    }
+
+    /// Checks a message completely.
+    ///
+    /// # Errors
+    /// If it is of another type or declaration, or anything in it is not as it must be.
+    pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Incoming<'a>, LayoutError> {
+        let header = Header::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
+        if header.abi == self.own.abi {
+            let message = Message::check(header, &self.own)?;
+            let blocks = message.blocks.clone();
+            let bytes = message.memory.len() as u64;
+            return Ok(Incoming { message, own: &self.own, plan: None, blocks, bytes });
+        }
+        let known = self.others.iter().position(|(form, _)| form.abi == header.abi);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let form = Form::new(self.own.schema.clone(), header.abi)?;
+                let plan = Plan::new(&form, &self.own);
+                if self.others.len() == PLANS_MAX {
+                    self.others.remove(0);
+                }
+                self.others.push((form, plan));
+                self.others.len() - 1
+            }
+        };
+        let (form, plan) = &self.others[known];
+        let message = Message::check(header, form)?;
+        let mut blocks = message.blocks.clone();
+        let bytes = place_blocks(&mut blocks, &self.own).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
+        Ok(Incoming { message, own: &self.own, plan: Some(plan), blocks, bytes })
+    }
+}
+
+/// A checked message that waits to be placed.
+#[derive(Clone, Debug)]
+pub struct Incoming<'a> {
+    message: Message<'a>,
+    own: &'a Form,
+    plan: Option<&'a Plan>,
+    /// The blocks in the receiver's representation.
+    blocks: Vec<Block>,
+    bytes: u64,
+}
+
+impl Incoming<'_> {
+    /// Bytes that the message takes in the receiver's memory, in one piece, aligned to 8.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Whether the sender represents data as the receiver does.
+    pub fn is_native(&self) -> bool {
+        self.plan.is_none()
+    }
+
+    /// The sender's machine.
+    pub fn abi(&self) -> &Abi {
+        &self.message.form.abi
+    }
+
+    /// Writes the message into `memory`, with pointers as they must be when it stands at the address `base`; the address
+    /// of the message's struct.
+    ///
+    /// # Errors
+    /// If a number does not fit the receiver's type: the field, the number, the type.
+    ///
+    /// # Panics
+    /// If `memory` has not [`Incoming::size_bytes`] bytes, or would reach beyond the receiver's addresses.
+    pub fn place(&self, memory: &mut [u8], base: u64) -> Result<u64, LayoutError> {
+        assert_eq!(memory.len() as u64, self.bytes, "the memory has the size of the message");
+        let last = base.checked_add(self.bytes).expect("the memory ends below 2^64");
+        let pointers = self.own.abi.pointer_bytes();
+        assert!(pointers == 8 || last <= 1 << (8 * pointers), "the memory can be addressed");
+        match self.plan {
+            None => relocate(&self.message, memory, base),
+            Some(plan) => {
+                memory.fill(0);
+                plan.run(&self.message, self.own, &self.blocks, memory, base).map_err(|fault| self.own.fail(fault))?;
+            }
+        }
+        Ok(base + self.root_offset())
+    }
+
+    /// The message as one of the receiver's own machine: what [`Form::encode`] would have made of it here.
+    ///
+    /// # Errors
+    /// As [`Incoming::place`].
+    pub fn to_native(&self) -> Result<Vec<u8>, LayoutError> {
+        let schema = self.own.schema.clone();
+        let header = Header {
+            abi: self.own.abi,
+            name: schema.name(),
+            hash: schema.hash(),
+            root: self.message.root,
+            blocks: self.blocks.clone(),
+            description: None,
+            memory: &[],
+        };
+        let mut out = Vec::new();
+        header.write(&mut out);
+        let start = out.len();
+        out.resize(start + self.size_bytes(), 0);
+        self.place(&mut out[start..], ORIGIN)?;
+        Ok(out)
+    }
+
+    /// The message's values, whatever machines they come from and go to.
+    ///
+    /// # Errors
+    /// None for a message that was opened; the type is there for what may come.
+    pub fn to_graph(&self) -> Result<Graph, LayoutError> {
+        super::value_read::read(&self.message)
+    }
+
+    /// The memory as it came, if the sender represents data as the receiver does.
+    pub(super) fn native_memory(&self) -> Option<&[u8]> {
+        self.plan.is_none().then_some(self.message.memory)
+    }
+
+    /// Where the message's struct stands in the memory.
+    pub(super) fn root_offset(&self) -> u64 {
+        self.blocks[0].start + self.message.root * self.own.targets[0].size
+    }
+}
