@@ -192,11 +192,12 @@ pub struct Segment {
     on_drop: Mutex<Option<OnDrop>>,
 }
 
-type OnDrop = Box<dyn FnOnce() + Send>;
+/// Told whether it was retired.
+type OnDrop = Box<dyn FnOnce(bool) + Send>;
 
 impl Segment {
     /// A segment of another process, whose name there is `id`. `on_drop` is called when nobody here uses it any more,
-    /// so that its owner can be told.
+    /// so that its owner can be told, and also whether it was retired here.
     ///
     /// # Errors
     /// If the file is shorter than `len` bytes, can still shrink, or cannot be mapped; `on_drop` is not called then.
@@ -207,7 +208,7 @@ impl Segment {
             id,
             len,
             home: Weak::new(),
-            retired: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
             on_drop: Mutex::new(Some(on_drop)),
         }))
     }
@@ -277,7 +278,7 @@ impl Drop for Segment {
         }
         let on_drop = self.on_drop.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_drop) = on_drop {
-            on_drop();
+            on_drop(self.retired.load(Ordering::Acquire));
         }
     }
 }
@@ -485,21 +486,32 @@ mod tests {
         let own = own.freeze();
         let (told, dropped) = std::sync::mpsc::channel();
         let fd = own.fd().try_clone_to_owned().unwrap();
-        let import = Segment::import(fd, 5000, own.id(), Box::new(move || told.send(()).unwrap())).unwrap();
+        let import = Segment::import(fd, 5000, own.id(), Box::new(move |retired| told.send(retired).unwrap())).unwrap();
         assert_eq!(import.bytes(), own.bytes());
         // SAFETY: the import is private to this process, and no slice of it is alive.
         unsafe { import.as_ptr().write(9) };
         assert_eq!((import.bytes()[0], own.bytes()[0]), (9, 3));
         drop(import);
-        dropped.recv().unwrap();
+        assert!(!dropped.recv().unwrap());
+    }
+
+    #[test]
+    fn an_import_that_was_passed_on_and_may_still_be_used_says_so_when_it_is_dropped() {
+        let own = Pool::new(0).allocate(5000).unwrap().freeze();
+        let (told, dropped) = std::sync::mpsc::channel();
+        let fd = own.fd().try_clone_to_owned().unwrap();
+        let import = Segment::import(fd, 5000, own.id(), Box::new(move |retired| told.send(retired).unwrap())).unwrap();
+        import.retire();
+        drop(import);
+        assert!(dropped.recv().unwrap());
     }
 
     #[test]
     fn a_short_or_unsealed_file_is_refused() {
         let fd = rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        assert!(Segment::import(fd, 1, SegmentId(1), Box::new(|| ())).is_err());
+        assert!(Segment::import(fd, 1, SegmentId(1), Box::new(|_| ())).is_err());
         let fd = sealed_file(4096).unwrap();
-        assert!(Segment::import(fd, 4097, SegmentId(1), Box::new(|| ())).is_err());
+        assert!(Segment::import(fd, 4097, SegmentId(1), Box::new(|_| ())).is_err());
     }
 
     #[test]

@@ -33,15 +33,17 @@ impl Peer {
 impl Core {
     /// What threads have told since the last turn.
     pub(super) fn on_notices(&mut self) {
-        let mut released: BTreeMap<Link, Vec<u64>> = BTreeMap::new();
+        let mut released: BTreeMap<(Link, bool), Vec<u64>> = BTreeMap::new();
         for notice in self.inbox.clone().take() {
             match notice {
-                Notice::Released { link, serial } => released.entry(link).or_default().push(serial),
+                Notice::Released { link, serial, retired } => {
+                    released.entry((link, retired)).or_default().push(serial);
+                }
                 notice => self.on_notice(notice),
             }
         }
-        for (link, serials) in released {
-            self.aside_on(link, &Aside::Released { serials });
+        for ((link, retired), serials) in released {
+            self.aside_on(link, &Aside::Released { retired, serials });
         }
     }
 
@@ -67,7 +69,9 @@ impl Core {
             Notice::StreamEnded { link, stream, serial, fault } => self.stream_ended(link, stream, serial, fault),
             Notice::SendFailed { link, datum, why } => self.aside_on(link, &Aside::Broken { datum, why }),
             Notice::AskToOpen { link, stream } => self.aside_on(link, &Aside::OpenBulk { stream }),
-            Notice::Released { link, serial } => self.aside_on(link, &Aside::Released { serials: vec![serial] }),
+            Notice::Released { link, serial, retired } => {
+                self.aside_on(link, &Aside::Released { retired, serials: vec![serial] });
+            }
             Notice::Speed { flops } => self.input(Input::SpeedMeasured { flops }),
         }
         self.settle();
@@ -96,9 +100,9 @@ impl Core {
                     self.aside(from, &Aside::Broken { datum, why: "the bulk connection broke".into() });
                 }
             }
-            Aside::Released { serials } => {
+            Aside::Released { retired, serials } => {
                 if let Some(outgoing) = &peer.outgoing {
-                    outgoing.released(&serials);
+                    outgoing.released(&serials, retired);
                 }
             }
             Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, why }),

@@ -101,17 +101,25 @@ impl Receiver {
         let serial = header.cargo.serial;
         let size_bytes = header.cargo.size_bytes;
         let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
-        let memory = memory.filter(|_| fits).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "a grant without memory, or one that reaches behind its end")
-        })?;
+        if !fits {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that reaches behind its memory's end"));
+        }
         let (inbox, link) = (self.inbox.clone(), self.link);
-        let release = Box::new(move || inbox.post(Notice::Released { link, serial }));
-        match Segment::import(memory, header.segment_bytes, header.segment, release) {
+        let release = Box::new(move |retired| inbox.post(Notice::Released { link, serial, retired }));
+        // The system drops a descriptor for which this process has no room.
+        let import = match memory {
+            Some(memory) => Segment::import(memory, header.segment_bytes, header.segment, release),
+            None => Err(io::Error::other(format!(
+                "this process has no descriptor left; its limit is {}: raise it (ulimit -n), or keep fewer results",
+                descriptor_limit()
+            ))),
+        };
+        match import {
             Ok(segment) => {
                 self.arrived(header.cargo, Payload::Segment { segment, offset: header.offset, size_bytes }, 0);
             }
             Err(error) => {
-                self.inbox.post(Notice::Released { link, serial });
+                self.inbox.post(Notice::Released { link, serial, retired: false });
                 self.no_room(header.cargo, format!("its shared memory cannot be mapped: {error}"));
             }
         }
@@ -144,6 +152,11 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
     Ok((length, memory))
 }
 
+fn descriptor_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or("none".into(), |limit| limit.to_string())
+}
+
 fn address(node: NodeId) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("gridloom-{:016x}", node.0))
 }
@@ -165,7 +178,7 @@ mod tests {
         send_grant(&mut here, &header, memory.fd()).unwrap();
         let (length, descriptor) = receive_length(&mut there).unwrap();
         assert_eq!(decode_header::<GrantHeader>(length, &mut there).unwrap(), header);
-        let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|| ())).unwrap();
+        let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|_| ())).unwrap();
         assert_eq!(import.bytes(), memory.bytes());
     }
 }

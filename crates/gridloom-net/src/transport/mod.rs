@@ -56,6 +56,8 @@ pub enum Aside {
     },
     /// "Your shared memory that came under these numbers is no longer used here."
     Released {
+        /// Whether others to whom it was passed on may look at it still: its owner must not write to it any more.
+        retired: bool,
         /// The numbers.
         serials: Vec<u64>,
     },

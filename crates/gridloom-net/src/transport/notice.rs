@@ -113,6 +113,8 @@ pub enum Notice {
         link: Link,
         /// Under which number it came.
         serial: u64,
+        /// It was passed on to a node that was lost since, and may look at it still.
+        retired: bool,
     },
     /// The speed of a slot.
     Speed {

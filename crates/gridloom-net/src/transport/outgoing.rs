@@ -144,11 +144,14 @@ impl Outgoing {
         lost
     }
 
-    /// The peer no longer uses what it got under these numbers.
-    pub fn released(&self, serials: &[u64]) {
+    /// The peer no longer uses what it got under these numbers; `retired` says that others may still look at it.
+    pub fn released(&self, serials: &[u64], retired: bool) {
         let mut state = self.shared.lock();
         let freed: Vec<_> = serials.iter().filter_map(|serial| state.grants.remove(serial)).collect();
         drop(state);
+        if retired {
+            freed.iter().for_each(|segment| segment.retire());
+        }
         drop(freed);
     }
 
