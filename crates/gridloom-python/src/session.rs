@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use gridloom::{Arg, Error, Function, Grid, LocalConfig, SimulateConfig, Value};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
+use gridloom_core::map::Spec;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -226,6 +227,9 @@ impl RawGrid {
     }
 
     fn group(&self, py: Python<'_>, heuristic: &str) -> PyResult<RawGroup> {
+        // A mistake in it is told where it stands, not when the group is mapped.
+        let spec = Spec::parse(heuristic).and_then(|spec| spec.heuristic().map(drop));
+        spec.map_err(|mistake| error(py, "InputError", &mistake.to_string()))?;
         Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, heuristic))
     }
 

@@ -268,7 +268,8 @@ impl Report {
             }
         }
         let ends = report.tasks.iter().map(|t| t.end_seconds).chain(report.transfers.iter().map(|t| t.end_seconds));
-        report.measured_seconds = ends.fold(0.0, f64::max);
+        // What was never mapped has no beginning to count from.
+        report.measured_seconds = if report.plans.is_empty() { 0.0 } else { ends.fold(0.0, f64::max) };
         report
     }
 }

@@ -182,6 +182,11 @@ class Grid:
         -------
         Group
             Its block records calls.
+
+        Raises
+        ------
+        InputError
+            If there is no such heuristic, or it has no such parameter.
         """
         return Group(self, self._raw.group(heuristic))
 

@@ -229,6 +229,9 @@ impl Client {
             send(out, peer, Message::Subscribe);
             return;
         }
+        if address == self.config.agent && self.agent.is_none() {
+            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and no agent"), out);
+        }
         if self.lost.remove(&peer).is_some()
             && let Some(agent) = self.agent
         {

@@ -170,6 +170,9 @@ impl Server {
                 }
             }
             Role::Server => {
+                if address == self.config.agent && self.agent.is_none() {
+                    log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
+                }
                 self.probe_next(now, out);
             }
             Role::Client => {}
