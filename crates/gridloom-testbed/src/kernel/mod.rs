@@ -1,0 +1,4 @@
+//! The kernel's side: interfaces, packet sockets, namespaces, control groups. Linux only.
+
+pub mod netlink;
+pub mod sys;
