@@ -9,7 +9,7 @@ use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{agent, call, functions, heuristics, idl, platform, serve, servers, simulate, worker};
+use commands::{agent, call, functions, heuristics, idl, platform, serve, servers, simulate, testbed, worker};
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
 #[derive(Parser)]
@@ -34,6 +34,8 @@ enum Command {
     Servers(servers::Options),
     Call(call::Options),
     Simulate(simulate::Options),
+    #[command(subcommand)]
+    Testbed(testbed::Options),
     #[command(subcommand)]
     Platform(platform::Options),
     #[command(subcommand)]
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Servers(options) => servers::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Simulate(options) => simulate::run(&options),
+        Command::Testbed(options) => testbed::run(options),
         Command::Platform(options) => platform::run(&options),
         Command::Idl(options) => idl::run(&options),
         Command::Heuristics(options) => heuristics::run(&options),

@@ -8,8 +8,17 @@
 //!                        └─ host c ── veth ┘
 //! ```
 
+pub mod control;
+pub mod enclosure;
 pub mod error;
+pub mod folder;
+pub mod forwarder;
+pub mod init;
 pub mod kernel;
 pub mod model;
+pub mod packet;
+pub mod report;
+pub mod spec;
+pub mod tool;
 
 pub use error::Error;

@@ -6,7 +6,7 @@
 //! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
@@ -112,7 +112,37 @@ impl SimulateConfig {
 
     /// Who plays which part.
     fn cast(&self, platform: &Platform) -> Result<Cast, Error> {
-        match &self.deployment {
+        Cast::new(platform, self.deployment.as_deref())
+    }
+}
+
+/// A host that is a server, with what it is to be like.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The host.
+    pub host: HostId,
+    /// What platform and deployment say of it.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Which host of a platform plays which part.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The agent's host.
+    pub agent: HostId,
+    /// The program's host.
+    pub client: HostId,
+    /// The servers.
+    pub servers: Vec<Part>,
+}
+
+impl Cast {
+    /// Who plays which part, by the deployment file if there is one, otherwise by the hosts' properties.
+    ///
+    /// # Errors
+    /// If a part is missing, or a host or a role is unknown.
+    pub fn new(platform: &Platform, deployment: Option<&Path>) -> Result<Cast, Error> {
+        match deployment {
             Some(file) => {
                 let processes = deployment::parse(&offer::read(file)?, &file.display().to_string())
                     .map_err(|error| Error::Input(error.to_string()))?;
@@ -121,22 +151,7 @@ impl SimulateConfig {
             None => Cast::from_properties(platform),
         }
     }
-}
 
-#[derive(Debug)]
-struct Part {
-    host: HostId,
-    properties: BTreeMap<String, String>,
-}
-
-#[derive(Debug)]
-struct Cast {
-    agent: HostId,
-    client: HostId,
-    servers: Vec<Part>,
-}
-
-impl Cast {
     fn from_properties(platform: &Platform) -> Result<Cast, Error> {
         let hosts = platform.hosts();
         if hosts.len() < 2 {
@@ -202,7 +217,11 @@ impl Cast {
 }
 
 impl Part {
-    fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
+    /// The server that the host is to run; it offers those of the definitions that the host's properties name.
+    ///
+    /// # Errors
+    /// If a property has no sense; the message names host, property and value.
+    pub fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
         let host = &platform.hosts()[self.host.0 as usize];
         let wrong = |key: &str, value: &str, expected: &str| {
             Error::Input(format!("host '{}' has {key} = '{value}'; expected {expected}", host.name))

@@ -9,6 +9,7 @@ pub mod platform;
 pub mod serve;
 pub mod servers;
 pub mod simulate;
+pub mod testbed;
 pub mod worker;
 
 use std::io::Write;

@@ -1,4 +1,5 @@
 //! The kernel's side: interfaces, packet sockets, namespaces, control groups. Linux only.
 
+pub mod hosts;
 pub mod netlink;
 pub mod sys;

@@ -12,6 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::thread::UnshareFlags;
+
 /// Bytes of the header that says how a packet is to be segmented and what of its checksum is missing
 /// (`struct virtio_net_hdr`). It precedes every packet.
 pub const OFFLOAD_HEADER_BYTES: usize = 10;
@@ -206,4 +208,28 @@ pub fn fork() -> io::Result<Forked> {
 pub fn before_exec(command: &mut Command, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
     // SAFETY: the callers' closures in this crate call the kernel through rustix and do nothing else.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Gives this thread namespaces of its own.
+///
+/// # Errors
+/// If the system does not allow it.
+///
+/// # Panics
+/// If file descriptors are among what is asked for.
+pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    assert!(!flags.contains(UnshareFlags::FILES), "namespaces only");
+    // SAFETY: the table of file descriptors stays shared, which is the only thing that could hurt other threads.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// From now on an interrupt from the terminal does not end this process.
+pub fn block_interrupts() {
+    // SAFETY: the set is filled in before it is used, and belongs to this call.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
 }
