@@ -67,8 +67,9 @@ pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), E
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let received =
-            recvmsg(&stream, &mut [IoSliceMut::new(&mut part)], &mut ancillary, flags).map_err(Error::system("the testbed"))?.bytes;
+        let received = recvmsg(&stream, &mut [IoSliceMut::new(&mut part)], &mut ancillary, flags)
+            .map_err(Error::system("the testbed"))?
+            .bytes;
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 descriptors.extend(rights);

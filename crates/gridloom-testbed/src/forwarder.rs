@@ -28,6 +28,8 @@ const BATCH: usize = 32;
 pub const LATE_NS: Ns = 1e6;
 /// A run in which more than this part of all packets were late or lost was limited by the machine.
 pub const LATE_PART_MAX: f64 = 0.01;
+/// So few late packets say nothing of a run.
+const LATE_MIN: u64 = 20;
 /// Buffers kept for reuse.
 const BUFFERS_KEPT: usize = 4096;
 
@@ -56,7 +58,8 @@ pub struct Traffic {
 impl Traffic {
     /// Whether the machine, not the platform, was the limit.
     pub fn is_late(&self) -> bool {
-        (self.late + self.lost) as f64 > LATE_PART_MAX * self.delivered as f64
+        let bad = self.late + self.lost;
+        bad > LATE_MIN && bad as f64 > LATE_PART_MAX * self.delivered as f64
     }
 }
 

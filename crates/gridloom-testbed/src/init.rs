@@ -17,13 +17,13 @@ use rustix::thread::UnshareFlags;
 
 use crate::control::{self, Answer, Request};
 use crate::error::Error;
+use crate::folder;
 use crate::forwarder::{self, Shared};
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
 use crate::model::topology::Topology;
 use crate::report::Report;
 use crate::spec::{Launch, Spec, read_platform};
-use crate::folder;
 
 /// Says on the channel that all services are ready.
 pub const READY: &[u8] = b"r";
@@ -40,11 +40,13 @@ struct World {
 /// # Errors
 /// If it cannot be built, or a service does not start.
 pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Error> {
-    let text = fs::read_to_string(folder_path.join(folder::SPEC)).map_err(Error::system("the testbed's description"))?;
+    let text =
+        fs::read_to_string(folder_path.join(folder::SPEC)).map_err(Error::system("the testbed's description"))?;
     let spec: Spec = serde_json::from_str(&text).expect("written by the tool of the same version");
     let platform = read_platform(&spec.platform)?;
     let topology = Topology::new(&platform, &spec.tuning)?;
-    let listener = UnixListener::bind(folder_path.join(folder::CONTROL)).map_err(Error::system("the control socket"))?;
+    let listener =
+        UnixListener::bind(folder_path.join(folder::CONTROL)).map_err(Error::system("the control socket"))?;
     mounts(folder_path, &topology)?;
     let (hosts, rings) = hosts::build(&topology)?;
     let shared = Shared::new(topology.network());
@@ -170,11 +172,15 @@ impl World {
 /// If the kernel refuses.
 pub fn join(namespace: &OwnedFd, name: &str) -> std::io::Result<()> {
     hosts::enter(namespace.as_fd())?;
+    // The forwarder goes first: it is the network, and costs the others little.
+    rustix::process::nice(NICE)?;
     sys::unshare(UnshareFlags::NEWUTS)?;
     let name = name.as_bytes();
     Ok(rustix::system::sethostname(&name[..name.len().min(HOST_NAME_BYTES_MAX)])?)
 }
 
+/// How much the processes on hosts make way for the forwarder.
+const NICE: i32 = 10;
 /// The kernel's own limit.
 const HOST_NAME_BYTES_MAX: usize = 64;
 

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod attach;
 mod backend;
 mod error;
 mod function;
@@ -34,6 +35,7 @@ mod simulate;
 mod timeline;
 mod value;
 
+pub use attach::AttachConfig;
 pub use error::Error;
 pub use function::{Arg, Function, Pending};
 pub use grid::{Grid, Traffic};

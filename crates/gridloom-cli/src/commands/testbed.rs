@@ -21,11 +21,9 @@ use super::{print_json, print_line};
 /// bandwidth, latency, queue and sharing of the platform. Host properties say who is agent, server and client, as for
 /// 'gridloom simulate'. Whatever happens, nothing of a testbed is left when its command has ended.
 #[derive(clap::Subcommand)]
-#[command(
-    after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
+#[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed up -p two-sites.toml\n  gridloom testbed enter laptop -- ping -c 3 cluster-1\n  \
-gridloom testbed cut wan"
-)]
+gridloom testbed cut wan")]
 pub enum Options {
     Run(launch::Run),
     Up(launch::Up),

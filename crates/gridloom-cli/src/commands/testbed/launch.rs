@@ -1,10 +1,10 @@
 //! `gridloom testbed run` and `up`: from a platform file to processes on hosts.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use gridloom::{Cast, program_path};
+use gridloom::{AttachConfig, Cast, program_path};
 use gridloom_core::platform::Platform;
 use gridloom_net::identity;
 use gridloom_testbed::kernel::hosts::address;
@@ -66,9 +66,9 @@ struct Common {
     /// Libraries for the .idl files
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Interpreter for Python modules
-    #[arg(long, default_value = "python3")]
-    python: PathBuf,
+    /// Interpreter for Python modules [default: the program, if it is one, otherwise python3]
+    #[arg(long)]
+    python: Option<PathBuf>,
     /// Delays of links vary by up to this part of their latency, both ways
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
@@ -81,7 +81,7 @@ struct Common {
 }
 
 pub fn run(options: &Run) -> Result<ExitCode> {
-    let (mut spec, platform) = options.common.spec()?;
+    let (mut spec, platform) = options.common.spec(&options.program)?;
     let client = options.common.client(&platform)?;
     let environment = spec.program.take().map_or(Vec::new(), |program| program.environment);
     let command = options.program.clone();
@@ -93,7 +93,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
-    let (mut spec, _) = options.common.spec()?;
+    let (mut spec, _) = options.common.spec(&[])?;
     spec.program = None;
     let name = options.common.name();
     let testbed = Testbed::start(&name, &spec, keeper()?)?;
@@ -106,6 +106,14 @@ impl Common {
         self.name.clone().unwrap_or_else(|| std::process::id().to_string())
     }
 
+    fn python(&self, program: &[String]) -> PathBuf {
+        let is_python = |word: &&String| {
+            Path::new(word).file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
+        };
+        let of_program = || program.first().filter(is_python).map(PathBuf::from);
+        self.python.clone().or_else(of_program).unwrap_or_else(|| PathBuf::from("python3"))
+    }
+
     fn cast(&self, platform: &Platform) -> Result<Cast> {
         Ok(Cast::new(platform, self.deployment.as_deref())?)
     }
@@ -115,7 +123,7 @@ impl Common {
     }
 
     /// The testbed; its program's environment is that of whoever is a client.
-    fn spec(&self) -> Result<(Spec, Platform)> {
+    fn spec(&self, program: &[String]) -> Result<(Spec, Platform)> {
         let platform_file = absolute(&self.platform)?;
         let platform = read_platform(&self.platform)?;
         let tuning = Tuning { jitter: self.jitter, seed: self.seed };
@@ -128,8 +136,10 @@ impl Common {
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let agent_host = cast.agent.0 as usize;
         let agent = format!("{}:{AGENT_PORT}", address(agent_host));
-        let environment =
-            vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
+        let environment = vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
+        let python = self.python(program);
+        let mut servers_environment = environment.clone();
+        servers_environment.extend(blas(&python).map(|library| ("GRIDLOOM_BLAS".to_string(), library)));
         let program = program_path(None).display().to_string();
         let service = |host: usize, label: &str, words: Vec<String>| {
             let mut command = vec![program.clone()];
@@ -138,7 +148,7 @@ impl Common {
             if !self.verbose {
                 command.push("--quiet".into());
             }
-            Launch { host, label: label.into(), command, environment: environment.clone(), groups: Vec::new() }
+            Launch { host, label: label.into(), command, environment: servers_environment.clone(), groups: Vec::new() }
         };
         let words = vec!["agent".to_string(), "--listen".into(), agent.clone()];
         spec.services.push(service(agent_host, "the agent", words));
@@ -156,17 +166,31 @@ impl Common {
             words.extend(["--name".into(), server.name.clone(), "--slots".into(), server.slots.to_string()]);
             words.extend(["--memory".into(), server.memory_bytes.to_string()]);
             words.extend(["--listen".into(), format!("{}:0", address(host)), "--agent".into(), agent.clone()]);
-            words.extend(["--python".into(), self.python.display().to_string()]);
+            words.extend(["--python".into(), python.display().to_string()]);
             if server.plain {
                 words.push("--plain".into());
             }
             spec.services.push(service(host, &format!("server '{}'", server.name), words));
         }
         let host = cast.client.0 as usize;
+        let functions = self.functions.iter().map(|file| absolute(file)).collect::<Result<_>>()?;
+        let mut environment = environment.clone();
+        environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
         spec.program =
             Some(Launch { host, label: String::new(), command: Vec::new(), environment, groups: Vec::new() });
         Ok((spec, platform))
     }
+}
+
+/// The BLAS library that comes with the Python package, unless one is named or there is no such package.
+fn blas(python: &Path) -> Option<String> {
+    if std::env::var_os("GRIDLOOM_BLAS").is_some() {
+        return None;
+    }
+    let ask = "import gridloom; print(gridloom.blas_library() or '')";
+    let output = Command::new(python).args(["-c", ask]).stderr(Stdio::null()).output().ok()?;
+    let library = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    (output.status.success() && !library.is_empty()).then_some(library)
 }
 
 fn parse_part(text: &str) -> Result<f64, String> {
