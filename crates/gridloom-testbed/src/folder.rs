@@ -94,6 +94,14 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
     }
 }
 
+/// Where a testbed of that name has its folder.
+///
+/// # Errors
+/// If there is no place for folders.
+pub fn path_of(name: &str) -> Result<PathBuf, Error> {
+    Ok(base()?.join(name))
+}
+
 /// Removes a testbed's folder.
 pub fn remove(path: &Path) {
     // Litter in a folder of this user's, at worst; the next testbed tries again.

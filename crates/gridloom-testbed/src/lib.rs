@@ -8,6 +8,7 @@
 //!                        └─ host c ── veth ┘
 //! ```
 
+pub mod check;
 pub mod control;
 pub mod enclosure;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod init;
 pub mod kernel;
 pub mod model;
 pub mod packet;
+pub mod probe;
 pub mod report;
 pub mod spec;
 pub mod tool;

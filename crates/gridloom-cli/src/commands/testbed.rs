@@ -1,8 +1,10 @@
 //! `gridloom testbed`.
 
+mod check;
 mod launch;
 mod show;
 
+use std::net::Ipv4Addr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -10,7 +12,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use gridloom_testbed::control::{self, Answer, Request};
 use gridloom_testbed::tool::{self, Testbed};
-use gridloom_testbed::{enclosure, folder};
+use gridloom_testbed::{enclosure, folder, probe};
 
 use super::simulate::exit_code;
 use super::{print_json, print_line};
@@ -32,11 +34,11 @@ pub enum Options {
     Restore(Switch),
     Show(Named),
     Down(Named),
+    Check(check::Check),
     #[command(hide = true)]
-    Keep {
-        folder: PathBuf,
-        channel: i32,
-    },
+    Keep { folder: PathBuf, channel: i32 },
+    #[command(hide = true)]
+    Probe { folder: PathBuf, host: usize, address: Ipv4Addr },
 }
 
 /// Run a command on a host of a running testbed; without one, a shell.
@@ -86,6 +88,11 @@ pub fn run(options: Options) -> Result<ExitCode> {
         Options::Restore(switch) => ask(&switch.named, &Request::Restore(switch.link.clone())),
         Options::Show(named) => ask(&named, &Request::Show),
         Options::Down(named) => down(&named),
+        Options::Check(options) => check::run(&options),
+        Options::Probe { folder, host, address } => {
+            probe::serve(&folder, host, address)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Options::Keep { folder, channel } => keep(&folder, channel),
     }
 }

@@ -6,7 +6,8 @@
 //! From the platform come bandwidth, latency and sharing of links, and routes. Profiles (bandwidth over time) are not
 //! followed. Traffic within a host does not cross the emulated network.
 
-use gridloom_core::platform::{HostId, LinkId, Platform};
+use gridloom_core::flow::solver::{Policy, Solver};
+use gridloom_core::platform::{HostId, LinkId, Platform, Sharing};
 use serde::{Deserialize, Serialize};
 
 use super::Ns;
@@ -133,6 +134,34 @@ impl Topology {
         Some(sending + self.latency_ns(src, dst)?)
     }
 
+    /// The max-min fair rates of connections between those pairs, bytes per second.
+    pub fn fair_rates(&self, pairs: &[(usize, usize)]) -> Vec<f64> {
+        let mut solver = Solver::new();
+        let constraints: Vec<_> = self
+            .links
+            .iter()
+            .map(|link| {
+                let policy = match link.shape().sharing {
+                    Sharing::Shared => Policy::Shared,
+                    Sharing::Fatpipe => Policy::FatPipe,
+                };
+                solver.add_constraint(link.shape().bandwidth, policy)
+            })
+            .collect();
+        let flows: Vec<_> = pairs
+            .iter()
+            .map(|(src, dst)| {
+                let flow = solver.add_variable(1.0, 0.0);
+                for link in self.paths[src * self.hosts.len() + dst].iter().flat_map(|path| &path.links) {
+                    solver.attach(flow, constraints[*link], 1.0);
+                }
+                flow
+            })
+            .collect();
+        solver.solve();
+        flows.into_iter().map(|flow| solver.value(flow)).collect()
+    }
+
     fn longest_round_trips(&self, platform: &Platform, used: &[LinkId]) -> Vec<f64> {
         let count = self.hosts.len();
         let latency = |src: usize, dst: usize| {
@@ -155,8 +184,6 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::platform::Sharing;
-
     use super::*;
 
     const TWO_SITES: &str = include_str!("../../../../examples/two-sites.toml");
