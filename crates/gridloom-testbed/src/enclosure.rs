@@ -13,7 +13,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,11 +35,13 @@ pub const MAPPED: &[u8] = b"y";
 /// The tool's answer: it may not; the keeper maps itself.
 pub const MAP_YOURSELF: &[u8] = b"n";
 
-/// The keeper's whole life; `channel` is joined to the tool. Its exit status is the program's.
+/// The keeper's whole life; `channel` is the number of the descriptor that the tool left open for it. Its exit status is
+/// the program's.
 ///
 /// # Errors
 /// If the machine does not allow what is needed.
-pub fn keep(folder_path: &Path, channel: OwnedFd) -> Result<ExitCode, Error> {
+pub fn keep(folder_path: &Path, channel: i32) -> Result<ExitCode, Error> {
+    let channel = sys::inherited(channel).map_err(Error::system("the channel to the tool"))?;
     rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::CLOEXEC)
         .map_err(Error::system("the channel to the tool"))?;
     let mut channel = UnixStream::from(channel);
@@ -74,8 +75,9 @@ pub fn keep(folder_path: &Path, channel: OwnedFd) -> Result<ExitCode, Error> {
 /// Waits for the first process, and kills it when the tool is gone. Without a thread: the kernel gives none to a
 /// process whose children have another process namespace than itself.
 fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Error> {
-    // An interrupt at the terminal is for the program.
-    sys::block_interrupts();
+    // Signals to the whole group of processes, from a terminal for instance, are for the tool and the program: the keeper
+    // has to clean up after them.
+    sys::block_signals();
     let failed = || Error::system("the first process inside");
     let handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed())?;
     let mut is_orphan = false;
@@ -87,7 +89,7 @@ fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Err
         }
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(failed()(error.into())),
+            Err(error) => return Err(failed()(error)),
         }
         if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             is_orphan = true;
@@ -97,7 +99,7 @@ fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Err
         match waitpid(Some(first), WaitOptions::NOHANG) {
             Ok(Some((_, status))) => break status,
             Ok(None) | Err(Errno::INTR) => {}
-            Err(error) => return Err(failed()(error.into())),
+            Err(error) => return Err(failed()(error)),
         }
     };
     if is_orphan {

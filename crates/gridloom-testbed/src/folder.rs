@@ -4,7 +4,7 @@
 //!  $XDG_RUNTIME_DIR or /tmp
 //!    gridloom-testbed-UID/      for this user only
 //!      NAME/                    locked by the tool that runs it, as long as it lives
-//!        lock  spec.json  hosts  control  report.json
+//!        lock  groups  spec.json  hosts  control  report.json
 //! ```
 
 use std::fs::{self, File};
@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -25,7 +26,11 @@ pub const HOSTS: &str = "hosts";
 pub const CONTROL: &str = "control";
 /// What the testbed did, when it has ended.
 pub const REPORT: &str = "report.json";
+/// Control groups of the testbed, a line each, so that a later version finds them too.
+pub const GROUPS: &str = "groups";
 const LOCK: &str = "lock";
+/// How long the processes of a control group get to be gone; what is left then, the next testbed removes.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A testbed's folder, locked; removed when dropped.
 #[derive(Debug)]
@@ -94,16 +99,21 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
     }
 }
 
-/// Where a testbed of that name has its folder.
-///
-/// # Errors
-/// If there is no place for folders.
-pub fn path_of(name: &str) -> Result<PathBuf, Error> {
-    Ok(base()?.join(name))
-}
-
-/// Removes a testbed's folder.
+/// Removes a testbed's folder, and the control groups that it lists.
 pub fn remove(path: &Path) {
+    let groups = fs::read_to_string(path.join(GROUPS)).unwrap_or_default();
+    for group in groups.lines() {
+        // Its processes are dead or dying; the kernel says busy until the last is gone.
+        let deadline = Instant::now() + REMOVAL_PATIENCE;
+        while fs::remove_dir(group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    if groups.lines().any(|group| Path::new(group).exists()) {
+        return;
+    }
     // Litter in a folder of this user's, at worst; the next testbed tries again.
     let _ = fs::remove_dir_all(path);
 }

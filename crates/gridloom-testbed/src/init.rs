@@ -106,7 +106,7 @@ impl World {
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || join(&namespace, &name));
-        for group in &launch.groups {
+        if let Some(group) = &launch.group {
             let group = fs::OpenOptions::new().write(true).open(group).map_err(Error::system("a control group"))?;
             sys::before_exec(&mut command, move || Ok(rustix::io::write(&group, b"0").map(drop)?));
         }

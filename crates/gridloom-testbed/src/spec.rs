@@ -17,6 +17,9 @@ pub struct Spec {
     pub tuning: Tuning,
     /// Started in this order, each when the one before it is ready.
     pub services: Vec<Launch>,
+    /// Control groups made for it, removed with its folder.
+    #[serde(default)]
+    pub groups: Vec<PathBuf>,
     /// Whose end is the testbed's; without one it stays up until told otherwise.
     pub program: Option<Launch>,
 }
@@ -30,11 +33,13 @@ pub struct Launch {
     pub label: String,
     /// Program and arguments.
     pub command: Vec<String>,
+    /// Whether it is to have the speed of its host's processors.
+    pub computes: bool,
     /// Variables added to the environment.
     pub environment: Vec<(String, String)>,
-    /// Control groups that it joins: files to write its process identifier to.
+    /// The control group that it joins: the file to write its process identifier to.
     #[serde(default)]
-    pub groups: Vec<PathBuf>,
+    pub group: Option<PathBuf>,
 }
 
 /// Reads a platform file.

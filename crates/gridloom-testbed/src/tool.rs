@@ -37,8 +37,10 @@ impl Testbed {
     ///
     /// # Errors
     /// If the machine does not allow it, or a service does not start; the cause has been said on standard error.
-    pub fn start(name: &str, spec: &Spec, mut keeper: Command) -> Result<Testbed, Error> {
-        let folder = Folder::new(name)?;
+    pub fn start(folder: Folder, spec: &Spec, mut keeper: Command) -> Result<Testbed, Error> {
+        let groups: Vec<String> = spec.groups.iter().map(|group| format!("{}\n", group.display())).collect();
+        fs::write(folder.path().join(folder::GROUPS), groups.concat())
+            .map_err(Error::system("the testbed's groups"))?;
         let text = serde_json::to_string(spec).expect("a description of names and numbers");
         fs::write(folder.path().join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
         let (channel, theirs) = UnixStream::pair().map_err(Error::system("a channel"))?;

@@ -3,9 +3,9 @@
 mod check;
 mod launch;
 mod show;
+mod speeds;
 
 use std::net::Ipv4Addr;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -36,9 +36,16 @@ pub enum Options {
     Down(Named),
     Check(check::Check),
     #[command(hide = true)]
-    Keep { folder: PathBuf, channel: i32 },
+    Keep {
+        folder: PathBuf,
+        channel: i32,
+    },
     #[command(hide = true)]
-    Probe { folder: PathBuf, host: usize, address: Ipv4Addr },
+    Probe {
+        folder: PathBuf,
+        host: usize,
+        address: Ipv4Addr,
+    },
 }
 
 /// Run a command on a host of a running testbed; without one, a shell.
@@ -93,7 +100,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             probe::serve(&folder, host, address)?;
             Ok(ExitCode::SUCCESS)
         }
-        Options::Keep { folder, channel } => keep(&folder, channel),
+        Options::Keep { folder, channel } => Ok(enclosure::keep(&folder, channel)?),
     }
 }
 
@@ -123,12 +130,6 @@ fn down(named: &Named) -> Result<ExitCode> {
     let _ = control::ask(&folder, &Request::Down);
     folder::await_end(&folder)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn keep(folder: &std::path::Path, channel: i32) -> Result<ExitCode> {
-    // SAFETY: the tool left this descriptor open for this process, and nothing else in it knows the number.
-    let channel = unsafe { OwnedFd::from_raw_fd(channel) };
-    Ok(enclosure::keep(folder, channel)?)
 }
 
 /// This program as a testbed's keeper.

@@ -23,9 +23,9 @@ use crate::model::topology::Topology;
 pub const MTU: u32 = 1500;
 /// Payload of a full packet of TCP with its time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
-/// Packets that a host sends as one are at most what its links carry in this time: longer trains would save work but
-/// make others wait in lumps.
-const TRAIN_S: f64 = 250e-6;
+/// Packets that a host sends as one are at most what its links carry in this time, which is also what the kernel sends
+/// of a paced flow at once: longer trains would save work but make others wait in lumps.
+const TRAIN_S: f64 = 1e-3;
 /// The most packets in one train; 64 KiB of headers and payload.
 const TRAIN_PACKETS_MAX: f64 = 40.0;
 /// Bytes of a host's ring: what its links carry while the forwarder does not get the processor for some milliseconds.

@@ -177,6 +177,17 @@ pub fn netlink_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)
 }
 
+/// A descriptor that the parent process left open for this one, by its number.
+///
+/// # Errors
+/// If there is none of that number.
+pub fn inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the number is only asked about.
+    check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
+    // SAFETY: it is open, and nothing else in this process knows the number: it came on the command line.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// What [`fork`] came back as.
 pub enum Forked {
     /// In the new process.
@@ -223,13 +234,12 @@ pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// From now on an interrupt from the terminal does not end this process.
-pub fn block_interrupts() {
+/// From now on no signal that can be blocked ends this process.
+pub fn block_signals() {
     // SAFETY: the set is filled in before it is used, and belongs to this call.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGINT);
+        libc::sigfillset(&raw mut set);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
     }
 }

@@ -23,12 +23,20 @@ pub const QUEUE_BYTES_MIN: f64 = 96.0 * 1024.0;
 pub const QUEUE_BYTES_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// What the platform file does not say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
+    /// Everything is so many times slower: bandwidths divided, latencies multiplied.
+    pub slower: f64,
     /// Jitter of every link, as a part of its latency.
     pub jitter: f64,
     /// For jitter.
     pub seed: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning { slower: 1.0, jitter: 0.0, seed: 0 }
+    }
 }
 
 /// The emulated network of a platform, before anything is sent.
@@ -74,7 +82,10 @@ impl Topology {
                     used.len() - 1
                 })
             });
-            *path = Some(Path { links: links.collect(), extra_ns: ((route.latency_s - own) * 1e9).max(0.0) });
+            *path = Some(Path {
+                links: links.collect(),
+                extra_ns: ((route.latency_s - own) * 1e9 * tuning.slower).max(0.0),
+            });
         }
         let mut topology = Topology {
             hosts: hosts.iter().map(|host| host.name.clone()).collect(),
@@ -82,18 +93,18 @@ impl Topology {
             links: Vec::new(),
             paths,
         };
-        let round_trips = topology.longest_round_trips(platform, &used);
+        let round_trips = topology.longest_round_trips(platform, &used, tuning.slower);
         for (number, (id, round_trip_s)) in used.iter().zip(round_trips).enumerate() {
             let link = &platform.links()[id.0 as usize];
             if link.bandwidth <= 0.0 {
                 return Err(Error::Platform(format!("link '{}' has no bandwidth; nothing could cross it", link.name)));
             }
-            let latency_ns = link.latency_s * 1e9;
+            let (latency_ns, bandwidth) = (link.latency_s * 1e9 * tuning.slower, link.bandwidth / tuning.slower);
             let shape = LinkShape {
-                bandwidth: link.bandwidth,
+                bandwidth,
                 latency_ns,
                 jitter_ns: latency_ns * tuning.jitter,
-                queue_bytes: (link.bandwidth * round_trip_s).clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+                queue_bytes: (bandwidth * round_trip_s).clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
                 sharing: link.sharing,
             };
             topology.link_names.push(link.name.clone());
@@ -162,12 +173,12 @@ impl Topology {
         flows.into_iter().map(|flow| solver.value(flow)).collect()
     }
 
-    fn longest_round_trips(&self, platform: &Platform, used: &[LinkId]) -> Vec<f64> {
+    fn longest_round_trips(&self, platform: &Platform, used: &[LinkId], slower: f64) -> Vec<f64> {
         let count = self.hosts.len();
         let latency = |src: usize, dst: usize| {
             let path = self.paths[src * count + dst].as_ref()?;
             let links = path.links.iter().map(|link| platform.links()[used[*link].0 as usize].latency_s);
-            Some(links.sum::<f64>() + path.extra_ns / 1e9)
+            Some(links.sum::<f64>() * slower + path.extra_ns / 1e9)
         };
         let mut longest = vec![0.0_f64; used.len()];
         for (index, path) in self.paths.iter().enumerate() {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use gridloom_testbed::check::{self, PairCheck, TogetherCheck};
 use gridloom_testbed::control::{self, Answer, Request};
+use gridloom_testbed::folder::Folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::{Topology, Tuning};
 use gridloom_testbed::report::Report;
@@ -44,22 +45,23 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     let topology = Topology::new(&platform, &Tuning::default())?;
     let program = std::env::current_exe().context("this program's own path")?.display().to_string();
     let name = format!("check-{}", std::process::id());
-    let folder = gridloom_testbed::folder::path_of(&name)?;
+    let folder = Folder::new(&name)?;
     let services = (0..topology.hosts.len()).map(|host| {
-        let words = ["testbed".into(), "probe".into(), folder.display().to_string(), host.to_string()];
+        let words = ["testbed".into(), "probe".into(), folder.path().display().to_string(), host.to_string()];
         let mut command = vec![program.clone()];
         command.extend(words);
         command.push(address(host).to_string());
         let label = format!("probe of '{}'", topology.hosts[host]);
-        Launch { host, label, command, environment: Vec::new(), groups: Vec::new() }
+        Launch { host, label, command, environment: Vec::new(), group: None, computes: false }
     });
     let spec = Spec {
         platform: absolute(&options.platform)?,
         tuning: Tuning::default(),
         services: services.collect(),
+        groups: Vec::new(),
         program: None,
     };
-    let testbed = Testbed::start(&name, &spec, keeper()?)?;
+    let testbed = Testbed::start(folder, &spec, keeper()?)?;
     if !options.json {
         print_line(&format!(
             "{:<28} {:>12} {:>10} {:>9} {:>14} {:>10} {:>8}",
@@ -86,7 +88,11 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         print_together(&together, forwarder)?;
         let (packets, mean, late) = (after.delivered, after.late_us_mean, after.late);
         print_line(&format!("{packets} packets, {mean:.1} us late on average, {late} by more than 1 ms"))?;
-        print_line(if is_exact { "all pairs as exact as aimed at" } else { "some pairs are not as exact as aimed at" })?;
+        print_line(if is_exact {
+            "all pairs as exact as aimed at"
+        } else {
+            "some pairs are not as exact as aimed at"
+        })?;
     }
     Ok(if is_exact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use gridloom::{AttachConfig, Cast, program_path};
 use gridloom_core::platform::Platform;
 use gridloom_net::identity;
+use gridloom_testbed::folder::Folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::Tuning;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
 use gridloom_testbed::tool::Testbed;
 
+use super::speeds::Speeds;
 use super::{finish, keeper};
 use crate::commands::{absolute, print_line};
 
@@ -72,6 +74,13 @@ struct Common {
     /// Delays of links vary by up to this part of their latency, both ways
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
+    /// Make everything so many times slower: links and processors that are too fast for this machine keep their
+    /// proportion; divide measured times by it
+    #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
+    slower: f64,
+    /// Processor speeds: by quota where permitted and possible (auto), or else not at all (quota), or never (none)
+    #[arg(long, value_enum, default_value_t = Speeds::Auto)]
+    speeds: Speeds,
     /// For jitter
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -85,23 +94,32 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let client = options.common.client(&platform)?;
     let environment = spec.program.take().map_or(Vec::new(), |program| program.environment);
     let command = options.program.clone();
-    spec.program = Some(Launch { host: client, label: "program".into(), command, environment, groups: Vec::new() });
+    spec.program =
+        Some(Launch { host: client, label: "program".into(), command, environment, group: None, computes: false });
     // An interrupt at the terminal is for the program, which ends the testbed by its end.
     signal_hook::flag::register(signal_hook::consts::SIGINT, std::sync::Arc::default())?;
-    let testbed = Testbed::start(&options.common.name(), &spec, keeper()?)?;
+    let testbed = options.common.start(spec, &platform, options.quiet)?;
     finish(testbed, options.quiet, options.json)
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
-    let (mut spec, _) = options.common.spec(&[])?;
+    let (mut spec, platform) = options.common.spec(&[])?;
     spec.program = None;
-    let name = options.common.name();
-    let testbed = Testbed::start(&name, &spec, keeper()?)?;
-    print_line(&format!("testbed {name} is up"))?;
+    let testbed = options.common.start(spec, &platform, false)?;
+    print_line(&format!("testbed {} is up", options.common.name()))?;
     finish(testbed, false, false)
 }
 
 impl Common {
+    fn start(&self, mut spec: Spec, platform: &Platform, quiet: bool) -> Result<Testbed> {
+        let name = self.name();
+        let folder = Folder::new(&name)?;
+        let made = self.speeds.apply(&mut spec, platform, &name, quiet)?;
+        let testbed = Testbed::start(folder, &spec, keeper()?)?;
+        made.keep();
+        Ok(testbed)
+    }
+
     fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| std::process::id().to_string())
     }
@@ -126,8 +144,9 @@ impl Common {
     fn spec(&self, program: &[String]) -> Result<(Spec, Platform)> {
         let platform_file = absolute(&self.platform)?;
         let platform = read_platform(&self.platform)?;
-        let tuning = Tuning { jitter: self.jitter, seed: self.seed };
-        let mut spec = Spec { platform: platform_file, tuning, services: Vec::new(), program: None };
+        let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
+        let mut spec =
+            Spec { platform: platform_file, tuning, services: Vec::new(), groups: Vec::new(), program: None };
         if self.no_grid {
             return Ok((spec, platform));
         }
@@ -148,7 +167,14 @@ impl Common {
             if !self.verbose {
                 command.push("--quiet".into());
             }
-            Launch { host, label: label.into(), command, environment: servers_environment.clone(), groups: Vec::new() }
+            Launch {
+                host,
+                label: label.into(),
+                command,
+                environment: servers_environment.clone(),
+                group: None,
+                computes: false,
+            }
         };
         let words = vec!["agent".to_string(), "--listen".into(), agent.clone()];
         spec.services.push(service(agent_host, "the agent", words));
@@ -170,14 +196,15 @@ impl Common {
             if server.plain {
                 words.push("--plain".into());
             }
-            spec.services.push(service(host, &format!("server '{}'", server.name), words));
+            let server = service(host, &format!("server '{}'", server.name), words);
+            spec.services.push(Launch { computes: true, ..server });
         }
         let host = cast.client.0 as usize;
         let functions = self.functions.iter().map(|file| absolute(file)).collect::<Result<_>>()?;
         let mut environment = environment.clone();
         environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
         spec.program =
-            Some(Launch { host, label: String::new(), command: Vec::new(), environment, groups: Vec::new() });
+            Some(Launch { host, label: String::new(), command: Vec::new(), environment, group: None, computes: false });
         Ok((spec, platform))
     }
 }
@@ -191,6 +218,13 @@ fn blas(python: &Path) -> Option<String> {
     let output = Command::new(python).args(["-c", ask]).stderr(Stdio::null()).output().ok()?;
     let library = String::from_utf8(output.stdout).ok()?.trim().to_string();
     (output.status.success() && !library.is_empty()).then_some(library)
+}
+
+fn parse_slower(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
+        _ => Err("expected a number of at least 1".into()),
+    }
 }
 
 fn parse_part(text: &str) -> Result<f64, String> {
