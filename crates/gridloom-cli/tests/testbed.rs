@@ -136,6 +136,8 @@ fn links_are_cut_and_restored_while_it_runs() {
     up.packets_until("dropped_cut", up.wire()["dropped_cut"].as_f64().unwrap());
     assert_eq!(succeeds(up.ask(&["restore", "wire"])), "link wire is restored\n");
     up.packets_until("bytes", up.wire()["bytes"].as_f64().unwrap());
+    let call = [env!("CARGO_BIN_EXE_gridloom"), "call", "cli/plus", "1", "2"];
+    assert_eq!(succeeds(up.ask(&[&["enter", "here", "--"], &call[..]].concat())), "sum = 3.0\n");
     let (_, error) = said(up.ask(&["cut", "wier"]));
     assert_eq!(error, "gridloom: no route crosses a link 'wier'; there are wire\n");
     let (_, error) = said(up.ask(&["enter", "nowhere", "--", "true"]));

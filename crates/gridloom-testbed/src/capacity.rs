@@ -15,8 +15,8 @@ use crate::model::topology::Topology;
 /// The part of the processors that hosts may get; the rest is for the forwarder and the kernel's share of packets.
 pub const PROCESSOR_PART: f64 = 0.8;
 /// What the emulated network carries is this part of what loopback does: every packet is copied twice more and crosses
-/// the kernel's stack twice (measured: 0.15 to 0.25).
-pub const LOOPBACK_PART: f64 = 0.15;
+/// the kernel's stack twice (measured: 0.3 to 0.6).
+pub const LOOPBACK_PART: f64 = 0.3;
 const CALIBRATION: Duration = Duration::from_millis(40);
 
 /// What a machine gives, or a platform needs.

@@ -33,6 +33,8 @@ struct World {
     topology: Topology,
     hosts: Vec<HostNetwork>,
     shared: Shared,
+    /// For programs on the hosts.
+    environment: Vec<(String, String)>,
 }
 
 /// Builds and runs the testbed of that folder.
@@ -51,7 +53,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let (hosts, rings) = hosts::build(&topology)?;
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
-    let world = Arc::new(World { topology, hosts, shared });
+    let world = Arc::new(World { topology, hosts, shared, environment: spec.environment.clone() });
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
@@ -99,7 +101,9 @@ impl World {
         let host = &self.hosts[launch.host];
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
-        if is_service {
+        if !is_service {
+            command.envs(self.environment.iter().cloned());
+        } else {
             // An interrupt at the terminal is for the program.
             command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         }
@@ -124,7 +128,7 @@ impl World {
                 std::process::exit(0);
             }
             Request::Enter(host) => match self.namespaces(&host) {
-                Ok(namespaces) => return (Answer::Namespaces(Vec::new()), namespaces),
+                Ok(namespaces) => return (Answer::Namespaces(self.environment.clone()), namespaces),
                 Err(error) => Answer::Refused(error.to_string()),
             },
         };

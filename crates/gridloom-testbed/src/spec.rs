@@ -17,6 +17,8 @@ pub struct Spec {
     pub tuning: Tuning,
     /// Started in this order, each when the one before it is ready.
     pub services: Vec<Launch>,
+    /// Variables for programs on its hosts: where its grid is.
+    pub environment: Vec<(String, String)>,
     /// Control groups made for it, removed with its folder.
     #[serde(default)]
     pub groups: Vec<PathBuf>,

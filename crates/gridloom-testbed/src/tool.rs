@@ -145,6 +145,11 @@ pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStat
         // The kernel refuses to let a process into the namespace of users that it is in: a host entered from another.
         let wanted = fstat(namespace).map(|facts| facts.st_ino).map_err(into_host(host))?;
         let own = fs::metadata(format!("/proc/self/ns/{own}")).map_err(into_host(host))?;
+        if own.ino() == wanted && kind == LinkNameSpaceType::User && !rustix::process::geteuid().is_root() {
+            return Err(Error::Forbidden(format!(
+                "a process inside the testbed may not enter host '{host}' without being root; enter it from outside"
+            )));
+        }
         if own.ino() != wanted {
             move_into_link_name_space(namespace.as_fd(), Some(kind)).map_err(into_host(host))?;
         }

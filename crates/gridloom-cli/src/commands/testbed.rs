@@ -50,7 +50,7 @@ pub enum Options {
 
 /// Run a command on a host of a running testbed; without one, a shell.
 ///
-/// Hosts have the names that the platform gives them; GRIDLOOM_AGENT names the agent.
+/// Hosts have the names that the platform gives them; programs on them use its grid.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed enter laptop -- ping -c 3 cluster-1")]
 pub struct Enter {

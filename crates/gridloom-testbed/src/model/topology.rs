@@ -1,7 +1,8 @@
 //! A platform as an emulated network: the links that some route crosses, and a path for each pair of hosts.
 //!
 //! Queues hold the bandwidth-delay product of the longest round trip that crosses the link, so that one TCP flow can
-//! fill it, and no more, so that waiting at most doubles that round trip; but never less than [`QUEUE_BYTES_MIN`].
+//! fill it, and no more, so that waiting at most doubles that round trip; but never less than what the link sends in
+//! [`QUEUE_S_MIN`] (of that, at most [`QUEUE_BYTES_OF_TIME_MAX`]), nor than [`QUEUE_BYTES_MIN`].
 //!
 //! From the platform come bandwidth, latency and sharing of links, and routes. Profiles (bandwidth over time) are not
 //! followed. Traffic within a host does not cross the emulated network.
@@ -19,6 +20,10 @@ use crate::error::Error;
 pub const HOSTS_MAX: usize = 64;
 /// A queue for a burst of a few packets, however short the way: the first window of a TCP flow, and a train.
 pub const QUEUE_BYTES_MIN: f64 = 96.0 * 1024.0;
+/// A queue for the trains of two hosts that send at once, and for moments in which a host's processes are not run.
+pub const QUEUE_S_MIN: f64 = 2e-3;
+/// See [`QUEUE_S_MIN`]: switches of wide links have no more.
+pub const QUEUE_BYTES_OF_TIME_MAX: f64 = 1024.0 * 1024.0;
 /// A queue must not take all memory, however long and wide the way.
 pub const QUEUE_BYTES_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
@@ -104,7 +109,9 @@ impl Topology {
                 bandwidth,
                 latency_ns,
                 jitter_ns: latency_ns * tuning.jitter,
-                queue_bytes: (bandwidth * round_trip_s).clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+                queue_bytes: (bandwidth * round_trip_s)
+                    .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
+                    .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
                 sharing: link.sharing,
             };
             topology.link_names.push(link.name.clone());

@@ -58,6 +58,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         platform: absolute(&options.platform)?,
         tuning: Tuning::default(),
         services: services.collect(),
+        environment: Vec::new(),
         groups: Vec::new(),
         program: None,
     };

@@ -92,10 +92,9 @@ struct Common {
 pub fn run(options: &Run) -> Result<ExitCode> {
     let (mut spec, platform) = options.common.spec(&options.program)?;
     let client = options.common.client(&platform)?;
-    let environment = spec.program.take().map_or(Vec::new(), |program| program.environment);
     let command = options.program.clone();
-    spec.program =
-        Some(Launch { host: client, label: "program".into(), command, environment, group: None, computes: false });
+    let (label, environment) = ("program".to_string(), Vec::new());
+    spec.program = Some(Launch { host: client, label, command, environment, group: None, computes: false });
     // An interrupt at the terminal is for the program, which ends the testbed by its end.
     signal_hook::flag::register(signal_hook::consts::SIGINT, std::sync::Arc::default())?;
     let testbed = options.common.start(spec, &platform, options.quiet)?;
@@ -103,8 +102,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
-    let (mut spec, platform) = options.common.spec(&[])?;
-    spec.program = None;
+    let (spec, platform) = options.common.spec(&[])?;
     let testbed = options.common.start(spec, &platform, false)?;
     print_line(&format!("testbed {} is up", options.common.name()))?;
     finish(testbed, false, false)
@@ -140,13 +138,19 @@ impl Common {
         Ok(if self.no_grid { 0 } else { self.cast(platform)?.client.0 as usize })
     }
 
-    /// The testbed; its program's environment is that of whoever is a client.
+    /// The testbed, without a program yet.
     fn spec(&self, program: &[String]) -> Result<(Spec, Platform)> {
         let platform_file = absolute(&self.platform)?;
         let platform = read_platform(&self.platform)?;
         let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
-        let mut spec =
-            Spec { platform: platform_file, tuning, services: Vec::new(), groups: Vec::new(), program: None };
+        let mut spec = Spec {
+            platform: platform_file,
+            tuning,
+            services: Vec::new(),
+            environment: Vec::new(),
+            groups: Vec::new(),
+            program: None,
+        };
         if self.no_grid {
             return Ok((spec, platform));
         }
@@ -199,12 +203,9 @@ impl Common {
             let server = service(host, &format!("server '{}'", server.name), words);
             spec.services.push(Launch { computes: true, ..server });
         }
-        let host = cast.client.0 as usize;
         let functions = self.functions.iter().map(|file| absolute(file)).collect::<Result<_>>()?;
-        let mut environment = environment.clone();
-        environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
-        spec.program =
-            Some(Launch { host, label: String::new(), command: Vec::new(), environment, group: None, computes: false });
+        spec.environment = environment;
+        spec.environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
         Ok((spec, platform))
     }
 }
