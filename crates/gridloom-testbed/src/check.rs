@@ -127,6 +127,40 @@ pub fn choose_pairs(topology: &Topology, count: usize) -> Vec<(usize, usize)> {
         .map(|index| (index / hosts, index % hosts))
         .filter(|(from, to)| topology.bandwidth(*from, *to).is_some())
         .collect();
-    let wanted = count.min(all.len());
-    (0..wanted).map(|index| all[index * all.len() / wanted]).collect()
+    // Steps of about 0.618 of the whole, with no factor in common with it: pairs are different ones, their sources and
+    // destinations too.
+    let length = all.len();
+    let step = (length * 618 / 1000..=length).find(|step| *step > 0 && gcd(*step, length) == 1).unwrap_or(1);
+    let mut chosen: Vec<_> = (0..count.min(length)).map(|index| all[index * step % length]).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::platform::Platform;
+
+    use super::*;
+    use crate::model::topology::Tuning;
+
+    #[test]
+    fn pairs_are_different_and_spread() {
+        let names: Vec<String> = (0..16).map(|number| format!("\"h{number}\"")).collect();
+        let hosts: String = names.iter().map(|name| format!("[[host]]\nname = {name}\nspeed = \"1Gf\"\n")).collect();
+        let star = "bandwidth = \"1MBps\"\nlatency = \"1ms\"\n";
+        let text = format!("{hosts}[[star]]\nname = \"s\"\nhosts = [{}]\n{star}", names.join(", "));
+        let platform = Platform::parse(&text, "star.toml", &mut |name| Err(name.into())).unwrap();
+        let topology = Topology::new(&platform, &Tuning::default()).unwrap();
+        assert_eq!(choose_pairs(&topology, 1000).len(), 240);
+        let mut pairs = choose_pairs(&topology, 8);
+        pairs.dedup();
+        let mut destinations: Vec<usize> = pairs.iter().map(|(_, to)| *to).collect();
+        destinations.sort_unstable();
+        destinations.dedup();
+        assert!(pairs.len() == 8 && destinations.len() >= 6, "{pairs:?}");
+    }
 }
