@@ -44,6 +44,16 @@ def test_the_processes_talk_in_simulation_and_for_real():
     assert run(gridloom(), "deploy", *program) == "client@laptop| 5 products are right\n"
 
 
+@pytest.mark.parametrize("name", ["first", "own_functions"])
+def test_examples_run_unchanged_on_an_emulated_network(name):
+    testbed = [gridloom(), "testbed", "run", "-p", "examples/two-sites.toml", "--quiet"]
+    probe = subprocess.run([*testbed, "--no-grid", "--", "true"], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    if "does not let this user have" in probe.stderr:
+        pytest.skip(probe.stderr)
+    out = run(*testbed, "--functions", "examples/functions.py", "--", sys.executable, f"examples/{name}.py")
+    assert out == (EXPECTED / f"{name}.txt").read_text()
+
+
 def test_bodies_can_be_run_in_simulation():
     command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--execute", "--", sys.executable, "examples/first.py"]
     assert "[[ 26.  46.]\n [ 64. 112.]]" in run(*command)

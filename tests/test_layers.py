@@ -51,6 +51,7 @@ def test_crates_depend_only_downwards():
         "gridloom-derive": set(),
         "gridloom-sim": {"gridloom-core"},
         "gridloom-net": {"gridloom-core"},
+        "gridloom-testbed": {"gridloom-core"},
         "gridloom": {"gridloom-core", "gridloom-sim", "gridloom-net"},
     }
     for crate, may in allowed.items():
@@ -58,6 +59,18 @@ def test_crates_depend_only_downwards():
         normal = manifest.split("[dependencies]")[1].split("\n[")[0]
         used = set(re.findall(r"^(gridloom[\w-]*)\b", normal, re.MULTILINE))
         assert used <= may, f"{crate} depends on {used - may}"
+
+
+def test_the_testbeds_model_is_pure_and_its_unsafe_code_in_one_file():
+    testbed = ROOT / "crates" / "gridloom-testbed" / "src"
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path, text in sources(testbed / "model")
+        for match in FORBIDDEN.finditer(text)
+    ]
+    assert not wrong, wrong
+    unsafe = [path.relative_to(testbed).as_posix() for path, text in sources(testbed) if re.search(r"\bunsafe\b", text)]
+    assert unsafe == ["kernel/sys.rs"]
 
 
 def test_the_core_has_fewer_than_ten_dependencies():

@@ -9,7 +9,9 @@ use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{agent, call, deploy, functions, heuristics, idl, platform, serve, servers, sim, simulate, worker};
+use commands::{
+    agent, call, deploy, functions, heuristics, idl, platform, serve, servers, sim, simulate, testbed, worker,
+};
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
 #[derive(Parser)]
@@ -38,6 +40,8 @@ enum Command {
     #[command(subcommand)]
     Sim(sim::Options),
     #[command(subcommand)]
+    Testbed(testbed::Options),
+    #[command(subcommand)]
     Platform(platform::Options),
     #[command(subcommand)]
     Idl(idl::Options),
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::run(&options),
         Command::Deploy(options) => deploy::run(&options),
         Command::Sim(options) => sim::run(&options),
+        Command::Testbed(options) => testbed::run(options),
         Command::Platform(options) => platform::run(&options),
         Command::Idl(options) => idl::run(&options),
         Command::Heuristics(options) => heuristics::run(&options),

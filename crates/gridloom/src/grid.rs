@@ -13,6 +13,7 @@ use gridloom_core::node::{Command, Event};
 use gridloom_core::perf::GridView;
 use serde::Serialize;
 
+use crate::attach::AttachConfig;
 use crate::backend::Backend;
 use crate::function::{Pending, Prepared};
 use crate::local::LocalProcesses;
@@ -77,8 +78,8 @@ impl Grid {
     /// # Errors
     /// If it cannot be reached, refuses, or does not answer.
     pub fn connect(address: &str) -> Result<Grid, Error> {
-        if let Some(simulated) = Grid::from_environment(None)? {
-            return Ok(simulated);
+        if let Some(grid) = Grid::from_environment(None)? {
+            return Ok(grid);
         }
         Grid::open(Backend::connect(address)?, None)
     }
@@ -89,8 +90,8 @@ impl Grid {
     /// # Errors
     /// If a process cannot be started, or a function cannot be offered.
     pub fn local(config: LocalConfig) -> Result<Grid, Error> {
-        if let Some(simulated) = Grid::from_environment(Some(&config))? {
-            return Ok(simulated);
+        if let Some(grid) = Grid::from_environment(Some(&config))? {
+            return Ok(grid);
         }
         let processes = LocalProcesses::start(&config)?;
         let backend = Backend::connect_with(&processes.address, &processes.secret)?;
@@ -110,12 +111,16 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Under `gridloom simulate`, whatever a program starts or connects to is the simulated grid.
+    /// Under `gridloom simulate` and `gridloom testbed`, whatever a program starts or connects to is the simulated grid,
+    /// or the testbed's.
     fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Grid>, Error> {
-        match SimulateConfig::from_environment(local)? {
-            Some(config) => Grid::simulate(config).map(Some),
-            None => Ok(None),
+        if let Some(config) = SimulateConfig::from_environment(local)? {
+            return Grid::simulate(config).map(Some);
         }
+        let Some(config) = AttachConfig::from_environment(local)? else { return Ok(None) };
+        let grid = Grid::open(Backend::connect(&config.agent)?, None)?;
+        grid.await_servers(config.servers)?;
+        Ok(Some(grid))
     }
 
     fn open(backend: Backend, processes: Option<LocalProcesses>) -> Result<Grid, Error> {

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod attach;
 mod backend;
 mod error;
 mod function;
@@ -35,6 +36,7 @@ mod simulate;
 mod timeline;
 mod value;
 
+pub use attach::AttachConfig;
 pub use error::Error;
 pub use function::{Arg, Function, Pending};
 pub use grid::{Grid, Traffic};
@@ -42,7 +44,7 @@ pub use group::{Group, Handle};
 pub use local::{LocalConfig, program_path};
 pub use offer::{Offer, load_offer};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
-pub use simulate::{SimulateConfig, SimulationReport};
+pub use simulate::{Cast, Part, SimulateConfig, SimulationReport};
 pub use timeline::timeline_html;
 pub use value::Value;
 

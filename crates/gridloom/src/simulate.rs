@@ -105,7 +105,7 @@ impl SimulateConfig {
     pub fn check(&self) -> Result<(), Error> {
         let platform = self.read_platform()?;
         let Some(file) = &self.deployment else { return self.cast(&platform).map(|_| ()) };
-        let processes = self.read_deployment(file)?;
+        let processes = read_deployment(file)?;
         if processes.iter().all(|process| GRID_PARTS.contains(&process.function.as_str())) {
             return self.cast(&platform).map(|_| ());
         }
@@ -117,11 +117,6 @@ impl SimulateConfig {
                 Err(Error::Input(format!("{file}: the platform has no host '{}'", process.host)))
             }
         }
-    }
-
-    pub(crate) fn read_deployment(&self, file: &Path) -> Result<Vec<deployment::Process>, Error> {
-        deployment::parse(&offer::read(file)?, &file.display().to_string())
-            .map_err(|error| Error::Input(error.to_string()))
     }
 
     pub(crate) fn read_platform(&self) -> Result<Platform, Error> {
@@ -136,14 +131,12 @@ impl SimulateConfig {
 
     /// Who plays which part.
     fn cast(&self, platform: &Platform) -> Result<Cast, Error> {
-        match &self.deployment {
-            Some(file) => {
-                let processes = self.read_deployment(file)?;
-                Cast::from_deployment(platform, &processes, &file.display().to_string())
-            }
-            None => Cast::from_properties(platform),
-        }
+        Cast::new(platform, self.deployment.as_deref())
     }
+}
+
+pub(crate) fn read_deployment(file: &Path) -> Result<Vec<deployment::Process>, Error> {
+    deployment::parse(&offer::read(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
 }
 
 pub(crate) fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
@@ -153,20 +146,41 @@ pub(crate) fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
     }
 }
 
-#[derive(Debug)]
-struct Part {
-    host: HostId,
-    properties: BTreeMap<String, String>,
+/// A host that is a server, with what it is to be like.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The host.
+    pub host: HostId,
+    /// What platform and deployment say of it.
+    pub properties: BTreeMap<String, String>,
 }
 
-#[derive(Debug)]
-struct Cast {
-    agent: HostId,
-    client: HostId,
-    servers: Vec<Part>,
+/// Which host of a platform plays which part.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The agent's host.
+    pub agent: HostId,
+    /// The program's host.
+    pub client: HostId,
+    /// The servers.
+    pub servers: Vec<Part>,
 }
 
 impl Cast {
+    /// Who plays which part, by the deployment file if there is one, otherwise by the hosts' properties.
+    ///
+    /// # Errors
+    /// If a part is missing, or a host or a role is unknown.
+    pub fn new(platform: &Platform, deployment: Option<&Path>) -> Result<Cast, Error> {
+        match deployment {
+            Some(file) => {
+                let processes = read_deployment(file)?;
+                Cast::from_deployment(platform, &processes, &file.display().to_string())
+            }
+            None => Cast::from_properties(platform),
+        }
+    }
+
     fn from_properties(platform: &Platform) -> Result<Cast, Error> {
         let hosts = platform.hosts();
         if hosts.len() < 2 {
@@ -232,7 +246,11 @@ impl Cast {
 }
 
 impl Part {
-    fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
+    /// The server that the host is to run; it offers those of the definitions that the host's properties name.
+    ///
+    /// # Errors
+    /// If a property has no sense; the message names host, property and value.
+    pub fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
         let host = &platform.hosts()[self.host.0 as usize];
         let wrong = |key: &str, value: &str, expected: &str| {
             Error::Input(format!("host '{}' has {key} = '{value}'; expected {expected}", host.name))

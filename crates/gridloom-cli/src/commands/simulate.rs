@@ -147,7 +147,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
 }
 
 /// A shell's convention for a program that a signal ended.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

@@ -14,7 +14,7 @@ use gridloom_sim::process::{Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
-use crate::simulate::network_model;
+use crate::simulate::{network_model, read_deployment};
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
@@ -80,7 +80,7 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     let file = config.deployment.clone().ok_or_else(|| {
         Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
     })?;
-    let processes = config.read_deployment(&file)?;
+    let processes = read_deployment(&file)?;
     let sim_config = SimConfig {
         seed: config.seed,
         network: network_model(config.network.as_deref())?,

@@ -1,0 +1,150 @@
+//! `gridloom testbed`.
+
+mod check;
+mod launch;
+mod show;
+mod speeds;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use gridloom_testbed::control::{self, Answer, Request};
+use gridloom_testbed::tool::{self, Testbed};
+use gridloom_testbed::{enclosure, folder, probe};
+
+use super::simulate::exit_code;
+use super::{print_json, print_line};
+
+/// Run real processes on an emulated network: the hosts and links of a platform file, on this machine, without root.
+///
+/// Each host is a network namespace; every packet between hosts crosses the links of its route, which have the
+/// bandwidth, latency, queue and sharing of the platform. Host properties say who is agent, server and client, as for
+/// 'gridloom simulate'. Whatever happens, nothing of a testbed is left when its command has ended.
+#[derive(clap::Subcommand)]
+#[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
+gridloom testbed up -p two-sites.toml\n  gridloom testbed enter laptop -- ping -c 3 cluster-1\n  \
+gridloom testbed cut wan")]
+pub enum Options {
+    Run(launch::Run),
+    Up(launch::Up),
+    Enter(Enter),
+    Cut(Switch),
+    Restore(Switch),
+    Show(Named),
+    Down(Named),
+    Check(check::Check),
+    #[command(hide = true)]
+    Keep {
+        folder: PathBuf,
+        channel: i32,
+    },
+    #[command(hide = true)]
+    Probe {
+        folder: PathBuf,
+        host: usize,
+        address: Ipv4Addr,
+    },
+}
+
+/// Run a command on a host of a running testbed; without one, a shell.
+///
+/// Hosts have the names that the platform gives them; programs on them use its grid.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom testbed enter laptop -- ping -c 3 cluster-1")]
+pub struct Enter {
+    /// The host
+    host: String,
+    #[command(flatten)]
+    named: Named,
+    /// The command and its arguments
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// Cut a link, or restore it, while a testbed runs: 'NAME' of the platform, both directions of a split-duplex one
+/// unless 'NAME_UP' or 'NAME_DOWN' is said. Packets that have to cross a link that is cut are lost.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom testbed cut wan && sleep 5 && gridloom testbed restore wan")]
+pub struct Switch {
+    /// The link
+    link: String,
+    #[command(flatten)]
+    named: Named,
+}
+
+/// Which running testbed.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom testbed show --json")]
+pub struct Named {
+    /// Name of the testbed, if several run
+    #[arg(long)]
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: Options) -> Result<ExitCode> {
+    match options {
+        Options::Run(options) => launch::run(&options),
+        Options::Up(options) => launch::up(&options),
+        Options::Enter(options) => enter(&options),
+        Options::Cut(switch) => ask(&switch.named, &Request::Cut(switch.link.clone())),
+        Options::Restore(switch) => ask(&switch.named, &Request::Restore(switch.link.clone())),
+        Options::Show(named) => ask(&named, &Request::Show),
+        Options::Down(named) => down(&named),
+        Options::Check(options) => check::run(&options),
+        Options::Probe { folder, host, address } => {
+            probe::serve(&folder, host, address)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Options::Keep { folder, channel } => Ok(enclosure::keep(&folder, channel)?),
+    }
+}
+
+fn enter(options: &Enter) -> Result<ExitCode> {
+    let shell = || vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into())];
+    let words = if options.command.is_empty() { shell() } else { options.command.clone() };
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    let folder = folder::find(options.named.name.as_deref())?;
+    Ok(exit_code(tool::enter(&folder, &options.host, command)?))
+}
+
+fn ask(named: &Named, request: &Request) -> Result<ExitCode> {
+    let folder = folder::find(named.name.as_deref())?;
+    match control::ask(&folder, request)?.0 {
+        Answer::Report(report) if named.json => print_json(&serde_json::to_value(&report)?)?,
+        Answer::Report(report) => show::print(&report)?,
+        Answer::Done(line) => print_line(&line)?,
+        Answer::Namespaces(_) | Answer::Refused(_) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(named: &Named) -> Result<ExitCode> {
+    let folder = folder::find(named.name.as_deref())?;
+    // The testbed ends instead of answering.
+    let _ = control::ask(&folder, &Request::Down);
+    folder::await_end(&folder)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This program as a testbed's keeper.
+fn keeper() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("this program's own path")?);
+    command.args(["testbed", "keep"]);
+    Ok(command)
+}
+
+fn finish(testbed: Testbed, quiet: bool, json: bool) -> Result<ExitCode> {
+    let (status, report) = testbed.wait()?;
+    match report {
+        Some(report) if json => print_json(&serde_json::to_value(&report)?)?,
+        Some(report) if !quiet => show::print(&report)?,
+        _ => {}
+    }
+    Ok(exit_code(status))
+}

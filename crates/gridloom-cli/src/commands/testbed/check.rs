@@ -1,0 +1,131 @@
+//! `gridloom testbed check`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use gridloom_testbed::check::{self, PairCheck, TogetherCheck};
+use gridloom_testbed::control::{self, Answer, Request};
+use gridloom_testbed::folder::Folder;
+use gridloom_testbed::kernel::hosts::address;
+use gridloom_testbed::model::topology::{Topology, Tuning};
+use gridloom_testbed::report::Report;
+use gridloom_testbed::spec::{Launch, Spec, read_platform};
+use gridloom_testbed::tool::Testbed;
+use serde_json::json;
+
+use super::keeper;
+use crate::commands::{absolute, print_json, print_line};
+
+/// Measure how exact a testbed of a platform is on this machine.
+///
+/// Round trips and the rate of one TCP connection, pair by pair, then all hosts at once, each sending to the next,
+/// beside what the platform file says. A packet of 1500 bytes carries 1448 bytes of payload: the rates are those of
+/// payload, expected and measured. Aimed at: rates within 5 %, round trips within 1 ms or 5 %. Ends with status 1 if a
+/// pair is not as exact.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom testbed check -p two-sites.toml --pairs 4")]
+pub struct Check {
+    /// Platform file: TOML, or SimGrid's XML
+    #[arg(short, long, value_name = "FILE")]
+    platform: PathBuf,
+    /// Pairs of hosts to measure, spread over all
+    #[arg(long, default_value_t = 12)]
+    pairs: usize,
+    /// Seconds for each rate
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Check) -> Result<ExitCode> {
+    let platform = read_platform(&options.platform)?;
+    let topology = Topology::new(&platform, &Tuning::default())?;
+    let program = std::env::current_exe().context("this program's own path")?.display().to_string();
+    let name = format!("check-{}", std::process::id());
+    let folder = Folder::new(&name)?;
+    let services = (0..topology.hosts.len()).map(|host| {
+        let words = ["testbed".into(), "probe".into(), folder.path().display().to_string(), host.to_string()];
+        let mut command = vec![program.clone()];
+        command.extend(words);
+        command.push(address(host).to_string());
+        let label = format!("probe of '{}'", topology.hosts[host]);
+        Launch { host, label, command, environment: Vec::new(), group: None, computes: false }
+    });
+    let spec = Spec {
+        platform: absolute(&options.platform)?,
+        tuning: Tuning::default(),
+        services: services.collect(),
+        environment: Vec::new(),
+        groups: Vec::new(),
+        program: None,
+    };
+    let testbed = Testbed::start(folder, &spec, keeper()?)?;
+    if !options.json {
+        print_line(&format!(
+            "{:<28} {:>12} {:>10} {:>9} {:>14} {:>10} {:>8}",
+            "pair", "round trip", "measured", "error", "rate", "measured", "error"
+        ))?;
+    }
+    let mut pairs = Vec::new();
+    for (from, to) in check::choose_pairs(&topology, options.pairs) {
+        let pair = check::pair(testbed.folder(), &topology, from, to, options.seconds)?;
+        if !options.json {
+            print_pair(&pair)?;
+        }
+        pairs.push(pair);
+    }
+    let before = report(&testbed)?.traffic;
+    let together = check::together(testbed.folder(), &topology, options.seconds)?;
+    let after = report(&testbed)?.traffic;
+    let forwarder = (after.processor_s - before.processor_s) / (after.elapsed_s - before.elapsed_s).max(1e-9);
+    let is_exact = pairs.iter().all(PairCheck::is_exact);
+    if options.json {
+        print_json(&json!({ "pairs": pairs, "together": together, "forwarder": forwarder, "traffic": after,
+            "exact": is_exact }))?;
+    } else {
+        print_together(&together, forwarder)?;
+        let (packets, mean, late) = (after.delivered, after.late_us_mean, after.late);
+        print_line(&format!("{packets} packets, {mean:.1} us late on average, {late} by more than 1 ms"))?;
+        print_line(if is_exact {
+            "all pairs as exact as aimed at"
+        } else {
+            "some pairs are not as exact as aimed at"
+        })?;
+    }
+    Ok(if is_exact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report(testbed: &Testbed) -> Result<Report> {
+    match control::ask(testbed.folder(), &Request::Show)?.0 {
+        Answer::Report(report) => Ok(*report),
+        _ => anyhow::bail!("the testbed gave no report"),
+    }
+}
+
+fn print_pair(pair: &PairCheck) -> Result<()> {
+    let mark = if pair.is_exact() { "" } else { "  !" };
+    print_line(&format!(
+        "{:<28} {:>9.3} ms {:>7.3} ms {:>+6.0} us {:>9.3} MB/s {:>10.3} {:>+6.2} %{mark}",
+        format!("{} -> {}", pair.from, pair.to),
+        pair.round_trip_expected_s * 1e3,
+        pair.round_trip_s[1] * 1e3,
+        pair.round_trip_error_s() * 1e6,
+        pair.rate_expected / 1e6,
+        pair.rate / 1e6,
+        pair.rate_error() * 100.0
+    ))
+}
+
+fn print_together(together: &TogetherCheck, forwarder: f64) -> Result<()> {
+    print_line(&format!(
+        "{} at once: {:.1} MB/s of {:.1} MB/s expected ({:+.1} %), forwarder busy {:.0} % of a core",
+        together.flows,
+        together.rate / 1e6,
+        together.rate_expected / 1e6,
+        (together.rate / together.rate_expected - 1.0) * 100.0,
+        forwarder * 100.0
+    ))
+}

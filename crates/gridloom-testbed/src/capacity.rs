@@ -1,0 +1,110 @@
+//! What this machine can give, beside what a platform asks for: processor speed in all and of one core, and bytes per
+//! second of the emulated network in all.
+//!
+//! Beyond it a platform is emulated in proportion only if everything is made slower (`slower` in
+//! [`crate::model::topology::Tuning`]): rates and speeds divided, latencies multiplied.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use gridloom_core::platform::Platform;
+
+use crate::model::topology::Topology;
+
+/// The part of the processors that hosts may get; the rest is for the forwarder and the kernel's share of packets.
+pub const PROCESSOR_PART: f64 = 0.8;
+/// What the emulated network carries is this part of what loopback does: every packet is copied twice more and crosses
+/// the kernel's stack twice (measured: 0.3 to 0.6).
+pub const LOOPBACK_PART: f64 = 0.3;
+const CALIBRATION: Duration = Duration::from_millis(40);
+
+/// What a machine gives, or a platform needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Speed of all processors, flop/s.
+    pub speed: f64,
+    /// Speed of one core, flop/s; of a platform, of its fastest.
+    pub core_speed: f64,
+    /// Bytes per second of packets in all; of a platform, of its widest way.
+    pub rate: f64,
+}
+
+impl Capacity {
+    /// This machine's, where one core counts as `core_speed`. Takes some ten milliseconds.
+    ///
+    /// # Errors
+    /// If not even loopback works.
+    pub fn of_machine(core_speed: f64) -> io::Result<Capacity> {
+        let cores = std::thread::available_parallelism()?.get() as f64;
+        Ok(Capacity { speed: cores * core_speed * PROCESSOR_PART, core_speed, rate: loopback_rate()? * LOOPBACK_PART })
+    }
+
+    /// What the platform needs if these of its hosts compute.
+    pub fn of_platform(platform: &Platform, topology: &Topology, computing: &[usize]) -> Capacity {
+        let hosts = || computing.iter().map(|host| &platform.hosts()[*host]);
+        let count = topology.hosts.len();
+        let ways = (0..count * count).filter_map(|index| topology.bandwidth(index / count, index % count));
+        Capacity {
+            speed: hosts().map(|host| host.speed_flops * f64::from(host.cores)).sum(),
+            core_speed: hosts().map(|host| host.speed_flops).fold(0.0, f64::max),
+            rate: ways.fold(0.0, f64::max),
+        }
+    }
+
+    /// How much slower the processors of `needed` have to be made to fit; 1 if they fit.
+    pub fn slower_for_speed(&self, needed: &Capacity) -> f64 {
+        (needed.speed / self.speed).max(needed.core_speed / self.core_speed).max(1.0)
+    }
+
+    /// How much slower the links of `needed` have to be made for the widest to fit; 1 if it does.
+    pub fn slower_for_rate(&self, needed: &Capacity) -> f64 {
+        (needed.rate / self.rate).max(1.0)
+    }
+}
+
+fn loopback_rate() -> io::Result<f64> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut sender = TcpStream::connect(listener.local_addr()?)?;
+    let (mut receiver, _) = listener.accept()?;
+    let reader = std::thread::spawn(move || {
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut bytes = 0;
+        while let Ok(length @ 1..) = receiver.read(&mut block) {
+            bytes += length;
+        }
+        bytes
+    });
+    let (block, start) = (vec![0; BLOCK_BYTES], Instant::now());
+    while start.elapsed() < CALIBRATION {
+        sender.write_all(&block)?;
+    }
+    drop(sender);
+    let bytes = reader.join().expect("the reader does not panic");
+    Ok(bytes as f64 / start.elapsed().as_secs_f64())
+}
+
+const BLOCK_BYTES: usize = 1 << 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::topology::Tuning;
+
+    #[test]
+    fn a_platform_that_fits_is_not_made_slower() {
+        let text = include_str!("../../../examples/two-sites.toml");
+        let platform = Platform::parse(text, "two-sites.toml", &mut |name| Err(name.into())).unwrap();
+        let topology = Topology::new(&platform, &Tuning::default()).unwrap();
+        let needed = Capacity::of_platform(&platform, &topology, &[0, 1, 2, 3]);
+        assert_eq!(needed, Capacity { speed: 90e9, core_speed: 40e9, rate: 1.25e9 });
+        let machine = |speed, core_speed, rate| Capacity { speed, core_speed, rate };
+        assert_eq!(machine(100e9, 50e9, 2e9).slower_for_speed(&needed), 1.0);
+        assert_eq!(machine(45e9, 50e9, 2e9).slower_for_speed(&needed), 2.0);
+        assert_eq!(machine(100e9, 10e9, 2e9).slower_for_speed(&needed), 4.0);
+        assert_eq!(machine(100e9, 10e9, 0.5e9).slower_for_rate(&needed), 2.5);
+        let slow = Topology::new(&platform, &Tuning { slower: 4.0, ..Tuning::default() }).unwrap();
+        assert_eq!(slow.bandwidth(2, 3), Some(1.25e9 / 4.0));
+        assert!((slow.latency_ns(0, 2).unwrap() - 4.0 * 20.15e6).abs() < 1.0);
+    }
+}

@@ -1,0 +1,166 @@
+//! How exact a testbed is: measured with TCP between its hosts, beside what the platform file says.
+//!
+//! The rate that the file says is for IP packets; of a full packet, [`PAYLOAD_PART`] is payload, so that is what a
+//! program can see. On a link that both directions share, acknowledgements take another 2 % of it.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::kernel::hosts::{MTU, address};
+use crate::model::topology::Topology;
+use crate::probe::{self, Measure, Measured};
+
+/// Payload of a full TCP packet with time stamps, as a part of its bytes.
+pub const PAYLOAD_PART: f64 = (MTU as f64 - 52.0) / MTU as f64;
+/// Bytes of the packet that carries one byte.
+const PING_BYTES: f64 = 53.0;
+const ROUND_TRIPS: usize = 40;
+/// The exactness that is aimed at: rates.
+pub const RATE_ERROR_MAX: f64 = 0.05;
+/// Round trips: this, or [`ROUND_TRIP_ERROR_S_MAX`] if that is more.
+pub const ROUND_TRIP_ERROR_MAX: f64 = 0.05;
+/// See [`ROUND_TRIP_ERROR_MAX`].
+pub const ROUND_TRIP_ERROR_S_MAX: f64 = 1e-3;
+
+/// One pair of hosts.
+#[derive(Clone, Debug, Serialize)]
+pub struct PairCheck {
+    /// Where the connection starts.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// What the file says, seconds, with the time that the links take to send the packets.
+    pub round_trip_expected_s: f64,
+    /// Smallest, median and 90th percentile.
+    pub round_trip_s: [f64; 3],
+    /// What the file says, bytes per second of payload.
+    pub rate_expected: f64,
+    /// Bytes per second of payload.
+    pub rate: f64,
+}
+
+impl PairCheck {
+    /// Relative error of the rate.
+    pub fn rate_error(&self) -> f64 {
+        self.rate / self.rate_expected - 1.0
+    }
+
+    /// Error of the median round trip, seconds.
+    pub fn round_trip_error_s(&self) -> f64 {
+        self.round_trip_s[1] - self.round_trip_expected_s
+    }
+
+    /// Whether both are as exact as is aimed at.
+    pub fn is_exact(&self) -> bool {
+        let allowed = ROUND_TRIP_ERROR_S_MAX.max(ROUND_TRIP_ERROR_MAX * self.round_trip_expected_s);
+        self.rate_error().abs() <= RATE_ERROR_MAX && self.round_trip_error_s().abs() <= allowed
+    }
+}
+
+/// All hosts at once, each sending to the next.
+#[derive(Clone, Debug, Serialize)]
+pub struct TogetherCheck {
+    /// Bytes of payload per second of all connections.
+    pub rate: f64,
+    /// What the links allow: the max-min fair rates of all connections, as payload.
+    pub rate_expected: f64,
+    /// Connections.
+    pub flows: usize,
+}
+
+/// Measures a pair of hosts in the running testbed of that folder.
+///
+/// # Errors
+/// If a probe fails.
+pub fn pair(folder: &Path, topology: &Topology, from: usize, to: usize, seconds: f64) -> Result<PairCheck, Error> {
+    let no_route = || Error::Usage("a pair without a route cannot be checked".into());
+    let way = |src, dst| topology.packet_ns(src, dst, PING_BYTES).ok_or_else(no_route);
+    let Measured::RoundTrips(times) = probe::ask(folder, from, address(to), Measure::RoundTrips(ROUND_TRIPS))? else {
+        unreachable!("a probe answers what it was asked");
+    };
+    let Measured::Rate(rate) = probe::ask(folder, from, address(to), Measure::Rate(seconds))? else {
+        unreachable!("a probe answers what it was asked");
+    };
+    Ok(PairCheck {
+        from: topology.hosts[from].clone(),
+        to: topology.hosts[to].clone(),
+        round_trip_expected_s: (way(from, to)? + way(to, from)?) / 1e9,
+        round_trip_s: [times[0], times[times.len() / 2], times[times.len() * 9 / 10]],
+        rate_expected: topology.bandwidth(from, to).ok_or_else(no_route)? * PAYLOAD_PART,
+        rate,
+    })
+}
+
+/// Measures all hosts at once, each sending to the next that it has a route to.
+///
+/// # Errors
+/// If a probe fails.
+pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<TogetherCheck, Error> {
+    let count = topology.hosts.len();
+    let pairs: Vec<(usize, usize)> = (0..count)
+        .map(|from| (from, (from + 1) % count))
+        .filter(|(from, to)| from != to && topology.bandwidth(*from, *to).is_some())
+        .collect();
+    let rates: Vec<Result<Measured, Error>> = std::thread::scope(|scope| {
+        let all: Vec<_> = pairs
+            .iter()
+            .map(|(from, to)| scope.spawn(|| probe::ask(folder, *from, address(*to), Measure::Rate(seconds))))
+            .collect();
+        all.into_iter().map(|one| one.join().expect("a probe's thread does not panic")).collect()
+    });
+    let mut rate = 0.0;
+    for measured in rates {
+        if let Measured::Rate(one) = measured? {
+            rate += one;
+        }
+    }
+    let rate_expected = topology.fair_rates(&pairs).iter().sum::<f64>() * PAYLOAD_PART;
+    Ok(TogetherCheck { rate, rate_expected, flows: pairs.len() })
+}
+
+/// At most `count` pairs of hosts that routes join, spread evenly over all.
+pub fn choose_pairs(topology: &Topology, count: usize) -> Vec<(usize, usize)> {
+    let hosts = topology.hosts.len();
+    let all: Vec<(usize, usize)> = (0..hosts * hosts)
+        .map(|index| (index / hosts, index % hosts))
+        .filter(|(from, to)| topology.bandwidth(*from, *to).is_some())
+        .collect();
+    // Steps of about 0.618 of the whole, with no factor in common with it: pairs are different ones, their sources and
+    // destinations too.
+    let length = all.len();
+    let step = (length * 618 / 1000..=length).find(|step| *step > 0 && gcd(*step, length) == 1).unwrap_or(1);
+    let mut chosen: Vec<_> = (0..count.min(length)).map(|index| all[index * step % length]).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::platform::Platform;
+
+    use super::*;
+    use crate::model::topology::Tuning;
+
+    #[test]
+    fn pairs_are_different_and_spread() {
+        let names: Vec<String> = (0..16).map(|number| format!("\"h{number}\"")).collect();
+        let hosts: String = names.iter().map(|name| format!("[[host]]\nname = {name}\nspeed = \"1Gf\"\n")).collect();
+        let star = "bandwidth = \"1MBps\"\nlatency = \"1ms\"\n";
+        let text = format!("{hosts}[[star]]\nname = \"s\"\nhosts = [{}]\n{star}", names.join(", "));
+        let platform = Platform::parse(&text, "star.toml", &mut |name| Err(name.into())).unwrap();
+        let topology = Topology::new(&platform, &Tuning::default()).unwrap();
+        assert_eq!(choose_pairs(&topology, 1000).len(), 240);
+        let mut pairs = choose_pairs(&topology, 8);
+        pairs.dedup();
+        let mut destinations: Vec<usize> = pairs.iter().map(|(_, to)| *to).collect();
+        destinations.sort_unstable();
+        destinations.dedup();
+        assert!(pairs.len() == 8 && destinations.len() >= 6, "{pairs:?}");
+    }
+}

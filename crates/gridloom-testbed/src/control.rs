@@ -1,0 +1,124 @@
+//! The control socket: a line of JSON each way, and for `enter` the namespaces themselves.
+
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::folder;
+use crate::report::Report;
+
+/// What a running testbed can be asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// The link carries nothing any more.
+    Cut(String),
+    /// The link carries again.
+    Restore(String),
+    /// What it is and did.
+    Show,
+    /// To join a host.
+    Enter(String),
+    /// To end.
+    Down,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// Done.
+    Done(String),
+    /// What it is and did.
+    Report(Box<Report>),
+    /// Namespaces are attached: user, mount, process, network, in this order; the host's environment.
+    Namespaces(Vec<(String, String)>),
+    /// Not done, and why.
+    Refused(String),
+}
+
+/// Descriptors that go with an answer at most.
+const DESCRIPTORS_MAX: usize = 4;
+/// Bytes of an answer at most; a report of a large platform.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Asks the testbed of that folder; the answer, and the namespaces if it is one with them.
+///
+/// # Errors
+/// If it does not answer, or refuses.
+pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
+    let gone = || Error::system("the testbed's control socket");
+    let mut stream = UnixStream::connect(folder.join(folder::CONTROL)).map_err(gone())?;
+    let line = serde_json::to_string(request).expect("a request of words");
+    writeln!(stream, "{line}").map_err(gone())?;
+    let mut bytes = Vec::new();
+    let mut descriptors = Vec::new();
+    while bytes.last() != Some(&b'\n') && bytes.len() < ANSWER_BYTES_MAX {
+        let mut part = [0; 4096];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&stream, &mut [IoSliceMut::new(&mut part)], &mut ancillary, flags)
+            .map_err(Error::system("the testbed"))?
+            .bytes;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&part[..received]);
+    }
+    let answer = serde_json::from_slice(&bytes).map_err(|error| Error::Usage(format!("no answer: {error}")))?;
+    match answer {
+        Answer::Refused(why) => Err(Error::Usage(why)),
+        answer => Ok((answer, descriptors)),
+    }
+}
+
+/// Answers requests, one connection after the other, until the process ends. `handle` gives the answer and the
+/// namespaces that go with it.
+pub fn serve(listener: &UnixListener, mut handle: impl FnMut(Request) -> (Answer, Vec<OwnedFd>)) {
+    for stream in listener.incoming().flatten() {
+        // Whoever asks and goes away gets no answer; others are served all the same.
+        let _ = serve_one(&stream, &mut handle);
+    }
+}
+
+fn serve_one(
+    stream: &UnixStream,
+    handle: &mut impl FnMut(Request) -> (Answer, Vec<OwnedFd>),
+) -> Result<(), std::io::Error> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let (answer, namespaces) = match serde_json::from_str(&line) {
+        Ok(request) => handle(request),
+        Err(error) => (Answer::Refused(format!("no such request: {error}")), Vec::new()),
+    };
+    let mut text = serde_json::to_string(&answer).expect("an answer of words and numbers");
+    text.push('\n');
+    let descriptors: Vec<BorrowedFd<'_>> = namespaces.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "room for all namespaces");
+    }
+    let first = &text.as_bytes()[..1];
+    sendmsg(stream, &[IoSlice::new(first)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    (&mut &*stream).write_all(&text.as_bytes()[1..])
+}
+
+/// A request is one line, sent at once; who does not send it is not waited for.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,0 +1,33 @@
+//! What can go wrong, with what to do about it.
+
+use std::io;
+
+/// Why a testbed cannot be built or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The platform cannot be emulated.
+    #[error("{0}")]
+    Platform(String),
+    /// The machine does not let this user build it.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A step of building or running it failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Asked for something that is not there.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// For `map_err`: what was being done when the system said no.
+    pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
+        move |source| Error::System { what: what.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,192 @@
+//! The forwarder: one thread that is the whole network.
+//!
+//! It takes every packet that a host sends, lets the model carry it, and gives it to its destination when its time has
+//! come. A packet's time starts when the kernel had it, not when this thread came to read it, so that a late wake-up
+//! costs nothing as long as the way is longer than that. For the last moment before a packet is due it spins.
+//!
+//! **Limits:** what this thread cannot carry is late or lost, and both are counted: a run with [`Traffic::is_late`]
+//! says more of this machine than of the platform.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::sys::PacketRing;
+use crate::model::Ns;
+use crate::model::network::Network;
+use crate::packet;
+
+/// Before a packet is due by so little, sleeping is less exact than spinning.
+const SPIN_NS: Ns = 40_000.0;
+/// Packets read from one host before others and the clock are looked at again.
+const BATCH: usize = 32;
+/// A packet that is handed over so much later than it was due is late.
+pub const LATE_NS: Ns = 1e6;
+/// A run in which more than this part of all packets were late or lost was limited by the machine.
+pub const LATE_PART_MAX: f64 = 0.01;
+/// So few late packets say nothing of a run.
+const LATE_MIN: u64 = 20;
+/// Buffers kept for reuse.
+const BUFFERS_KEPT: usize = 4096;
+
+/// A packet with its offload header.
+pub type Buffer = Vec<u8>;
+
+/// What the forwarder did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Packets (trains of a flow count once) handed over.
+    pub delivered: u64,
+    /// Packets that came faster than they were read, or that a host had no room for.
+    pub lost: u64,
+    /// Packets handed over more than a millisecond late.
+    pub late: u64,
+    /// The latest of all, microseconds.
+    pub late_us_max: f64,
+    /// How late they were on average, microseconds.
+    pub late_us_mean: f64,
+    /// Processor time of the forwarder, seconds.
+    pub processor_s: f64,
+    /// Since the testbed started, seconds.
+    pub elapsed_s: f64,
+}
+
+impl Traffic {
+    /// Whether the machine, not the platform, was the limit.
+    pub fn is_late(&self) -> bool {
+        let bad = self.late + self.lost;
+        bad > LATE_MIN && bad as f64 > LATE_PART_MAX * self.delivered as f64
+    }
+}
+
+/// The network and what was counted, for whoever steers and reports while the forwarder runs.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<State>>);
+
+/// What is behind [`Shared`].
+pub struct State {
+    /// Links, routes, packets under way.
+    pub network: Network<Buffer>,
+    /// Counted so far.
+    pub traffic: Traffic,
+}
+
+impl Shared {
+    /// An idle network.
+    pub fn new(network: Network<Buffer>) -> Shared {
+        Shared(Arc::new(Mutex::new(State { network, traffic: Traffic::default() })))
+    }
+
+    /// The state; the forwarder waits meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no panic while held")
+    }
+}
+
+/// Reads, carries and hands over until the process ends. `rings` and `addresses` by host.
+///
+/// # Errors
+/// If the system cannot wait for packets any more.
+pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) -> io::Result<()> {
+    // The kernel may otherwise wake a thread 50 microseconds late to save power.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let clock = Clock::start();
+    let mut buffers: Vec<Buffer> = Vec::new();
+    let mut lateness_sum = 0.0;
+    let mut reported_at = 0.0;
+    loop {
+        let mut state = shared.lock();
+        let State { network, traffic } = &mut *state;
+        let offset = clock.offset();
+        let mut is_behind = false;
+        for (host, ring) in rings.iter_mut().enumerate() {
+            let mut count = 0;
+            while count < BATCH {
+                let received = ring.receive(|slot| {
+                    let at = (slot.realtime_ns - offset) as Ns;
+                    let parsed = packet::parse(slot.bytes).filter(|_| !slot.is_cut)?;
+                    let dst = addresses.iter().position(|address| *address == parsed.destination)?;
+                    let mut buffer = buffers.pop().unwrap_or_default();
+                    buffer.clear();
+                    buffer.extend_from_slice(slot.bytes);
+                    Some((at, dst, parsed.train, buffer))
+                });
+                let Some(packet) = received else { break };
+                // Broadcasts and the like have nobody to go to.
+                if let Some((at, dst, train, buffer)) = packet {
+                    network.offer(at, host, dst, train, buffer);
+                }
+                count += 1;
+            }
+            is_behind |= count == BATCH;
+        }
+        let now = clock.now();
+        network.advance(now, |host, buffer, due| {
+            let late = now - due;
+            traffic.delivered += 1;
+            lateness_sum += late;
+            traffic.late_us_max = traffic.late_us_max.max(late / 1e3);
+            traffic.late += u64::from(late > LATE_NS);
+            if rings[host].send(&buffer).is_err() {
+                traffic.lost += 1;
+            }
+            if buffers.len() < BUFFERS_KEPT {
+                buffers.push(buffer);
+            }
+        });
+        let now = clock.now();
+        let due = network.next_due();
+        if now - reported_at > 1e8 || due.is_none() {
+            reported_at = now;
+            traffic.lost += rings.iter().map(PacketRing::lost).sum::<u64>();
+            traffic.late_us_mean = lateness_sum / traffic.delivered.max(1) as f64 / 1e3;
+            let used = clock_gettime(ClockId::ThreadCPUTime);
+            traffic.processor_s = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
+            traffic.elapsed_s = now / 1e9;
+        }
+        drop(state);
+        let wait = due.map(|due| due - now);
+        if is_behind || wait.is_some_and(|wait| wait < SPIN_NS) {
+            std::hint::spin_loop();
+            continue;
+        }
+        let timeout = wait.map(|wait| {
+            let ns = (wait - SPIN_NS / 2.0) as i64;
+            Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
+        });
+        let mut fds: Vec<PollFd<'_>> = rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Nanoseconds since the start, and how the kernel's time stamps, which are times of day, are put on that scale.
+struct Clock {
+    start_ns: i128,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { start_ns: nanoseconds(ClockId::Monotonic) }
+    }
+
+    fn now(&self) -> Ns {
+        (nanoseconds(ClockId::Monotonic) - self.start_ns) as Ns
+    }
+
+    /// To be subtracted from a time of day. Asked for again and again, since that clock may be set.
+    fn offset(&self) -> i128 {
+        nanoseconds(ClockId::Realtime) - nanoseconds(ClockId::Monotonic) + self.start_ns
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> i128 {
+    let time = clock_gettime(clock);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}

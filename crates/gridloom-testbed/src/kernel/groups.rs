@@ -1,0 +1,142 @@
+//! Processor speeds by quota: a control group for each host, of version 1 or 2, where this user may make some.
+//!
+//! A host of a platform that has a quarter of a core's speed gets a quarter of the time: bursts of full speed, then a
+//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none.
+//!
+//! Groups are listed in the testbed's description, so that whoever removes its folder removes them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The shortest period: shorter ones cost more in switches than they gain in smoothness.
+pub const PERIOD_US_MIN: f64 = 10_000.0;
+/// The kernel's limits.
+const PERIOD_US_MAX: f64 = 1_000_000.0;
+const QUOTA_US_MIN: f64 = 1_000.0;
+
+/// Where this user can make groups with a quota of processor time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// A folder of the `cpu` controller, version 1.
+    One(PathBuf),
+    /// A folder of the unified hierarchy whose children have the `cpu` controller.
+    Two(PathBuf),
+}
+
+/// Finds a place for groups.
+///
+/// # Errors
+/// Why there is none, in words, with what to do about it.
+pub fn place() -> Result<Place, String> {
+    let read = |name: &str| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
+    let (mounts, own) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
+    let candidates = candidates(&mounts, &own);
+    for place in &candidates {
+        let probe = place.folder().join(format!("gridloom-probe-{}", std::process::id()));
+        let made = fs::create_dir(&probe);
+        let has_quota = probe.join(place.quota_file()).exists();
+        // Made a moment ago and empty, or not there.
+        let _ = fs::remove_dir(&probe);
+        if made.is_ok() && has_quota {
+            return Ok(place.clone());
+        }
+    }
+    Err("this user may not set quotas of processor time; on a system with systemd, start it with 'systemd-run --user \
+         --scope -p Delegate=yes', or run it as root"
+        .into())
+}
+
+/// The groups of processors that `/proc/self/mountinfo` and `/proc/self/cgroup` speak of, own ones first.
+fn candidates(mounts: &str, own: &str) -> Vec<Place> {
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        let Some((before, after)) = line.split_once(" - ") else { continue };
+        let (before, after): (Vec<&str>, Vec<&str>) = (before.split(' ').collect(), after.split(' ').collect());
+        let (Some(mount), &[kind, _, options]) = (before.get(4), &after[..]) else { continue };
+        let is_one = kind == "cgroup" && options.split(',').any(|option| option == "cpu");
+        if !is_one && kind != "cgroup2" {
+            continue;
+        }
+        // Lines are `number:controllers:path`; the unified hierarchy has no controllers there.
+        let path = own.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            let is_it = if is_one { controllers.split(',').any(|one| one == "cpu") } else { controllers.is_empty() };
+            is_it.then_some(path)
+        });
+        let folder = Path::new(mount).join(path.unwrap_or("/").trim_start_matches('/'));
+        found.push(if is_one { Place::One(folder) } else { Place::Two(folder) });
+    }
+    found
+}
+
+/// Makes a group that gets so many cores' worth of time; its folder.
+///
+/// # Errors
+/// If the system refuses.
+pub fn make(place: &Place, name: &str, cores: f64) -> io::Result<PathBuf> {
+    let folder = place.folder().join(name);
+    fs::create_dir(&folder)?;
+    let (quota, period) = quota(cores);
+    match place {
+        Place::One(_) => {
+            fs::write(folder.join("cpu.cfs_period_us"), period.to_string())?;
+            fs::write(folder.join("cpu.cfs_quota_us"), quota.to_string())?;
+        }
+        Place::Two(_) => fs::write(folder.join("cpu.max"), format!("{quota} {period}"))?,
+    }
+    Ok(folder)
+}
+
+/// The file to write a process identifier to.
+pub fn members(folder: &Path) -> PathBuf {
+    folder.join("cgroup.procs")
+}
+
+/// Time and period, microseconds, for so many cores.
+fn quota(cores: f64) -> (u64, u64) {
+    let period = (QUOTA_US_MIN / cores).clamp(PERIOD_US_MIN, PERIOD_US_MAX);
+    ((cores * period).max(QUOTA_US_MIN).round() as u64, period.round() as u64)
+}
+
+impl Place {
+    fn folder(&self) -> &Path {
+        match self {
+            Place::One(folder) | Place::Two(folder) => folder,
+        }
+    }
+
+    fn quota_file(&self) -> &'static str {
+        match self {
+            Place::One(_) => "cpu.cfs_quota_us",
+            Place::Two(_) => "cpu.max",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_have_the_ratio_and_keep_the_limits() {
+        for cores in [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 3.7, 16.0] {
+            let (quota, period) = quota(cores);
+            assert!((10_000..=1_000_000).contains(&period) && quota >= 1_000, "{cores}: {quota} {period}");
+            assert!((quota as f64 / period as f64 / cores - 1.0).abs() < 1e-3, "{cores}: {quota} {period}");
+        }
+    }
+
+    #[test]
+    fn both_versions_are_found() {
+        let mounts = "33 24 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      34 24 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                      35 24 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let own = "3:cpuset:/\n1:cpu:/a\n0::/user/b\n";
+        assert_eq!(
+            candidates(mounts, own),
+            [Place::One("/sys/fs/cgroup/cpu/a".into()), Place::Two("/sys/fs/cgroup/unified/user/b".into())]
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! The third world: real processes on an emulated network, from the platform file of the simulator.
+//!
+//! ```text
+//!  tool ──▶ box: user, process, network, mount namespaces; no root needed
+//!            ├─ forwarder: reads every packet, carries it over the links of its route
+//!            ├─ host a ── veth cable ┐
+//!            ├─ host b ── veth cable ┼─ packet rings of the forwarder
+//!            └─ host c ── veth cable ┘
+//! ```
+//!
+//! | where | what |
+//! |---|---|
+//! | [`model`] | links, queues, routes in virtual time: pure, tested exactly |
+//! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is `kernel/sys.rs` |
+//! | [`forwarder`] | one thread between the two |
+//! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
+//! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
+//! | [`check`], [`probe`], [`capacity`] | how exact it is, and what this machine can carry |
+//!
+//! **Why a forwarder of its own** and not `tc`: kernels of containers and small machines often lack `netem`, a shared
+//! link of several routes has no counterpart in per-interface queues, and no `ip` or `tc` program need be installed. A
+//! packet socket on a veth end needs no device file, unlike TUN, whose file may be for root only.
+
+pub mod capacity;
+pub mod check;
+pub mod control;
+pub mod enclosure;
+pub mod error;
+pub mod folder;
+pub mod forwarder;
+pub mod init;
+pub mod kernel;
+pub mod model;
+pub mod packet;
+pub mod probe;
+pub mod report;
+pub mod spec;
+pub mod tool;
+
+pub use error::Error;

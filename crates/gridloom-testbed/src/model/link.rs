@@ -1,0 +1,278 @@
+//! One link: a queue, a sender of fixed rate behind it, then a delay.
+//!
+//! ```text
+//!            ┌── queue, at most queue_bytes ──┐
+//!  train ──▶ │ ··· │ ··· │ ···│ in service    │──▶ bandwidth ──▶ latency ± jitter ──▶ next link
+//!            └── what does not fit is dropped ┘
+//! ```
+//!
+//! What crosses a link is a *train*: one packet, or several equal ones of one flow that the kernel hands over as one
+//! (segmentation offload). A train is not held until its last packet is there: its head goes on to the next link when
+//! the first packet has passed, its tail when the last has, so that a train takes the time that its packets would.
+//!
+//! **Invariants:** a shared link never serves more than its bandwidth; packets leave in the order in which they came
+//! (also with jitter); a link without a queue limit in the way drops nothing.
+//!
+//! It does not model loss other than by a full queue or a cut, nor frames below IP: bytes are those of IP packets.
+
+use std::collections::BTreeMap;
+
+use gridloom_core::platform::Sharing;
+
+use super::Ns;
+use super::random::Random;
+
+/// What a link is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkShape {
+    /// Bytes per second.
+    pub bandwidth: f64,
+    /// Delay behind the queue.
+    pub latency_ns: Ns,
+    /// The delay varies by up to so much, both ways, uniformly.
+    pub jitter_ns: Ns,
+    /// Bytes that wait or are in service at most, for each flow on a [`Sharing::Fatpipe`].
+    pub queue_bytes: f64,
+    /// Whether flows share the bandwidth or get it each.
+    pub sharing: Sharing,
+}
+
+/// What is sent: IP packets of one flow, back to back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Train {
+    /// All bytes.
+    pub bytes: f64,
+    /// Bytes of the largest packet, `bytes` if it is the only one.
+    pub packet_bytes: f64,
+    /// Which flow it belongs to: any number that differs between flows.
+    pub flow: u64,
+}
+
+/// When a train's first and last packet are at a place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passage {
+    /// The first packet, whole.
+    pub head: Ns,
+    /// The last packet, whole.
+    pub tail: Ns,
+}
+
+/// What a link did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Bytes that went through.
+    pub bytes: f64,
+    /// Trains dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Trains dropped because the link was cut.
+    pub dropped_cut: u64,
+}
+
+/// A link and its queue.
+#[derive(Clone, Debug)]
+pub struct Link {
+    shape: LinkShape,
+    is_up: bool,
+    /// When all that was accepted has been sent, by flow on a fatpipe, otherwise for flow 0.
+    free_at: BTreeMap<u64, Ns>,
+    last_out: Ns,
+    random: Random,
+    counters: Counters,
+}
+
+impl Link {
+    /// An idle link.
+    pub fn new(shape: LinkShape, seed: u64) -> Link {
+        let random = Random::new(seed);
+        Link { shape, is_up: true, free_at: BTreeMap::new(), last_out: 0.0, random, counters: Counters::default() }
+    }
+
+    /// What it is like.
+    pub fn shape(&self) -> &LinkShape {
+        &self.shape
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether it carries anything.
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Cuts or restores it. What has been sent already still arrives.
+    pub fn set_up(&mut self, is_up: bool) {
+        self.is_up = is_up;
+    }
+
+    /// Changes the bandwidth. What has been accepted keeps its times.
+    pub fn set_bandwidth(&mut self, bandwidth: f64) {
+        self.shape.bandwidth = bandwidth;
+    }
+
+    /// Changes the latency.
+    pub fn set_latency(&mut self, latency_ns: Ns) {
+        self.shape.latency_ns = latency_ns;
+    }
+
+    /// A train arrives; when it is at the other end, or `None` if it is dropped. To be called in the order of heads.
+    pub fn pass(&mut self, train: &Train, arrives: Passage) -> Option<Passage> {
+        if !self.is_up {
+            self.counters.dropped_cut += 1;
+            return None;
+        }
+        let ns_per_byte = 1e9 / self.shape.bandwidth;
+        let key = match self.shape.sharing {
+            Sharing::Shared => 0,
+            Sharing::Fatpipe => train.flow,
+        };
+        self.forget_idle_flows(arrives.head);
+        let free_at = self.free_at.entry(key).or_insert(0.0);
+        let waiting_bytes = (*free_at - arrives.head).max(0.0) / ns_per_byte;
+        // An idle link takes any train: it is its packets that have to fit.
+        if waiting_bytes > 0.0 && waiting_bytes + train.bytes > self.shape.queue_bytes {
+            self.counters.dropped_full += 1;
+            return None;
+        }
+        let start = free_at.max(arrives.head);
+        *free_at = start + train.bytes * ns_per_byte;
+        self.counters.bytes += train.bytes;
+        let packet_ns = train.packet_bytes * ns_per_byte;
+        let tail = free_at.max(arrives.tail + packet_ns);
+        let delay = self.delay();
+        // Jitter delays packets, it does not let them overtake one another.
+        let head = (start + packet_ns + delay).max(self.last_out);
+        let tail = (tail + delay).max(head);
+        if self.shape.jitter_ns > 0.0 {
+            self.last_out = tail;
+        }
+        Some(Passage { head, tail })
+    }
+
+    fn delay(&mut self) -> Ns {
+        let LinkShape { latency_ns, jitter_ns, .. } = self.shape;
+        if jitter_ns == 0.0 { latency_ns } else { (latency_ns + jitter_ns * self.random.symmetric()).max(0.0) }
+    }
+
+    /// Flows come and go; the ones that have nothing under way need no place in memory.
+    fn forget_idle_flows(&mut self, now: Ns) {
+        if self.free_at.len() > FLOWS_KEPT {
+            self.free_at.retain(|_, free_at| *free_at > now);
+        }
+    }
+}
+
+/// Flows of a fatpipe beyond which idle ones are looked for.
+const FLOWS_KEPT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(bandwidth: f64, latency_ns: Ns, queue_bytes: f64) -> Link {
+        let sharing = Sharing::Shared;
+        Link::new(LinkShape { bandwidth, latency_ns, jitter_ns: 0.0, queue_bytes, sharing }, 1)
+    }
+
+    fn packet(bytes: f64, flow: u64) -> Train {
+        Train { bytes, packet_bytes: bytes, flow }
+    }
+
+    fn at(time: Ns) -> Passage {
+        Passage { head: time, tail: time }
+    }
+
+    #[test]
+    fn a_packet_takes_its_bytes_over_the_bandwidth_and_the_latency() {
+        let mut link = link(1e6, 5e6, 1e6);
+        assert_eq!(link.pass(&packet(1500.0, 1), at(0.0)), Some(at(1.5e6 + 5e6)));
+    }
+
+    #[test]
+    fn flows_share_a_shared_link_and_not_a_fatpipe() {
+        let mut shared = link(1e6, 0.0, 1e6);
+        let mut pipe = Link::new(LinkShape { sharing: Sharing::Fatpipe, ..shared.shape().clone() }, 1);
+        for (flow, expected) in [(1, 1e6), (2, 2e6), (3, 3e6)] {
+            assert_eq!(shared.pass(&packet(1000.0, flow), at(0.0)), Some(at(expected)));
+            assert_eq!(pipe.pass(&packet(1000.0, flow), at(0.0)), Some(at(1e6)));
+        }
+        assert_eq!(pipe.pass(&packet(1000.0, 2), at(0.0)), Some(at(2e6)));
+    }
+
+    #[test]
+    fn an_hour_of_packets_takes_an_hour() {
+        let mut link = link(1.25e9, 0.0, 1e12);
+        let mut last = at(0.0);
+        for _ in 0..3_000_000 {
+            last = link.pass(&packet(1500.0, 1), at(0.0)).unwrap();
+        }
+        assert!((last.tail - 3_000_000.0 * 1200.0).abs() < 1e-3, "{}", last.tail);
+    }
+
+    #[test]
+    fn what_does_not_fit_in_the_queue_is_dropped() {
+        let mut link = link(1e6, 0.0, 3000.0);
+        let passed = (0..5).filter(|_| link.pass(&packet(1000.0, 1), at(0.0)).is_some()).count();
+        assert_eq!((passed, link.counters().dropped_full), (3, 2));
+        // One has been sent after a millisecond.
+        assert!(link.pass(&packet(1000.0, 1), at(1e6)).is_some());
+        assert!(link.pass(&packet(1000.0, 1), at(1e6)).is_none());
+    }
+
+    #[test]
+    fn a_train_takes_the_time_of_its_packets() {
+        let train = Train { bytes: 10_000.0, packet_bytes: 1000.0, flow: 1 };
+        let (mut one, mut two) = (link(1e6, 0.0, 1e6), link(1e6, 0.0, 1e6));
+        let mut trains = at(0.0);
+        for _ in 0..3 {
+            trains = link(1e6, 7.0, 1e6).pass(&train, trains).unwrap();
+        }
+        // Packets one by one over the first two.
+        let mut last = at(0.0);
+        for _ in 0..10 {
+            let between = one.pass(&packet(1000.0, 1), at(0.0)).unwrap();
+            last = two.pass(&packet(1000.0, 1), between).unwrap();
+        }
+        assert_eq!(last.tail, 11e6);
+        assert_eq!(trains, Passage { head: 3e6 + 21.0, tail: 12e6 + 21.0 });
+    }
+
+    #[test]
+    fn a_slow_link_before_a_fast_one_decides() {
+        let train = Train { bytes: 10_000.0, packet_bytes: 1000.0, flow: 1 };
+        let slow = link(1e6, 0.0, 1e6).pass(&train, at(0.0)).unwrap();
+        let both = link(10e6, 0.0, 1e6).pass(&train, slow).unwrap();
+        assert_eq!(both, Passage { head: 1e6 + 1e5, tail: 10e6 + 1e5 });
+    }
+
+    #[test]
+    fn a_cut_link_carries_nothing_until_restored() {
+        let mut link = link(1e6, 0.0, 1e6);
+        link.set_up(false);
+        assert_eq!(link.pass(&packet(1.0, 1), at(0.0)), None);
+        link.set_up(true);
+        assert!(link.pass(&packet(1.0, 1), at(1.0)).is_some());
+        assert_eq!(link.counters(), Counters { bytes: 1.0, dropped_full: 0, dropped_cut: 1 });
+    }
+
+    #[test]
+    fn jitter_stays_in_its_bounds_and_keeps_the_order() {
+        let shape = LinkShape { jitter_ns: 1e6, ..link(1e9, 5e6, 1e9).shape().clone() };
+        let mut link = Link::new(shape, 7);
+        let (mut sent, mut last, mut low, mut high) = (0.0, 0.0, Ns::MAX, Ns::MIN);
+        for index in 0..10_000 {
+            // Every other packet is so close to the one before that it could overtake it.
+            sent += if index % 2 == 0 { 1e7 } else { 1e5 };
+            let out = link.pass(&packet(1.0, 1), at(sent)).unwrap().tail;
+            assert!(out >= last);
+            last = out;
+            if index % 2 == 0 {
+                let delay = out - sent - 1.0;
+                (low, high) = (low.min(delay), high.max(delay));
+            }
+        }
+        assert!((4e6..4.1e6).contains(&low) && (5.9e6..6e6).contains(&high), "{low} {high}");
+    }
+}

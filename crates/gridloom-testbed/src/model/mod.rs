@@ -1,0 +1,13 @@
+//! The emulated network as pure state: packets are offered, cross links one after the other, and come out.
+//!
+//! Nothing here reads a clock or touches a socket: time is a number of nanoseconds since the start, handed in, so that
+//! rates and delays are tested exactly.
+
+pub mod link;
+pub mod network;
+pub mod random;
+pub mod topology;
+
+/// Nanoseconds since the testbed started. A float, so that a packet's share of a fast link is not rounded: after an
+/// hour it still resolves a thousandth of a nanosecond.
+pub type Ns = f64;

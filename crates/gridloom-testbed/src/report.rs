@@ -1,0 +1,79 @@
+//! What a testbed did: written by the box at its end, and shown while it runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::forwarder::{Shared, Traffic};
+use crate::model::topology::Topology;
+
+/// A link in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// Its name in the platform.
+    pub name: String,
+    /// Bytes per second.
+    pub bandwidth: f64,
+    /// Seconds.
+    pub latency_s: f64,
+    /// Bytes of its queue.
+    pub queue_bytes: f64,
+    /// Whether it carries anything.
+    pub is_up: bool,
+    /// IP bytes carried.
+    pub bytes: f64,
+    /// Packets dropped because the queue was full.
+    pub dropped_full: u64,
+    /// Packets dropped because it was cut.
+    pub dropped_cut: u64,
+}
+
+/// A host in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Its name in the platform.
+    pub name: String,
+    /// Its address in the testbed.
+    pub address: String,
+}
+
+/// What a testbed is and did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Hosts in the platform's order.
+    pub hosts: Vec<HostReport>,
+    /// Links that some route crosses.
+    pub links: Vec<LinkReport>,
+    /// Packets of pairs of hosts that no route joins.
+    pub unroutable: u64,
+    /// What the forwarder did.
+    pub traffic: Traffic,
+}
+
+impl Report {
+    /// As it is now.
+    pub fn now(topology: &Topology, shared: &Shared) -> Report {
+        let state = shared.lock();
+        let links = topology.link_names.iter().zip(state.network.links()).map(|(name, link)| {
+            let (shape, counters) = (link.shape(), link.counters());
+            LinkReport {
+                name: name.clone(),
+                bandwidth: shape.bandwidth,
+                latency_s: shape.latency_ns / 1e9,
+                queue_bytes: shape.queue_bytes,
+                is_up: link.is_up(),
+                bytes: counters.bytes,
+                dropped_full: counters.dropped_full,
+                dropped_cut: counters.dropped_cut,
+            }
+        });
+        let hosts = topology.hosts.iter().enumerate().map(|(index, name)| HostReport {
+            name: name.clone(),
+            address: crate::kernel::hosts::address(index).to_string(),
+        });
+        Report {
+            hosts: hosts.collect(),
+            links: links.collect(),
+            unroutable: state.network.unroutable(),
+            traffic: state.traffic,
+        }
+    }
+}

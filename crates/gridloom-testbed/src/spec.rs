@@ -1,0 +1,60 @@
+//! What a testbed is to be: written by the tool that starts it, read by the box.
+
+use std::path::{Path, PathBuf};
+
+use gridloom_core::platform::Platform;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::model::topology::Tuning;
+
+/// A testbed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// Platform file, an absolute path.
+    pub platform: PathBuf,
+    /// What the platform does not say.
+    pub tuning: Tuning,
+    /// Started in this order, each when the one before it is ready.
+    pub services: Vec<Launch>,
+    /// Variables for programs on its hosts: where its grid is.
+    pub environment: Vec<(String, String)>,
+    /// Control groups made for it, removed with its folder.
+    #[serde(default)]
+    pub groups: Vec<PathBuf>,
+    /// Whose end is the testbed's; without one it stays up until told otherwise.
+    pub program: Option<Launch>,
+}
+
+/// A process to start on a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// Number of the host in the platform.
+    pub host: usize,
+    /// What to call it in messages.
+    pub label: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Whether it is to have the speed of its host's processors.
+    pub computes: bool,
+    /// Variables added to the environment.
+    pub environment: Vec<(String, String)>,
+    /// The control group that it joins: the file to write its process identifier to.
+    #[serde(default)]
+    pub group: Option<PathBuf>,
+}
+
+/// Reads a platform file.
+///
+/// # Errors
+/// If it cannot be read or does not parse, with file, line and column.
+pub fn read_platform(file: &Path) -> Result<Platform, Error> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(Error::system(name.clone()))?;
+    let folder = file.parent().map(PathBuf::from).unwrap_or_default();
+    let mut load = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    Platform::parse(&text, &name, &mut load).map_err(|error| Error::Platform(error.to_string()))
+}
