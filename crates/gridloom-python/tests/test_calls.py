@@ -78,6 +78,22 @@ def test_a_forked_child_is_told_that_the_grid_is_not_its_own(grid):
     assert nothing() is None
 
 
+def test_a_group_inside_another_may_read_its_handles(grid):
+    matmul, a = grid.function("tests/matmul"), np.eye(3) * 2
+    with grid.group():
+        outer = matmul(a, a)
+        with grid.group():
+            inner = matmul(outer, a)
+        assert np.array_equal(inner.get(), np.eye(3) * 8)
+        after = matmul(outer, inner)
+    assert np.array_equal(after.get(), np.eye(3) * 32)
+
+
+def test_an_unknown_heuristic_is_refused_where_the_group_begins(grid):
+    with pytest.raises(gl.InputError, match="unknown heuristic 'heff'; known: heft"):
+        grid.group("heff")
+
+
 def test_several_results_and_none(grid):
     with grid.group() as group:
         mean, ends = grid.function("tests/statistics")(X)

@@ -249,6 +249,12 @@ impl Recorder {
         if recording.tasks.is_empty() {
             return Ok(());
         }
+        // What it reads of other groups that are still being recorded has to run as well.
+        for recorder in recording.handles.iter().filter_map(|handle| handle.0.group.upgrade()) {
+            if !std::ptr::eq(self, &*recorder) {
+                recorder.launch(grid)?;
+            }
+        }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
         self.parts.lock().expect("no panic while held").push(id);
         let group = recording.group(id);
