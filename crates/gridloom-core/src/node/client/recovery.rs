@@ -176,6 +176,11 @@ impl Client {
         let name = self.server_name(server);
         let line = format!("server '{name}' cannot get {datum} from '{}': {why}", self.server_name(source));
         out.push(Effect::Emit(Event::Log(line)));
+        // Who waits for it will not send it either.
+        let run = self.data.get_mut(&datum).expect("checked above");
+        if run.fetching == Some(server) {
+            run.fetching = None;
+        }
         if why.contains("dropped") || source == server {
             self.data.get_mut(&datum).expect("checked above").holders.remove(&source);
         } else {
