@@ -522,8 +522,9 @@ impl Client {
                 datum,
                 error: TaskError::DatumLost { datum, why: "it was released, or never made".into() },
             },
-            Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
+            // A result that is here stays, whatever became of a later run of its task.
             Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },
+            Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
             Some(run) => {
                 run.wanted = true;
                 self.missing(now, datum, "no server holds it any more", out);
