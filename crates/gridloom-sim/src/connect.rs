@@ -45,7 +45,7 @@ impl Simulation {
         }
         match self.node(target).life {
             Life::Dead => self.dial_failed(dialler, address, self.now, "connection refused"),
-            Life::Hung => self.dial_failed(dialler, address, patience, "no answer"),
+            Life::Hung | Life::Paused => self.dial_failed(dialler, address, patience, "no answer"),
             Life::Running if self.node(dialler).life == Life::Running => self.connect(dialler, target, address),
             Life::Running => {}
         }

@@ -2,6 +2,7 @@
 //!
 //! - *Killed*: the node is gone. What it had sent on control connections still arrives, then its peers lose it.
 //! - *Hung*: it handles nothing and sends nothing more; its connections stay up and its running tasks run on, unheard.
+//! - *Paused*: as hung, but what comes waits and is handled when the node is resumed.
 //! - *Cut*: what is under way between the two hosts or sent from now on is swallowed; connections look up from both ends
 //!   until somebody tires of the silence.
 //!
@@ -43,6 +44,26 @@ impl Simulation {
         self.node_mut(node).life = Life::Hung;
         for peer in self.connections.peers(node) {
             self.clear_bulk(node, peer);
+        }
+    }
+
+    /// Stops a node from reacting for a while: what comes waits until [`Simulation::resume`].
+    pub fn pause(&mut self, node: NodeId) {
+        if self.node(node).life == Life::Running {
+            self.trace.fault(self.now, node, "pause");
+            self.node_mut(node).life = Life::Paused;
+        }
+    }
+
+    /// Lets a paused node handle what has come meanwhile, and go on.
+    pub fn resume(&mut self, node: NodeId) {
+        if self.node(node).life != Life::Paused {
+            return;
+        }
+        self.trace.fault(self.now, node, "resume");
+        self.node_mut(node).life = Life::Running;
+        while let Some((input, digest)) = self.node_mut(node).stalled.pop_front() {
+            self.handle(node, input, digest);
         }
     }
 

@@ -17,6 +17,8 @@ pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     Running,
+    /// It handles nothing for now: what comes waits.
+    Paused,
     Hung,
     Dead,
 }
@@ -39,6 +41,8 @@ pub(crate) struct SimNode {
     pub(crate) slots: u32,
     pub(crate) machine: BoxedMachine,
     pub(crate) life: Life,
+    /// What came while it was paused, with the digests of messages.
+    pub(crate) stalled: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
     /// Timers set, with the sequence number of the occurrence that will fire them.
     pub(crate) timers: BTreeMap<TimerId, u64>,
@@ -64,6 +68,7 @@ impl SimNode {
             slots,
             machine,
             life: Life::Running,
+            stalled: VecDeque::new(),
             store: Store::default(),
             timers: BTreeMap::new(),
             tasks: BTreeMap::new(),

@@ -372,8 +372,10 @@ impl Simulation {
 
     /// Lets a machine handle an input and performs what it asks; `digest` is that of the message, if it is one.
     pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
-        if self.node(node).life != Life::Running {
-            return;
+        match self.node(node).life {
+            Life::Running => {}
+            Life::Paused => return self.node_mut(node).stalled.push_back((input, digest)),
+            Life::Hung | Life::Dead => return,
         }
         self.trace.input(self.now, node, &input, digest);
         let mut effects = std::mem::take(&mut self.effects);

@@ -54,12 +54,12 @@ pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls
 /// for some seconds is slow, not dead.
 pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
-/// How long a client waits for its agent to answer a request.
-pub const AGENT_REPLY_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long a dial may take.
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 5;
+/// How often a datum may break off on its way to one place before that is an error.
+pub const BROKEN_MAX: u32 = 3;
 /// Bytes of bandwidth probes, one size after the other: the first is little enough for the slowest link, the last enough
 /// to leave the start-up behind on a fast one.
 pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];

@@ -32,6 +32,8 @@ pub struct Call {
     pub ended: Option<Ended>,
     missing: BTreeSet<DatumId>,
     promised_s: f64,
+    /// How often an argument did not arrive.
+    astray: BTreeMap<DatumId, u32>,
 }
 
 impl Call {
@@ -114,7 +116,8 @@ impl Calls {
             self.deadlines.insert((deadline, task.id));
         }
         let id = task.id;
-        let call = Call { task, sources, server, attempts, limit_ns, deadline, ended: None, missing, promised_s };
+        let (ended, astray) = (None, BTreeMap::new());
+        let call = Call { task, sources, server, attempts, limit_ns, deadline, ended, missing, promised_s, astray };
         self.calls.insert(id, call);
     }
 
@@ -126,6 +129,15 @@ impl Calls {
     /// The call that a datum belongs to, as argument or result.
     pub fn of_datum(&self, datum: DatumId) -> Option<&Call> {
         self.of_datum.get(&datum).and_then(|task| self.calls.get(task))
+    }
+
+    /// An argument did not arrive at that server: the call and how often that was so; `None` if the call is not there.
+    pub fn astray(&mut self, datum: DatumId, server: NodeId) -> Option<(TaskId, u32)> {
+        let task = *self.of_datum.get(&datum)?;
+        let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
+        let times = call.astray.entry(datum).or_default();
+        *times += 1;
+        Some((task, *times))
     }
 
     /// Its server says that it ended; the call, if that makes it complete.

@@ -19,6 +19,8 @@ pub enum Origin {
     Made,
     /// Copied from elsewhere, where it still is.
     Copied,
+    /// The argument of a plain call: a copy that is of use to that call alone; the client has it until the call ends.
+    Argument,
 }
 
 #[derive(Clone, Debug)]
@@ -31,6 +33,17 @@ struct Replica {
     fetchers: Vec<NodeId>,
     /// For eviction: when it was last read.
     last_used: Time,
+}
+
+/// A copy that was given up to make room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Evicted {
+    /// The datum.
+    pub datum: DatumId,
+    /// What it was here for.
+    pub origin: Origin,
+    /// Its size.
+    pub size_bytes: u64,
 }
 
 /// What to do about a peer's request.
@@ -272,23 +285,24 @@ impl Replicas {
         self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
     }
 
-    /// Gives up copies that exist elsewhere and that nobody here needs, least recently used first, until
-    /// `more_bytes` fit. The data given up.
-    pub fn evict(&mut self, more_bytes: u64) -> Vec<DatumId> {
-        let mut candidates: Vec<(Time, DatumId)> = self
+    /// Gives up copies that exist elsewhere and that no admitted task here reads, until `more_bytes` fit: first those that
+    /// no task will read (`is_read` tells), and of these the least recently used.
+    pub fn evict(&mut self, more_bytes: u64, is_read: impl Fn(DatumId) -> bool) -> Vec<Evicted> {
+        let mut candidates: Vec<(bool, Time, DatumId)> = self
             .replicas
             .iter()
-            .filter(|(_, r)| r.here && r.origin == Origin::Copied && r.readers == 0 && r.fetchers.is_empty())
-            .map(|(datum, r)| (r.last_used, *datum))
+            .filter(|(_, r)| r.here && r.origin != Origin::Made && r.readers == 0 && r.fetchers.is_empty())
+            .map(|(datum, r)| (is_read(*datum), r.last_used, *datum))
             .collect();
         candidates.sort_unstable();
         let mut evicted = Vec::new();
-        for (_, datum) in candidates {
+        for (_, _, datum) in candidates {
             if self.fits(more_bytes) {
                 break;
             }
+            let Replica { origin, size_bytes, .. } = self.replicas[&datum];
             self.discard(datum);
-            evicted.push(datum);
+            evicted.push(Evicted { datum, origin, size_bytes });
         }
         evicted
     }
@@ -353,9 +367,24 @@ mod tests {
         replicas.arrived(datum(2), 30, Origin::Copied, Time(1));
         replicas.arrived(datum(3), 30, Origin::Made, Time(0));
         assert!(!replicas.fits(20));
-        assert_eq!(replicas.evict(20), [datum(2)]);
+        assert_eq!(
+            replicas.evict(20, |_| false),
+            [Evicted { datum: datum(2), origin: Origin::Copied, size_bytes: 30 }]
+        );
         assert!(replicas.fits(20));
         replicas.add_reader(datum(1));
-        assert!(replicas.evict(90).is_empty());
+        assert!(replicas.evict(90, |_| false).is_empty());
+    }
+
+    #[test]
+    fn what_a_held_task_reads_is_evicted_last() {
+        let mut replicas = Replicas::new(60);
+        replicas.arrived(datum(1), 30, Origin::Argument, Time(1));
+        replicas.arrived(datum(2), 30, Origin::Copied, Time(2));
+        let evicted = replicas.evict(50, |known| known == datum(1));
+        assert_eq!(
+            evicted.iter().map(|e| (e.datum, e.origin)).collect::<Vec<_>>(),
+            [(datum(2), Origin::Copied), (datum(1), Origin::Argument)]
+        );
     }
 }

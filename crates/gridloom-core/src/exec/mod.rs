@@ -52,6 +52,8 @@ pub struct Executor {
     running: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
+    /// How many tasks here, in any state, read a datum.
+    readers: BTreeMap<DatumId, u32>,
 }
 
 impl Executor {
@@ -66,6 +68,7 @@ impl Executor {
             running: 0,
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
+            readers: BTreeMap::new(),
         }
     }
 
@@ -78,6 +81,9 @@ impl Executor {
         self.next_number += 1;
         for output in &task.outputs {
             self.makers.insert(output.datum, task.id);
+        }
+        for datum in task.inputs() {
+            *self.readers.entry(datum).or_default() += 1;
         }
         self.held.insert(number, task.id);
         self.tasks.insert(task.id, Entry { task, state: State::Held, is_call, number, missing: 0 });
@@ -192,6 +198,14 @@ impl Executor {
         for output in &entry.task.outputs {
             self.makers.remove(&output.datum);
         }
+        for datum in entry.task.inputs() {
+            if let Some(readers) = self.readers.get_mut(&datum) {
+                *readers -= 1;
+                if *readers == 0 {
+                    self.readers.remove(&datum);
+                }
+            }
+        }
         Some(entry)
     }
 
@@ -203,6 +217,11 @@ impl Executor {
     /// Whether a task that is here will make the datum.
     pub fn makes(&self, datum: DatumId) -> bool {
         self.makers.contains_key(&datum)
+    }
+
+    /// Whether a task that is here reads the datum.
+    pub fn reads(&self, datum: DatumId) -> bool {
+        self.readers.contains_key(&datum)
     }
 
     /// Whether an admitted task waits for the datum.

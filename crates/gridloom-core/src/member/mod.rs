@@ -20,11 +20,15 @@ pub struct Peer<R> {
     ping: Option<(u64, Time)>,
 }
 
+/// A heartbeat that comes so long after the last was late: three intervals.
+const LATE_NS: u64 = 3 * HEARTBEAT_NS;
+
 /// The connected peers.
 #[derive(Clone, Debug)]
 pub struct Members<R> {
     peers: BTreeMap<NodeId, Peer<R>>,
     next_token: u64,
+    last_beat: Option<Time>,
 }
 
 /// What a heartbeat asks for.
@@ -38,7 +42,7 @@ pub struct Beat {
 
 impl<R> Default for Members<R> {
     fn default() -> Self {
-        Members { peers: BTreeMap::new(), next_token: 0 }
+        Members { peers: BTreeMap::new(), next_token: 0, last_beat: None }
     }
 }
 
@@ -73,11 +77,12 @@ impl<R> Members<R> {
         self.peers.iter().map(|(node, peer)| (*node, peer))
     }
 
-    /// It said something.
-    pub fn heard(&mut self, now: Time, node: NodeId) {
-        if let Some(peer) = self.peers.get_mut(&node) {
-            peer.last_heard = now;
-        }
+    /// It said something. False if it is not connected: what was on its way when the connection ended says nothing any
+    /// more.
+    #[must_use]
+    pub fn heard(&mut self, now: Time, node: NodeId) -> bool {
+        let peer = self.peers.get_mut(&node);
+        peer.map(|peer| peer.last_heard = now).is_some()
     }
 
     /// A ping to send now, outside the heartbeat.
@@ -102,9 +107,24 @@ impl<R> Members<R> {
         Some(rtt)
     }
 
-    /// One heartbeat. A peer that was heard within the last interval is not pinged: it is alive.
+    /// One heartbeat. A peer that was heard within the last interval is not pinged: it is alive. If the heartbeat itself
+    /// comes late, this process was stopped (or its host slept) and what peers said waits to be heard: their silence
+    /// counts from now.
     pub fn beat(&mut self, now: Time) -> Beat {
         let mut beat = Beat::default();
+        let last = self.last_beat.replace(now);
+        if last.is_some_and(|last| now.since(last) > LATE_NS) {
+            self.peers.values_mut().for_each(|peer| peer.last_heard = now);
+            beat.pings = self
+                .peers
+                .keys()
+                .copied()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .filter_map(|n| self.ping(now, n).map(|t| (n, t)))
+                .collect();
+            return beat;
+        }
         let quiet: Vec<NodeId> =
             self.peers.iter().filter(|(_, p)| now.since(p.last_heard) >= HEARTBEAT_NS / 2).map(|(n, _)| *n).collect();
         for node in quiet {
@@ -133,11 +153,32 @@ mod tests {
         for second in 1..=11 {
             let now = Time(second * SECOND_NS);
             if second % 5 == 0 {
-                members.heard(now, NodeId(2));
+                assert!(members.heard(now, NodeId(2)));
             }
             silent.extend(members.beat(now).silent);
         }
         assert_eq!(silent.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [NodeId(1)]);
+    }
+
+    #[test]
+    fn who_slept_does_not_take_others_for_silent() {
+        let mut members = Members::default();
+        members.up(Time(0), NodeId(1), ());
+        members.beat(Time(SECOND_NS));
+        let beat = members.beat(Time(60 * SECOND_NS));
+        assert!(beat.silent.is_empty());
+        assert_eq!(beat.pings.len(), 1);
+        let later = (61..=71).map(|second| members.beat(Time(second * SECOND_NS)));
+        assert_eq!(later.flat_map(|beat| beat.silent).count(), 1);
+    }
+
+    #[test]
+    fn what_comes_behind_the_end_of_a_connection_is_not_heard() {
+        let mut members = Members::default();
+        members.up(Time(0), NodeId(1), ());
+        assert!(members.heard(Time(1), NodeId(1)));
+        members.lost(NodeId(1));
+        assert!(!members.heard(Time(2), NodeId(1)));
     }
 
     #[test]

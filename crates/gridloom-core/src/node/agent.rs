@@ -121,8 +121,7 @@ impl Agent {
                 }
             }
             Message::LinkMeasured { to, link } => {
-                let sane = link.latency_s >= 0.0 && link.bandwidth > 0.0 && link.bandwidth.is_finite();
-                if let (Some(server), true) = (self.servers.get_mut(&from), sane) {
+                if let (Some(server), true) = (self.servers.get_mut(&from), link.is_sane()) {
                     server.links.insert(to, Some(link));
                 }
             }
@@ -151,7 +150,11 @@ impl Agent {
                 self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
             }
-            Message::MapGroup { group, round, outline, heuristic, client_links, without } => {
+            Message::MapGroup { group, .. } if group.client != from => {
+                log(out, format!("{from} asked for a plan of {group}, which is another client's"));
+            }
+            Message::MapGroup { group, round, outline, heuristic, mut client_links, without } => {
+                client_links.retain(|(_, link)| link.is_sane());
                 self.waiting.push(MapRequest { client: from, group, round, outline, heuristic, client_links, without });
                 self.map_waiting(now, out);
             }
@@ -182,9 +185,17 @@ impl Agent {
     }
 
     fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        if let Err(why) = self.check_registration(from, &registration) {
+        // Two cannot listen at one address: whoever had it is gone, though the connection has not broken yet.
+        let same =
+            |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
+        let gone: Vec<NodeId> = self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
+        for node in gone {
+            out.push(Effect::HangUp { peer: node });
+            self.on_lost(now, node, "another server listens at its address", out);
+        }
+        if let Err((may_pass, why)) = self.check_registration(from, &registration) {
             log(out, format!("refused server '{}': {why}", registration.name));
-            send(out, from, Message::RegistrationRefused { why });
+            send(out, from, Message::RegistrationRefused { why, may_pass });
             return;
         }
         self.forget_server(from);
@@ -224,32 +235,36 @@ impl Agent {
         self.changed(now, out);
     }
 
-    fn check_registration(&self, from: NodeId, registration: &Registration) -> Result<(), String> {
+    /// Why a server is not taken, and whether that may pass.
+    fn check_registration(&self, from: NodeId, registration: &Registration) -> Result<(), (bool, String)> {
         let name = &registration.name;
+        let for_good = |why: String| (false, why);
         if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
-            return Err(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX));
+            return Err(for_good(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX)));
         }
         if registration.slots > SLOTS_MAX {
-            return Err(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots));
+            return Err(for_good(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots)));
         }
         if registration.slots == 0 {
-            return Err("it has no slots; start it with --slots of at least 1".into());
+            return Err(for_good("it has no slots; start it with --slots of at least 1".into()));
         }
         if let Some((_, other)) = self.servers.iter().find(|(node, s)| **node != from && s.registration.name == *name) {
             let address = &other.registration.address;
-            return Err(format!("another server at {address} has the name '{name}'; choose one with --name"));
+            return Err((true, format!("another server at {address} has the name '{name}'; choose one with --name")));
         }
         for signature in &registration.functions {
-            signature.check().map_err(|why| format!("function '{}': {why}", signature.name))?;
+            signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
             let others = self.servers.iter().filter(|(node, _)| **node != from);
             for (_, other) in others {
                 let same = other.registration.functions.iter().find(|known| known.name == signature.name);
                 if let Some(known) = same.filter(|known| known.hash() != signature.hash()) {
-                    return Err(format!(
+                    let why = format!(
                         "function '{}' is offered by server '{}' with another signature: '{known}' there, \
                          '{signature}' here; rename the function or its module",
                         signature.name, other.registration.name
-                    ));
+                    );
+                    // A server that comes back with a changed function may find itself, not yet noticed to be dead.
+                    return Err((other.registration.name == *name, why));
                 }
             }
         }
@@ -487,8 +502,9 @@ impl Machine for Agent {
             Input::PeerUp { peer, .. } => self.members.up(now, peer, ()),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
-                self.members.heard(now, from);
-                self.on_message(now, from, message, out);
+                if self.members.heard(now, from) {
+                    self.on_message(now, from, message, out);
+                }
             }
             Input::Timer(HEARTBEAT) => {
                 out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });

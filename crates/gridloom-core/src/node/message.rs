@@ -53,6 +53,17 @@ pub struct Supply {
     pub address: String,
 }
 
+/// In what respect a source failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SupplyFault {
+    /// It does not have the datum, or not any more.
+    Gone,
+    /// It cannot be reached from there.
+    Unreachable,
+    /// The datum broke off on its way.
+    Broken,
+}
+
 /// A task's measured course.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Timing {
@@ -157,6 +168,8 @@ pub enum Message {
     RegistrationRefused {
         /// Why.
         why: String,
+        /// The reason may pass: another server has the name, which may be gone without the agent's having noticed yet.
+        may_pass: bool,
     },
 
     // ---- client and agent
@@ -263,7 +276,9 @@ pub enum Message {
         datum: DatumId,
         /// The source that failed.
         from: NodeId,
-        /// How.
+        /// In what respect.
+        fault: SupplyFault,
+        /// How, in words.
         why: String,
     },
 

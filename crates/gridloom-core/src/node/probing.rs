@@ -83,6 +83,16 @@ impl Probing {
         Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
     }
 
+    /// What can be said of a link whose probe is under way: if none has arrived, it is no faster than the bytes sent over
+    /// the time since.
+    pub fn estimate(&self, now: Time, peer: NodeId) -> Option<LinkEstimate> {
+        let probe = self.probes.get(&peer)?;
+        let elapsed_s = ns_to_seconds(now.since(probe.sent).max(1));
+        let bound = probe.size_bytes as f64 / elapsed_s;
+        let bandwidth = if probe.best_bandwidth > 0.0 { probe.best_bandwidth } else { bound };
+        Some(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth })
+    }
+
     /// Whether that peer is being probed.
     pub fn is_probing(&self, peer: NodeId) -> bool {
         self.probes.contains_key(&peer)
@@ -119,6 +129,15 @@ mod tests {
         let (link, sent) = measure(50_000, 1.0);
         assert!((link.bandwidth / 1e9 - 1.0).abs() < 0.01 && (link.latency_s - 50e-6).abs() < 1e-9);
         assert_eq!(sent, 2 * PROBE_BYTES.iter().sum::<u64>());
+    }
+
+    #[test]
+    fn a_probe_under_way_bounds_the_bandwidth() {
+        let mut probing = Probing::default();
+        probing.begin(Time(0), NodeId(1), 2_000_000);
+        let link = probing.estimate(Time(2_000_000_000), NodeId(1)).unwrap();
+        assert_eq!((link.latency_s, link.bandwidth), (1e-3, PROBE_BYTES[0] as f64 / 2.0));
+        assert!(probing.estimate(Time(1), NodeId(2)).is_none());
     }
 
     #[test]

@@ -20,6 +20,12 @@ impl LinkEstimate {
     /// Assumed before anything is measured: a local network.
     pub const UNMEASURED: LinkEstimate = LinkEstimate { latency_s: 100e-6, bandwidth: 1e9 };
 
+    /// Whether times can be reckoned with it: what a peer says may be anything.
+    pub fn is_sane(&self) -> bool {
+        let is_latency = self.latency_s.is_finite() && self.latency_s >= 0.0;
+        is_latency && self.bandwidth.is_finite() && self.bandwidth > 0.0
+    }
+
     /// Time to move `size_bytes`, seconds: latency + bytes / bandwidth.
     pub fn seconds(&self, size_bytes: u64) -> f64 {
         self.latency_s + size_bytes as f64 / self.bandwidth

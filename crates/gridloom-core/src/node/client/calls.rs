@@ -1,7 +1,7 @@
 //! Plain calls: each mapped by itself when it is made, its results back to the client.
 
 use super::*;
-use crate::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
+use crate::base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use crate::call::Call;
 
 impl Client {
@@ -66,6 +66,47 @@ impl Client {
             out.push(Effect::DropDatum { datum });
         }
         self.emit_task_ended(now, server, task.id, error, out);
+    }
+
+    /// An argument did not arrive: it is sent again in a while.
+    pub(super) fn argument_astray(
+        &mut self,
+        now: Time,
+        server: NodeId,
+        datum: DatumId,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some((task, times)) = self.calls.astray(datum, server) else { return };
+        if times <= BROKEN_MAX {
+            self.astray.insert((datum, server));
+            return;
+        }
+        let call = self.calls.remove(task).expect("found above");
+        self.post(server, Parcel::Message(Message::Cancel { tasks: vec![task] }), out);
+        let why = format!("it went astray {times} times on its way to server '{}': {why}", self.server_name(server));
+        let error = TaskError::DatumLost { datum, why };
+        self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
+    }
+
+    /// Sends an argument again; for a result, which its server has not kept, the call.
+    pub(super) fn retry_call(&mut self, now: Time, place: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        let Some(call) = self.calls.of_datum(datum) else { return };
+        let id = call.task.id;
+        if place != self.config.id {
+            if call.server == place {
+                self.post(place, Parcel::Datum(datum), out);
+            }
+            return;
+        }
+        let call = self.calls.remove(id).expect("found above");
+        if call.attempts >= TASK_ATTEMPTS_MAX {
+            let why = format!("it broke off on its way here {} times", call.attempts);
+            let error = TaskError::DatumLost { datum, why };
+            self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
+        } else {
+            self.send_call(now, call.task, call.sources, call.attempts + 1, call.limit_ns, call.deadline, out);
+        }
     }
 
     /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.

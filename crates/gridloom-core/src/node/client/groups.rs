@@ -1,6 +1,7 @@
 //! Groups: taken in, followed to their end, forgotten when nothing needs them.
 
 use super::*;
+use crate::node::client::recovery::nested_error;
 use crate::node::message::Supply;
 
 impl Client {
@@ -73,11 +74,7 @@ impl Client {
         let run = self.tasks.get(&id)?;
         run.task.inputs().find_map(|datum| match self.data.get(&datum) {
             None => Some(TaskError::DatumLost { datum, why: "it was released before this call".into() }),
-            Some(data) => data.error.clone().map(|error| match (data.producer, error) {
-                (_, nested @ TaskError::DependencyFailed { .. }) => nested,
-                (Some(task), error) => TaskError::DependencyFailed { task, why: error.to_string() },
-                (None, error) => error,
-            }),
+            Some(data) => data.error.clone().map(|error| nested_error(data.producer, error)),
         })
     }
 
@@ -205,14 +202,15 @@ impl Client {
                 self.post(server, Parcel::Message(Message::Cancel { tasks: vec![id] }), out);
             }
             for output in &task.outputs {
-                let Some(data) = self.data.get_mut(&output.datum) else { continue };
-                data.error = Some(error.clone());
-                if std::mem::take(&mut data.wanted) {
-                    out.push(Effect::Emit(Event::DatumLost { datum: output.datum, error: error.clone() }));
+                let Some(data) = self.data.get(&output.datum) else { continue };
+                if data.here || !data.holders.is_empty() {
+                    // An earlier run of the task made it; this one was for another result.
+                    continue;
                 }
                 let root = work_root(&error, id);
                 let nested = TaskError::DependencyFailed { task: root, why: why.clone() };
                 work.extend(data.consumers.iter().map(|consumer| (*consumer, nested.clone())));
+                self.refuse_all(output.datum, &error, out);
             }
             self.ended(at, &task, group, out);
         }

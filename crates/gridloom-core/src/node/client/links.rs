@@ -21,6 +21,7 @@ impl Client {
                 break;
             }
             self.probed.insert(node);
+            self.waited_for_links = false;
             self.to_probe.push(node);
             if !self.members.is_up(node) {
                 out.push(Effect::Dial { address });
@@ -30,16 +31,28 @@ impl Client {
 
     /// Whether groups can be mapped with knowledge of the links.
     pub(super) fn links_known(&self) -> bool {
-        self.to_probe.is_empty()
+        self.to_probe.is_empty() || self.waited_for_links
     }
 
     pub(super) fn wait_for_links(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: LINKS, at: now + MEASURE_WAIT_NS_MAX });
     }
 
+    /// The links were given time enough: groups are mapped with what is known. Measuring goes on.
     pub(super) fn on_links_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.to_probe.clear();
-        self.probe_turn = None;
+        self.waited_for_links = true;
+        if let Some(peer) = self.probe_turn
+            && let Some(link) = self.probing.estimate(now, peer)
+        {
+            self.links.entry(peer).or_insert(link);
+        }
+        // Those whose turn has not come wait behind a slow one; they are taken to be no better than the worst known.
+        let worst = self.links.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
+        if let Some(worst) = worst {
+            for node in &self.to_probe {
+                self.links.entry(*node).or_insert(worst);
+            }
+        }
         self.map_waiting(now, out);
     }
 

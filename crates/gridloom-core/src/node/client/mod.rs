@@ -154,6 +154,8 @@ pub struct Client {
     round: u64,
     /// Data that a server waits for and that nobody could give it yet.
     unsupplied: BTreeSet<(DatumId, NodeId)>,
+    /// Data that broke off on their way to a place.
+    astray: BTreeSet<(DatumId, NodeId)>,
     /// Servers that could not get a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
     probing: Probing,
@@ -161,6 +163,8 @@ pub struct Client {
     /// The server whose link is being measured: one at a time, so that probes do not disturb each other.
     probe_turn: Option<NodeId>,
     probed: BTreeSet<NodeId>,
+    /// The time that groups wait for links to be measured has passed.
+    waited_for_links: bool,
     links: BTreeMap<NodeId, LinkEstimate>,
 }
 
@@ -187,11 +191,13 @@ impl Client {
             groups: BTreeMap::new(),
             round: 0,
             unsupplied: BTreeSet::new(),
+            astray: BTreeSet::new(),
             apart: BTreeSet::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
             probe_turn: None,
             probed: BTreeSet::new(),
+            waited_for_links: false,
             links: BTreeMap::new(),
         }
     }
@@ -242,10 +248,12 @@ impl Client {
         self.others_at(now, peer, &address, out);
         self.probe_next(now, out);
         for parcel in self.outbox.remove(&peer).unwrap_or_default() {
-            out.push(match parcel {
-                Parcel::Message(message) => Effect::Send { to: peer, message },
-                Parcel::Datum(datum) => Effect::SendDatum { to: peer, datum },
-            });
+            match parcel {
+                Parcel::Message(message) => send(out, peer, message),
+                // Its call may have been given up while the connection was made.
+                Parcel::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
+                Parcel::Datum(_) => {}
+            }
         }
     }
 
@@ -360,6 +368,12 @@ impl Client {
         waiting.push(parcel);
     }
 
+    /// Whether a datum is in the client's store: an argument of a call under way, or of a group.
+    fn is_here(&self, datum: DatumId) -> bool {
+        self.calls.of_datum(datum).is_some_and(|call| call.sources.iter().any(|(source, _)| *source == datum))
+            || self.data.get(&datum).is_some_and(|run| run.here)
+    }
+
     fn server_name(&self, node: NodeId) -> String {
         self.names.get(&node).cloned().unwrap_or_else(|| node.to_string())
     }
@@ -397,8 +411,8 @@ impl Client {
                     }
                 }
             }
-            Message::SupplyFailed { datum, from: source, why } => {
-                self.on_supply_failed(now, from, datum, source, &why, out);
+            Message::SupplyFailed { datum, from: source, fault, why } => {
+                self.on_supply_failed(now, from, datum, source, fault, &why, out);
             }
             Message::GroupMapped { group, round, plan, addresses } if self.is_current(group, round) => {
                 self.addresses.extend(addresses);
@@ -437,6 +451,7 @@ impl Client {
     fn on_transfer_report(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
         if let Some(run) = self.data.get_mut(&report.datum) {
             run.holders.insert(report.to);
+            run.broken = 0;
         }
         if report.from == self.config.id {
             self.learn_link(report.to, report.size_bytes, report.run_ns);
@@ -462,6 +477,7 @@ impl Client {
         };
         run.meta = meta.clone();
         run.here = true;
+        run.broken = 0;
         run.fetching = None;
         for server in std::mem::take(&mut run.fetchers) {
             self.post(server, Parcel::Datum(datum), out);
@@ -474,12 +490,11 @@ impl Client {
     }
 
     fn on_fetch(&mut self, now: Time, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
-        if self.calls.of_datum(datum).is_some() {
+        if self.is_here(datum) {
             out.push(Effect::SendDatum { to: from, datum });
             return;
         }
         match self.data.get_mut(&datum) {
-            Some(run) if run.here => out.push(Effect::SendDatum { to: from, datum }),
             Some(run) => {
                 run.fetchers.insert(from);
                 // Who asks for it does not have it, whatever was heard before.
@@ -568,6 +583,7 @@ impl Client {
             out.push(Effect::Dial { address: self.config.agent.clone() });
         }
         self.dial_lost(out);
+        self.retry_astray(now, out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, Message::Ping { token });
@@ -593,11 +609,12 @@ impl Machine for Client {
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
-                self.members.heard(now, from);
-                self.on_message(now, from, message, out);
+                if self.members.heard(now, from) {
+                    self.on_message(now, from, message, out);
+                }
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
-                self.members.heard(now, from);
+                let _ = self.members.heard(now, from);
                 self.on_arrived(now, from, datum, meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, why } => self.on_broken(now, from, datum, &why, out),

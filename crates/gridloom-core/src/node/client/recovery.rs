@@ -10,10 +10,8 @@
 //! Stateless tasks may so run more than once; a datum is immutable, so whichever copy comes first counts.
 
 use super::*;
-use crate::base::limits::TASK_ATTEMPTS_MAX;
-
-/// How often a datum may break off on its way to the client before that is an error.
-const BROKEN_MAX: u32 = 3;
+use crate::base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
+use crate::node::message::SupplyFault;
 
 impl Client {
     pub(super) fn on_server_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
@@ -93,8 +91,15 @@ impl Client {
                 continue;
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
-            if task.status != Status::Done {
-                continue;
+            match &task.status {
+                Status::Done => {}
+                // It made the datum once and failed when it ran again for another.
+                Status::Failed(error) => {
+                    let error = error.clone();
+                    self.datum_failed(now, datum, error, out);
+                    continue;
+                }
+                Status::Unmapped | Status::Sent(_) => continue,
             }
             task.status = Status::Unmapped;
             let (task, group) = (task.task.clone(), task.group);
@@ -124,10 +129,10 @@ impl Client {
         }
     }
 
-    /// Whether a datum's task has run (or the datum came from the program).
+    /// Whether a datum's task has ended (or the datum came from the program).
     pub(super) fn is_made(&self, datum: DatumId) -> bool {
         let producer = self.data.get(&datum).and_then(|run| run.producer).and_then(|id| self.tasks.get(&id));
-        producer.is_none_or(|task| task.status == Status::Done)
+        producer.is_none_or(|task| matches!(task.status, Status::Done | Status::Failed(_)))
     }
 
     /// A datum was not where it should be: finds another copy, or computes it again.
@@ -148,45 +153,102 @@ impl Client {
     }
 
     fn datum_lost(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
-        let Some(run) = self.data.get_mut(&datum) else { return };
-        let error = TaskError::DatumLost { datum, why: why.into() };
-        run.error = Some(error.clone());
-        let consumers = run.consumers.clone();
-        if std::mem::take(&mut run.wanted) {
-            out.push(Effect::Emit(Event::DatumLost { datum, error: error.clone() }));
-        }
+        self.datum_failed(now, datum, TaskError::DatumLost { datum, why: why.into() }, out);
+    }
+
+    /// A datum will not be had again, nor what its readers would have made of it.
+    fn datum_failed(&mut self, now: Time, datum: DatumId, error: TaskError, out: &mut Vec<Effect>) {
+        let Some(run) = self.data.get(&datum) else { return };
+        let (consumers, producer) = (run.consumers.clone(), run.producer);
+        self.refuse_all(datum, &error, out);
+        let nested = nested_error(producer, error);
         for consumer in consumers {
-            self.fail_task(now, consumer, error.clone(), out);
+            self.fail_task(now, consumer, nested.clone(), out);
         }
         self.tidy(datum, out);
     }
 
+    /// Tells the program and the servers that wait for a datum that it will not come.
+    pub(super) fn refuse_all(&mut self, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
+        let Some(run) = self.data.get_mut(&datum) else { return };
+        run.error = Some(error.clone());
+        let fetchers = std::mem::take(&mut run.fetchers);
+        if std::mem::take(&mut run.wanted) {
+            out.push(Effect::Emit(Event::DatumLost { datum, error: error.clone() }));
+        }
+        for server in fetchers {
+            let refusal = Message::FetchRefused { datum, why: error.to_string() };
+            self.post(server, Parcel::Message(refusal), out);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn on_supply_failed(
         &mut self,
         now: Time,
         server: NodeId,
         datum: DatumId,
         source: NodeId,
+        fault: SupplyFault,
         why: &str,
         out: &mut Vec<Effect>,
     ) {
-        if !self.data.contains_key(&datum) {
+        if self.calls.of_datum(datum).is_some() {
+            self.argument_astray(now, server, datum, why, out);
             return;
         }
         let name = self.server_name(server);
         let line = format!("server '{name}' cannot get {datum} from '{}': {why}", self.server_name(source));
+        let Some(run) = self.data.get_mut(&datum) else { return };
         out.push(Effect::Emit(Event::Log(line)));
         // Who waits for it will not send it either.
-        let run = self.data.get_mut(&datum).expect("checked above");
         if run.fetching == Some(server) {
             run.fetching = None;
         }
-        if why.contains("dropped") || source == server {
-            self.data.get_mut(&datum).expect("checked above").holders.remove(&source);
-        } else {
-            self.apart.insert((server, source));
+        match fault {
+            SupplyFault::Gone => {
+                run.holders.remove(&source);
+            }
+            SupplyFault::Unreachable => {
+                self.apart.insert((server, source));
+            }
+            SupplyFault::Broken => {
+                run.broken += 1;
+                if run.broken > BROKEN_MAX {
+                    run.broken = 0;
+                    let why = format!("it broke off {BROKEN_MAX} times on its way to server '{name}': {why}");
+                    self.fail_readers_at(now, server, datum, &why, out);
+                } else {
+                    self.astray.insert((datum, server));
+                }
+                return;
+            }
         }
         self.resupply(now, datum, server, Some(source), out);
+    }
+
+    /// A server cannot take a datum in: the tasks there that read it fail.
+    fn fail_readers_at(&mut self, now: Time, server: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+        let consumers = self.data.get(&datum).map(|run| run.consumers.clone()).unwrap_or_default();
+        let is_there = |id: &TaskId| self.tasks.get(id).is_some_and(|run| run.status == Status::Sent(server));
+        let readers: Vec<TaskId> = consumers.into_iter().filter(is_there).collect();
+        for reader in readers {
+            self.fail_task(now, reader, TaskError::DatumLost { datum, why: why.into() }, out);
+        }
+    }
+
+    /// What broke off on its way is sent, fetched or computed again: not at once, since what stood in its way (no
+    /// memory, no descriptors) may pass.
+    pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (datum, place) in std::mem::take(&mut self.astray) {
+            if self.calls.of_datum(datum).is_some() {
+                self.retry_call(now, place, datum, out);
+            } else if place != self.config.id {
+                self.resupply(now, datum, place, None, out);
+            } else if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
+                self.missing(now, datum, "it broke off on its way here", out);
+            }
+        }
     }
 
     /// Names a new source of a datum to a server that waits for it: another holder, else the client itself as a relay,
@@ -243,16 +305,41 @@ impl Client {
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+        if let Some(call) = self.calls.of_datum(datum) {
+            if call.server == from {
+                self.astray.insert((datum, self.config.id));
+            }
+            return;
+        }
         let Some(run) = self.data.get_mut(&datum) else { return };
         if run.fetching != Some(from) {
             return;
         }
         run.fetching = None;
         run.broken += 1;
-        if run.broken > BROKEN_MAX {
-            self.datum_lost(now, datum, &format!("it broke off {BROKEN_MAX} times on its way: {why}"), out);
-        } else {
-            self.missing(now, datum, why, out);
+        if run.broken <= BROKEN_MAX {
+            self.astray.insert((datum, self.config.id));
+            return;
         }
+        run.broken = 0;
+        let why = format!("it broke off {BROKEN_MAX} times on its way: {why}");
+        if run.fetchers.is_empty() {
+            // Where it is, it stays, and may be asked for again.
+            if std::mem::take(&mut run.wanted) {
+                out.push(Effect::Emit(Event::DatumLost { datum, error: TaskError::DatumLost { datum, why } }));
+            }
+            self.tidy(datum, out);
+        } else {
+            self.datum_lost(now, datum, &why, out);
+        }
+    }
+}
+
+/// The error of a task whose argument will not come.
+pub(super) fn nested_error(producer: Option<TaskId>, error: TaskError) -> TaskError {
+    match (producer, error) {
+        (_, nested @ TaskError::DependencyFailed { .. }) => nested,
+        (Some(task), error) => TaskError::DependencyFailed { task, why: error.to_string() },
+        (None, error) => error,
     }
 }

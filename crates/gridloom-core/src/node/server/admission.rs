@@ -36,11 +36,7 @@ impl Server {
             let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
             let needed = made.fold(coming, u64::saturating_add);
             if !self.replicas.fits(needed) {
-                for datum in self.replicas.evict(needed) {
-                    out.push(Effect::DropDatum { datum });
-                    self.report_transfers(now, datum.client, out);
-                    send(out, datum.client, Message::Dropped { data: vec![datum] });
-                }
+                self.evict(now, needed, out);
             }
             if !self.replicas.fits(needed) {
                 // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
@@ -60,11 +56,26 @@ impl Server {
                     held: self.replicas.used_bytes(),
                     limit: self.replicas.limit_bytes(),
                 };
-                self.executor.remove(task.id);
-                self.report(now, task.id.client, task.id, Err(error), 0, out);
+                self.give_up(now, task.id, error, out);
                 continue;
             }
             self.admit_first(now, &task, inputs, out);
+        }
+    }
+
+    /// Makes room. What a held call will read is asked for again when the call is let in.
+    fn evict(&mut self, now: Time, needed: u64, out: &mut Vec<Effect>) {
+        let executor = &self.executor;
+        for Evicted { datum, origin, size_bytes } in self.replicas.evict(needed, |datum| executor.reads(datum)) {
+            out.push(Effect::DropDatum { datum });
+            if origin == Origin::Argument {
+                let (from, address) = (datum.client, String::new());
+                let awaited = Awaited { from, address, size_bytes, asked: false, of_call: true, comes_unasked: false };
+                self.awaited.insert(datum, awaited);
+            } else {
+                self.report_transfers(now, datum.client, out);
+                send(out, datum.client, Message::Dropped { data: vec![datum] });
+            }
         }
     }
 
@@ -76,7 +87,8 @@ impl Server {
             if !self.replicas.is_known(datum) {
                 match self.awaited.get(&datum) {
                     Some(awaited) => {
-                        self.replicas.reserve(datum, awaited.size_bytes, Origin::Copied, now);
+                        let origin = if awaited.of_call { Origin::Argument } else { Origin::Copied };
+                        self.replicas.reserve(datum, awaited.size_bytes, origin, now);
                         self.ask(datum, out);
                     }
                     // A task that is held behind this one makes it.
@@ -85,7 +97,8 @@ impl Server {
                     }
                     None => {
                         let why = format!("server '{}' was not told where it comes from", self.config.name);
-                        send(out, datum.client, Message::SupplyFailed { datum, from: self.config.id, why });
+                        let (from, fault) = (self.config.id, SupplyFault::Gone);
+                        send(out, datum.client, Message::SupplyFailed { datum, from, fault, why });
                         self.replicas.reserve(datum, 0, Origin::Copied, now);
                     }
                 }

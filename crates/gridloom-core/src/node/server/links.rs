@@ -4,6 +4,7 @@ use super::*;
 
 impl Server {
     pub(super) fn on_registered(&mut self, now: Time, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
+        self.refused_since = None;
         self.to_probe = peers;
         self.to_probe.truncate(PROBE_PEERS_MAX);
         if self.config.plain {

@@ -16,21 +16,25 @@ use std::sync::Arc;
 
 use crate::base::limits::{
     EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, PROBE_PEERS_MAX, RATE_REPORT_NS, SHORT_CALL_NS_MAX,
+    SILENCE_NS_MAX,
 };
 use crate::base::time::ns_to_seconds;
 use crate::base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use crate::data::{Fetch, Origin, Replicas};
+use crate::data::{Evicted, Fetch, Origin, Replicas};
 use crate::exec::{Executor, State};
 use crate::graph::Task;
 use crate::idl::Signature;
 use crate::member::Members;
-use crate::node::message::{Message, Registration, Supply, TaskReport, Timing, TransferReport};
+use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::perf::FunctionRate;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const RATES: TimerId = TimerId(1);
+/// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
+/// that a server is dead.
+const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -63,6 +67,10 @@ struct Awaited {
     size_bytes: u64,
     /// The request went out (or waits for the connection).
     asked: bool,
+    /// The argument of a plain call.
+    of_call: bool,
+    /// Its sender sends it without being asked.
+    comes_unasked: bool,
 }
 
 /// Calls of one function since the last report.
@@ -96,6 +104,8 @@ pub struct Server {
     rates: BTreeMap<String, FunctionRate>,
     rates_timer: bool,
     links_done: bool,
+    /// The agent has refused the registration since then, for a reason that may pass.
+    refused_since: Option<Time>,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
     /// Transfers not yet reported, by client.
@@ -121,6 +131,7 @@ impl Server {
             rates: BTreeMap::new(),
             rates_timer: false,
             links_done: false,
+            refused_since: None,
             last_progress: Time::ZERO,
             transfers: BTreeMap::new(),
             config,
@@ -142,6 +153,39 @@ impl Server {
         (self.executor.len(), self.replicas.used_bytes())
     }
 
+    fn on_refused(&mut self, now: Time, why: &str, may_pass: bool, out: &mut Vec<Effect>) {
+        let why = format!("the agent refused server '{}': {why}", self.config.name);
+        if !may_pass {
+            out.push(Effect::Exit { why });
+            return;
+        }
+        match self.refused_since {
+            None => {
+                self.refused_since = Some(now);
+                let limit_s = ns_to_seconds(REFUSED_NS_MAX);
+                log(out, format!("{why}; trying again for {limit_s} s, in case that server is gone"));
+            }
+            Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why }),
+            Some(_) => {}
+        }
+    }
+
+    fn register(&self, agent: NodeId, out: &mut Vec<Effect>) {
+        let c = &self.config;
+        let registration = Registration {
+            name: c.name.clone(),
+            address: c.address.clone(),
+            slots: c.slots,
+            plain: c.plain,
+            memory_bytes: c.memory_bytes,
+            functions: c.functions.clone(),
+        };
+        send(out, agent, Message::Register(registration));
+        if let Some(flops) = self.speed_flops {
+            send(out, agent, Message::Speed { flops });
+        }
+    }
+
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
         out.push(Effect::Dial { address: self.config.agent.clone() });
@@ -155,19 +199,7 @@ impl Server {
         match role {
             Role::Agent => {
                 self.agent = Some(peer);
-                let c = &self.config;
-                let registration = Registration {
-                    name: c.name.clone(),
-                    address: c.address.clone(),
-                    slots: c.slots,
-                    plain: c.plain,
-                    memory_bytes: c.memory_bytes,
-                    functions: c.functions.clone(),
-                };
-                send(out, peer, Message::Register(registration));
-                if let Some(flops) = self.speed_flops {
-                    send(out, peer, Message::Speed { flops });
-                }
+                self.register(peer, out);
             }
             Role::Server => {
                 if address == self.config.agent && self.agent.is_none() {
@@ -183,7 +215,7 @@ impl Server {
                     send(out, peer, Message::Fetch { datum });
                 } else {
                     let why = format!("another node answers at {address}");
-                    self.supply_failed(datum, &why, out);
+                    self.supply_failed(datum, SupplyFault::Unreachable, &why, out);
                 }
             }
         }
@@ -206,7 +238,7 @@ impl Server {
             }
             // Even if its task was held back meanwhile: it would ask there again.
             awaited.asked = true;
-            self.supply_failed(datum, why, out);
+            self.supply_failed(datum, SupplyFault::Unreachable, why, out);
         }
         let is_there = |(node, known): &&(NodeId, String)| known == address && !self.members.is_up(*node);
         let unreachable: Vec<NodeId> = self.to_probe.iter().filter(is_there).map(|(node, _)| *node).collect();
@@ -238,7 +270,7 @@ impl Server {
         let failed: Vec<DatumId> =
             self.awaited.iter().filter(|(_, a)| a.asked && a.from == peer).map(|(datum, _)| *datum).collect();
         for datum in failed {
-            self.supply_failed(datum, why, out);
+            self.supply_failed(datum, SupplyFault::Unreachable, why, out);
         }
         self.pump(now, out);
     }
@@ -291,7 +323,7 @@ impl Server {
             },
             Message::FetchRefused { datum, why } => {
                 if self.awaited.get(&datum).is_some_and(|awaited| awaited.from == from) {
-                    self.supply_failed(datum, &why, out);
+                    self.supply_failed(datum, SupplyFault::Gone, &why, out);
                 }
             }
             Message::Release { data } => {
@@ -311,10 +343,7 @@ impl Server {
                 self.pump(now, out);
             }
             Message::Registered { peers } => self.on_registered(now, peers, out),
-            Message::RegistrationRefused { why } => {
-                let name = &self.config.name;
-                out.push(Effect::Exit { why: format!("the agent refused server '{name}': {why}") });
-            }
+            Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token)
@@ -350,8 +379,10 @@ impl Server {
 
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
-        if self.agent.is_none() {
-            out.push(Effect::Dial { address: self.config.agent.clone() });
+        match self.agent {
+            None => out.push(Effect::Dial { address: self.config.agent.clone() }),
+            Some(agent) if self.refused_since.is_some() => self.register(agent, out),
+            Some(_) => {}
         }
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
@@ -381,14 +412,15 @@ impl Machine for Server {
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
-                self.members.heard(now, from);
-                self.on_message(now, from, message, out);
+                if self.members.heard(now, from) {
+                    self.on_message(now, from, message, out);
+                }
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
-                self.members.heard(now, from);
+                let _ = self.members.heard(now, from);
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
-            Input::DatumBroken { datum, why, .. } => self.supply_failed(datum, &why, out),
+            Input::DatumBroken { from, datum, why } => self.on_broken(from, datum, &why, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
             Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
             Input::Timer(RATES) => self.report_rates(out),

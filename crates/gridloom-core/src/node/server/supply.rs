@@ -13,10 +13,12 @@ impl Server {
                 continue;
             }
             let size_bytes = supply.meta.checked_size_bytes().unwrap_or(u64::MAX);
-            let asked = self.replicas.is_known(datum);
-            self.awaited
-                .insert(datum, Awaited { from: supply.from, address: supply.address, size_bytes, asked: false });
-            if asked {
+            let is_due = self.replicas.is_known(datum);
+            let Supply { from, address, .. } = supply;
+            let of_call = self.awaited.get(&datum).is_some_and(|awaited| awaited.of_call);
+            let awaited = Awaited { from, address, size_bytes, asked: false, of_call, comes_unasked: false };
+            self.awaited.insert(datum, awaited);
+            if is_due {
                 self.ask(datum, out);
             }
         }
@@ -27,17 +29,13 @@ impl Server {
     pub(super) fn ask(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let Some(awaited) = self.awaited.get_mut(&datum) else { return };
         awaited.asked = true;
-        // Small data of a plain call come unasked.
-        if awaited.from == datum.client && awaited.size_bytes <= EAGER_BYTES_MAX && awaited.address.is_empty() {
-            let call = self.executor.first_held().is_some_and(|e| e.is_call && e.task.inputs().any(|i| i == datum));
-            if call {
-                return;
-            }
+        if awaited.comes_unasked {
+            return;
         }
         if self.members.is_up(awaited.from) {
             send(out, awaited.from, Message::Fetch { datum });
         } else if awaited.address.is_empty() {
-            self.supply_failed(datum, "its holder is not connected", out);
+            self.supply_failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
         } else {
             let waiting = self.dialling.entry(awaited.address.clone()).or_default();
             if waiting.is_empty() {
@@ -48,13 +46,30 @@ impl Server {
     }
 
     /// Tells the owner that a datum does not come from where it was to; a new source will be named.
-    pub(super) fn supply_failed(&mut self, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn supply_failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Effect>) {
         if let Some(awaited) = self.awaited.get_mut(&datum)
             && awaited.asked
         {
             let from = awaited.from;
             awaited.asked = false;
-            send(out, datum.client, Message::SupplyFailed { datum, from, why: why.into() });
+            send(out, datum.client, Message::SupplyFailed { datum, from, fault, why: why.into() });
+        }
+    }
+
+    /// A datum broke off on its way here.
+    pub(super) fn on_broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+        if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
+            awaited.comes_unasked = false;
+            self.supply_failed(datum, SupplyFault::Broken, why, out);
+        }
+    }
+
+    /// A task is gone: what it read is waited for only if another task here reads it.
+    pub(super) fn wait_no_more(&mut self, task: &Task) {
+        for datum in task.inputs() {
+            if !self.executor.reads(datum) {
+                self.awaited.remove(&datum);
+            }
         }
     }
 
@@ -68,8 +83,11 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let size_bytes = meta.size_bytes();
-        if size_bytes > EAGER_BYTES_MAX && !self.replicas.is_known(datum) && !self.replicas.fits(size_bytes) {
-            // It was asked for when there was room, which has been given to others since: it is asked for again.
+        if !self.replicas.is_known(datum) && !self.replicas.fits(size_bytes) {
+            // There is no room for it yet, or not any more: it is asked for (again) when its task is let in.
+            if let Some(awaited) = self.awaited.get_mut(&datum) {
+                awaited.comes_unasked = false;
+            }
             out.push(Effect::DropDatum { datum });
             return;
         }
@@ -84,7 +102,8 @@ impl Server {
         }
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         self.transfers.entry(datum.client).or_default().push((report, now));
-        self.datum_here(now, datum, size_bytes, Origin::Copied, out);
+        let origin = if awaited.is_some_and(|a| a.of_call) { Origin::Argument } else { Origin::Copied };
+        self.datum_here(now, datum, size_bytes, origin, out);
         self.pump(now, out);
     }
 

@@ -12,19 +12,21 @@ impl Server {
         is_call: bool,
         out: &mut Vec<Effect>,
     ) {
-        for supply in supplies {
-            let size_bytes = supply.meta.checked_size_bytes().unwrap_or(u64::MAX);
-            let awaited = Awaited { from: supply.from, address: supply.address, size_bytes, asked: false };
-            if supply.datum.client == from && !self.replicas.is_known(supply.datum) {
-                self.awaited.insert(supply.datum, awaited);
-            }
-        }
         for task in tasks {
             if let Err(error) = self.check(from, &task) {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
             self.executor.add(Arc::new(task), is_call);
+        }
+        for Supply { datum, meta, from: source, address } in supplies {
+            if datum.client == from && self.executor.reads(datum) && !self.replicas.is_known(datum) {
+                let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+                let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;
+                let awaited =
+                    Awaited { from: source, address, size_bytes, asked: false, of_call: is_call, comes_unasked };
+                self.awaited.insert(datum, awaited);
+            }
         }
         self.pump(now, out);
     }
@@ -71,6 +73,7 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let Some(entry) = self.executor.remove(id) else { return };
+        self.wait_no_more(&entry.task);
         self.last_progress = now;
         let task = entry.task;
         let client = id.client;
@@ -124,30 +127,35 @@ impl Server {
             out.push(Effect::StopTask { task: id });
             return;
         }
-        let entry = self.executor.remove(id).expect("found above");
+        self.give_up(now, id, TaskError::Cancelled, out);
+    }
+
+    /// Ends a task that does not run.
+    pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
+        let Some(entry) = self.executor.remove(id) else { return };
+        self.wait_no_more(&entry.task);
         if entry.is_call {
             for datum in entry.task.inputs() {
-                self.awaited.remove(&datum);
                 if self.replicas.release(datum) {
                     out.push(Effect::DropDatum { datum });
                 }
             }
         }
-        if state != State::Held {
-            for output in &entry.task.outputs {
-                self.will_not_be_made(now, output.datum, out);
-            }
+        for output in &entry.task.outputs {
+            self.will_not_be_made(now, output.datum, out);
+        }
+        if entry.state != State::Held {
             let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
             for datum in inputs {
                 if self.replicas.remove_reader(datum, now) {
                     out.push(Effect::DropDatum { datum });
                 }
-                if !self.executor.waits_for(datum) && self.replicas.unreserve(datum, now) {
-                    self.awaited.remove(&datum);
+                if !self.executor.waits_for(datum) {
+                    self.replicas.unreserve(datum, now);
                 }
             }
         }
-        self.report(now, id.client, id, Err(TaskError::Cancelled), 0, out);
+        self.report(now, id.client, id, Err(error), 0, out);
     }
 
     pub(super) fn report(
