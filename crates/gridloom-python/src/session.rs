@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Arg, Error, Function, Grid, LocalConfig, SimulateConfig, Value};
+use gridloom::{Arg, Error, Function, Grid, LocalConfig, Pending, SimulateConfig, Value, Watch};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
 use gridloom_core::map::Spec;
@@ -346,21 +346,17 @@ impl RawFunction {
         };
         let pending = pending.or_raise(py)?;
         let slot = self.session.slot(pending).0;
-        let (looked, cancelled, taken) = (slot.clone(), slot.clone(), slot);
+        let (looked, watched, cancelled, taken) = (slot.clone(), slot.clone(), slot.clone(), slot);
         Ok(RawPending {
             is_simulated: self.session.is_simulated,
             is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.is_done())),
             cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.cancel())),
-            take: Box::new(move || {
-                let pending = lock(&taken).take()?;
-                let wait: Waiting = Box::new(move || pending.wait());
-                Some(wait)
-            }),
+            watch: Box::new(move || lock(&watched).as_ref().map(Pending::watch)),
+            take: Box::new(move || lock(&taken).take()),
         })
     }
 }
 
-type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error> + Send>;
 type Ask<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
 
 /// A call under way: what can be asked of it, `None` once it was waited for or the session is closed.
@@ -369,7 +365,8 @@ pub(crate) struct RawPending {
     is_simulated: bool,
     is_done: Ask<bool>,
     cancel: Ask<()>,
-    take: Ask<Waiting>,
+    watch: Ask<Watch>,
+    take: Ask<Pending>,
 }
 
 #[pymethods]
@@ -385,25 +382,26 @@ impl RawPending {
     /// Waits for the results; works once.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let begin = Instant::now();
-        // Virtual time stands still while nobody waits; real calls end by themselves.
-        if !self.is_simulated {
-            let look = || py.detach(|| self.watch(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py));
+        if self.is_simulated {
+            // Virtual time stands still while nobody waits. The call is left where it is until it has ended, so that
+            // after an interrupt it can be waited for again.
+            let watch = (self.watch)().ok_or_else(|| closed(py))?;
+            interruptible(py, move || watch.wait())?.or_raise(py)?;
+        } else {
+            let look = || py.detach(|| self.look(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py));
             while !look()? {
                 py.check_signals()?;
             }
         }
-        let wait = (self.take)().ok_or_else(|| closed(py))?;
-        let outcome = match self.is_simulated {
-            true => interruptible(py, wait)?,
-            false => detached(py, wait),
-        };
+        let pending = (self.take)().ok_or_else(|| closed(py))?;
+        let outcome = detached(py, move || pending.wait());
         results(py, outcome)
     }
 }
 
 impl RawPending {
     /// Looks until `deadline` whether the call has ended; `None` if the session has.
-    fn watch(&self, begin: Instant, deadline: Instant) -> Option<bool> {
+    fn look(&self, begin: Instant, deadline: Instant) -> Option<bool> {
         loop {
             if (self.is_done)()? {
                 return Some(true);

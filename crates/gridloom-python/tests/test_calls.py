@@ -267,6 +267,58 @@ def test_interrupt_ends_a_wait(program, gate):
         gate.path.unlink()
 
 
+def test_threads_may_wait_for_the_same_result(both, gate):
+    hold, together = both.function("tests/hold"), threading.Barrier(9)
+    with both.group():
+        handle = hold(X, str(gate.path))
+    seen = []
+
+    def get():
+        together.wait()
+        seen.append(handle.get())
+
+    threads = [threading.Thread(target=get, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    gate.server()
+    gate.open()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert len(seen) == 8 and all(np.array_equal(value, X + 1) for value in seen)
+
+
+@pytest.mark.parametrize("form", ["group", "future"])
+def test_after_an_interrupt_the_result_is_there_still(program, gate, form):
+    script = (
+        "import signal, sys, numpy as np, gridloom as gl\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "grid = gl.local(servers=1, functions=[sys.argv[1]])\n"
+        "hold = grid.function('tests/hold')\n"
+        "try:\n"
+        "    if sys.argv[3] == 'group':\n"
+        "        with grid.group():\n"
+        "            waits = hold(np.zeros(3), sys.argv[2])\n"
+        "    else:\n"
+        "        waits = hold.submit(np.zeros(3), sys.argv[2])\n"
+        "    waits.get()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "print(waits.get(), waits.get())\n"
+    )
+    run = [sys.executable, "-c", script, str(FUNCTIONS), str(gate.path), form]
+    process = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    gate.server()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    gate.open()
+    try:
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert out == "[1. 1. 1.] [1. 1. 1.]\n" and process.returncode == 0
+
+
 def test_a_closed_grid_says_so(program):
     grid = gl.local(servers=1, functions=[FUNCTIONS])
     processes, sleep = grid.server_processes(), grid.function("tests/sleep")

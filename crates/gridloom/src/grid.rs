@@ -34,6 +34,8 @@ struct Inner {
     client: NodeId,
     serial: AtomicU64,
     state: Mutex<State>,
+    /// Held while a group is launched, with the groups that it reads.
+    launching: Mutex<()>,
     /// Released by handles that were dropped; sent with the next command, so that dropping never blocks.
     releases: Mutex<Vec<DatumId>>,
     backend: Backend,
@@ -62,7 +64,8 @@ struct State {
     calls: BTreeMap<TaskId, Option<TaskReport>>,
     /// Calls whose results nobody will collect.
     abandoned: BTreeMap<TaskId, Vec<DatumId>>,
-    gets: BTreeMap<DatumId, Result<Meta, TaskError>>,
+    /// Data that somebody waits for.
+    gets: BTreeMap<DatumId, Asked>,
     groups: BTreeMap<GroupId, GroupRecord>,
     group_of_task: BTreeMap<TaskId, GroupId>,
     group_of_datum: BTreeMap<DatumId, GroupId>,
@@ -70,6 +73,14 @@ struct State {
     names: BTreeMap<NodeId, String>,
     traffic: Traffic,
     log: Vec<String>,
+}
+
+/// A datum that was asked for. It is forgotten with the last who waits for it.
+#[derive(Default)]
+struct Asked {
+    waiters: usize,
+    /// Kept until each of them has seen it.
+    answer: Option<Result<Meta, TaskError>>,
 }
 
 impl Grid {
@@ -129,6 +140,7 @@ impl Grid {
             client: backend.client(),
             serial: AtomicU64::new(1),
             state: Mutex::default(),
+            launching: Mutex::default(),
             releases: Mutex::default(),
             processes: Mutex::new(processes),
             backend,
@@ -285,6 +297,10 @@ impl Grid {
         self.state().calls.get(&task).is_none_or(Option::is_some)
     }
 
+    pub(crate) fn await_call(&self, task: TaskId) -> Result<(), Error> {
+        self.wait(None, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
+    }
+
     pub(crate) fn wait_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) -> Result<Vec<Value>, Error> {
         let report = self.wait(None, |state| match state.calls.get(&task) {
             Some(Some(_)) => state.calls.remove(&task).flatten().map(Some),
@@ -335,6 +351,10 @@ impl Grid {
         Ok(plan?)
     }
 
+    pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
+        self.0.launching.lock().expect("no panic while held")
+    }
+
     pub(crate) fn run(&self, group: graph::Group, heuristic: String, release: Vec<DatumId>) {
         let functions: BTreeMap<TaskId, String> =
             group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
@@ -357,9 +377,13 @@ impl Grid {
     }
 
     pub(crate) fn get(&self, datum: DatumId) -> Result<Value, Error> {
-        self.state().gets.remove(&datum);
+        // Whoever waits sees the same answer, also the one that another's question brought.
+        self.state().gets.entry(datum).or_default().waiters += 1;
         self.command(Command::Get { datum });
-        let meta = self.wait(None, |state| state.gets.remove(&datum))??;
+        let asked = |state: &State| state.gets.get(&datum).and_then(|asked| asked.answer.clone());
+        let answer = self.wait(None, |state| asked(state));
+        self.state().seen(datum);
+        let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.
         Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
     }
@@ -421,6 +445,22 @@ impl Grid {
 }
 
 impl State {
+    /// An answer for all who wait for it; nobody may, if they gave up.
+    fn answered(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
+        if let Some(asked) = self.gets.get_mut(&datum) {
+            asked.answer = Some(answer);
+        }
+    }
+
+    /// One of those who waited has the answer, or gives up.
+    fn seen(&mut self, datum: DatumId) {
+        let asked = self.gets.get_mut(&datum).expect("who waits is counted");
+        asked.waiters -= 1;
+        if asked.waiters == 0 {
+            self.gets.remove(&datum);
+        }
+    }
+
     fn absorb(&mut self, event: Event, client: NodeId, backend: &Backend) {
         match event {
             Event::Directory { grid, functions } => {
@@ -478,12 +518,8 @@ impl State {
                     record.ended(at);
                 }
             }
-            Event::DatumHere { datum, meta } => {
-                self.gets.insert(datum, Ok(meta));
-            }
-            Event::DatumLost { datum, error } => {
-                self.gets.insert(datum, Err(error));
-            }
+            Event::DatumHere { datum, meta } => self.answered(datum, Ok(meta)),
+            Event::DatumLost { datum, error } => self.answered(datum, Err(error)),
             Event::ServerLost { name, why, again, .. } => {
                 let groups: BTreeSet<GroupId> =
                     again.iter().filter_map(|task| self.group_of_task.get(task)).copied().collect();

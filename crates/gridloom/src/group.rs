@@ -245,6 +245,12 @@ impl Recording {
 
 impl Recorder {
     fn launch(&self, grid: &Grid) -> Result<(), Error> {
+        // Another thread that finds nothing to launch goes on only when what was recorded is on its way.
+        let _launching = grid.launching();
+        self.launch_alone(grid)
+    }
+
+    fn launch_alone(&self, grid: &Grid) -> Result<(), Error> {
         let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
         if recording.tasks.is_empty() {
             return Ok(());
@@ -252,7 +258,7 @@ impl Recorder {
         // What it reads of other groups that are still being recorded has to run as well.
         for recorder in recording.handles.iter().filter_map(|handle| handle.0.group.upgrade()) {
             if !std::ptr::eq(self, &*recorder) {
-                recorder.launch(grid)?;
+                recorder.launch_alone(grid)?;
             }
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };

@@ -1,6 +1,7 @@
 //! Whole programs on simulated grids: the machines that run for real, in virtual time.
 
 use std::path::PathBuf;
+use std::sync::Barrier;
 
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::{Grid, Handle, Report, SimulateConfig, Value};
@@ -157,4 +158,26 @@ fn a_hundred_thousand_calls_make_a_group() {
     let report = group.report().unwrap();
     assert_eq!((report.tasks.len(), report.tasks_failed), (100_000, 0));
     assert_eq!(last.pop().unwrap().get().unwrap().meta(), matrix.meta());
+}
+
+#[test]
+fn threads_may_wait_for_the_same_result() {
+    let grid = Grid::simulate(config("threads", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[64, 64]));
+    for _ in 0..50 {
+        let group = grid.group("heft");
+        let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        let together = Barrier::new(8);
+        std::thread::scope(|scope| {
+            let get = || {
+                together.wait();
+                handle.get().map(|value| value.meta().clone())
+            };
+            let waiting: Vec<_> = (0..8).map(|_| scope.spawn(get)).collect();
+            for one in waiting {
+                assert_eq!(one.join().unwrap().unwrap(), *matrix.meta());
+            }
+        });
+    }
 }
