@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import gridloom as gl
 import numpy as np
@@ -286,6 +287,27 @@ def test_threads_may_wait_for_the_same_result(both, gate):
     for thread in threads:
         thread.join(timeout=30)
     assert len(seen) == 8 and all(np.array_equal(value, X + 1) for value in seen)
+
+
+def test_a_hundred_thousand_calls_leave_no_memory_behind(program):
+    def resident_bytes():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def calls(grid, groups):
+        nothing, sleep = grid.function("tests/nothing"), grid.function("tests/sleep")
+        for _ in range(groups):
+            with grid.group() as group:
+                handles = [sleep(0.0) for _ in range(999)]
+                nothing()
+            assert handles[-1].get() == 0.0
+            group.wait()
+
+    with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        calls(grid, 20)
+        before = resident_bytes()
+        calls(grid, 100)
+        grown = resident_bytes() - before
+    assert grown < 10e6, f"{grown / 100_000:.0f} bytes a call"
 
 
 @pytest.mark.parametrize("form", ["group", "future"])

@@ -1,7 +1,7 @@
 //! Groups: calls recorded, then mapped and run together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
 use gridloom_core::base::{DatumId, GroupId, Meta};
@@ -19,6 +19,8 @@ struct HandleInner {
     datum: DatumId,
     meta: Meta,
     group: Weak<Recorder>,
+    /// What the session remembers of its group stays as long as it does.
+    _parts: Arc<Parts>,
 }
 
 impl Handle {
@@ -72,7 +74,26 @@ struct Recording {
 struct Recorder {
     heuristic: String,
     recording: Mutex<Recording>,
-    parts: Mutex<Vec<GroupId>>,
+    parts: Arc<Parts>,
+}
+
+/// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles) they
+/// are forgotten.
+struct Parts {
+    grid: Grid,
+    ids: Mutex<Vec<GroupId>>,
+}
+
+impl Parts {
+    fn ids(&self) -> MutexGuard<'_, Vec<GroupId>> {
+        self.ids.lock().expect("no panic while held")
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.grid.forget_groups_later(std::mem::take(&mut *self.ids()));
+    }
 }
 
 /// Calls that are mapped together.
@@ -84,7 +105,8 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(grid: Grid, heuristic: String) -> Group {
-        let recorder = Recorder { heuristic, recording: Mutex::default(), parts: Mutex::default() };
+        let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::default() });
+        let recorder = Recorder { heuristic, recording: Mutex::default(), parts };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -143,8 +165,8 @@ impl Group {
         let handles: Vec<Handle> = outputs
             .into_iter()
             .map(|(datum, meta)| {
-                let group = Arc::downgrade(&self.recorder);
-                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group }))
+                let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
+                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group, _parts: parts }))
             })
             .collect();
         for handle in &handles {
@@ -215,10 +237,10 @@ impl Group {
     }
 
     fn parts(&self) -> Vec<GroupId> {
-        self.recorder.parts.lock().expect("no panic while held").clone()
+        self.recorder.parts.ids().clone()
     }
 
-    fn recording(&self) -> std::sync::MutexGuard<'_, Recording> {
+    fn recording(&self) -> MutexGuard<'_, Recording> {
         self.recorder.recording.lock().expect("no panic while held")
     }
 }
@@ -262,7 +284,7 @@ impl Recorder {
             }
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
-        self.parts.lock().expect("no panic while held").push(id);
+        self.parts.ids().push(id);
         let group = recording.group(id);
         // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
         // handles are gone already.

@@ -181,3 +181,37 @@ fn threads_may_wait_for_the_same_result() {
         });
     }
 }
+
+#[test]
+fn groups_that_nobody_can_ask_about_are_forgotten() {
+    let grid = Grid::simulate(config("forgotten", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
+    let run = || {
+        let group = grid.group("heft");
+        let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        for _ in 1..100 {
+            handle = group.call(&product, &[(&handle).into(), (&matrix).into()]).unwrap().remove(0);
+        }
+        group.launch().unwrap();
+        (group, handle)
+    };
+    for _ in 0..50 {
+        run().1.get().unwrap();
+        let (groups, tasks, data) = grid.remembered();
+        assert!(groups <= 2 && tasks <= 200 && data <= 202, "{groups} groups, {tasks} tasks, {data} data");
+    }
+    // A handle keeps its group's record, from which an error would be explained; so does the group, for its report.
+    let (group, handle) = run();
+    drop(group);
+    handle.get().unwrap();
+    let (kept, _) = run();
+    kept.wait().unwrap();
+    run().1.get().unwrap();
+    assert_eq!(grid.remembered().0, 3);
+    assert_eq!(kept.report().unwrap().tasks.len(), 100);
+    assert_eq!(grid.simulation().unwrap().groups.len(), 53, "a simulation's report tells of all groups");
+    drop((handle, kept));
+    run().1.get().unwrap();
+    assert_eq!(grid.remembered().0, 1);
+}

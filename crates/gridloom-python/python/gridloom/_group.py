@@ -313,6 +313,9 @@ class Group:
     -----
     An array argument is copied when its call is recorded, so it may be changed afterwards. The same array passed to
     several calls of one block is copied and sent once for as long as it does not change. Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
+
+    What is noted for the report (about a kilobyte a call) is forgotten with the group and the last handle of it. A program
+    that makes calls for ever therefore opens a group for each round rather than one for all.
     """
 
     def __init__(self, grid: Grid, raw: _gridloom.RawGroup) -> None:
