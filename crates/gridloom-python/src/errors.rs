@@ -41,6 +41,10 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             ProcessError::Ended { .. } => "ProcessEnded",
             _ => "ProcessError",
         },
+        Error::TimedOut { limit_seconds } => match fields.set_item("limit_seconds", limit_seconds) {
+            Ok(()) => "WaitTimedOut",
+            Err(failure) => return failure,
+        },
         Error::Usage(_) => "UsageError",
         Error::Input(_) => "InputError",
         Error::Stalled { seconds, .. } => match fields.set_item("seconds", seconds) {

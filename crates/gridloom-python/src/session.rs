@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::{Target, empty, to_python};
-use crate::errors::{OrRaise, error};
+use crate::errors::{OrRaise, error, exception};
 use crate::group::RawGroup;
 use crate::memory::element_of;
 use crate::wait::{detached, forget_helpers, interruptible};
@@ -323,6 +323,13 @@ impl RawFunction {
         self.function.with(py, |(_, function)| function.signature().about.clone())
     }
 
+    /// Whether it has an input of that name.
+    fn takes(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.function.with(py, |(_, function)| {
+            function.signature().params.iter().any(|param| param.name == name && param.is_input() && !param.hidden)
+        })
+    }
+
     fn submit(
         &self,
         py: Python<'_>,
@@ -330,10 +337,7 @@ impl RawFunction {
         kwargs: &Bound<'_, PyDict>,
         timeout_seconds: Option<f64>,
     ) -> PyResult<RawPending> {
-        let limit = match timeout_seconds.map(Duration::try_from_secs_f64).transpose() {
-            Ok(limit) => limit,
-            Err(why) => return Err(error(py, "UsageError", &format!("timeout of {timeout_seconds:?} s: {why}"))),
-        };
+        let limit = limit_of(py, timeout_seconds)?;
         let (grid, function) = self.function.live(py)?;
         let describes_only = self.session.describes_only;
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
@@ -379,18 +383,26 @@ impl RawPending {
         py.detach(|| (self.cancel)()).ok_or_else(|| closed(py))
     }
 
-    /// Waits for the results; works once.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// Waits for the results; gives them once.
+    fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let begin = Instant::now();
+        let limit = limit_of(py, timeout_seconds)?;
         if self.is_simulated {
             // Virtual time stands still while nobody waits. The call is left where it is until it has ended, so that
             // after an interrupt it can be waited for again.
             let watch = (self.watch)().ok_or_else(|| closed(py))?;
-            interruptible(py, move || watch.wait())?.or_raise(py)?;
+            let wait = move || limit.map_or_else(|| watch.wait(), |limit| watch.wait_within(limit));
+            interruptible(py, wait)?.or_raise(py)?;
         } else {
-            let look = || py.detach(|| self.look(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py));
-            while !look()? {
+            let deadline = limit.and_then(|limit| begin.checked_add(limit));
+            let next = || deadline.map_or(Instant::now() + PATIENCE, |at| at.min(Instant::now() + PATIENCE));
+            while !py.detach(|| self.look(begin, next())).ok_or_else(|| closed(py))? {
                 py.check_signals()?;
+                if let (Some(deadline), Some(limit)) = (deadline, limit)
+                    && Instant::now() >= deadline
+                {
+                    return Err(exception(py, &Error::TimedOut { limit_seconds: limit.as_secs_f64() }));
+                }
             }
         }
         let pending = (self.take)().ok_or_else(|| closed(py))?;
@@ -416,6 +428,13 @@ impl RawPending {
             }
         }
     }
+}
+
+/// A time limit in seconds, if there is one: none at all, or infinity, is no limit.
+pub(crate) fn limit_of(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds.filter(|seconds| *seconds != f64::INFINITY) else { return Ok(None) };
+    let refused = |why| error(py, "UsageError", &format!("a timeout of {seconds} s is none: {why}"));
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(refused)
 }
 
 fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {

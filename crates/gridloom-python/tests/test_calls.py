@@ -224,6 +224,25 @@ def test_time_limit(grid):
     assert time.monotonic() - begin < 10
 
 
+def test_a_wait_may_have_a_limit(grid, gate):
+    hold = grid.function("tests/hold")
+    with grid.group():
+        handle = hold(X, str(gate.path))
+        with pytest.raises(gl.UsageError, match=r"a recorded call has no time limit .*get\(timeout"):
+            hold(X, str(gate.path), timeout=1.0)
+    future = hold.submit(X, str(gate.path))
+    for waits in (handle, future):
+        with pytest.raises(TimeoutError, match="no result within 0.02 s") as told:
+            waits.get(timeout=0.02)
+        assert isinstance(told.value, gl.WaitTimedOut) and told.value.limit_seconds == 0.02
+    with pytest.raises(gl.DeadlineExceeded):
+        hold(X, str(gate.path), timeout=0.02)
+    with pytest.raises(gl.UsageError, match="a timeout of -1 s is none"):
+        handle.get(timeout=-1)
+    gate.open()
+    assert np.array_equal(handle.get(timeout=30), X + 1) and np.array_equal(future.get(timeout=float("inf")), X + 1)
+
+
 def test_a_killed_server_does_not_change_the_answer(program, gate):
     with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
         hold, halve = grid.function("tests/hold"), grid.function("tests/halve")

@@ -160,17 +160,19 @@ impl Backend {
     ) -> Result<R, Error> {
         match self {
             Backend::Net(node) => {
-                let deadline = patience.map(|patience| Instant::now() + patience);
+                // Past what a clock can count there is no limit.
+                let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
                 let found = node.wait(deadline, |queue: &mut VecDeque<Event>| take(queue.drain(..).collect()));
-                found.ok_or_else(|| match node.is_forked() {
-                    true => {
+                found.ok_or_else(|| match (node.is_forked(), deadline) {
+                    (true, _) => {
                         Error::Usage("the session belongs to the process that forked this one; open another".into())
                     }
-                    false => Error::Connect("the session is closed, or its time limit is over".into()),
+                    (false, Some(deadline)) if Instant::now() >= deadline => timed_out(patience),
+                    (false, _) => Error::Connect("the session is closed".into()),
                 })
             }
             Backend::Sim(sim) => {
-                let ns = patience.map_or(STALL_NS, |patience| patience.as_nanos() as u64);
+                let ns = patience.map_or(STALL_NS, |patience| u64::try_from(patience.as_nanos()).unwrap_or(STALL_NS));
                 let deadline = lock(sim).simulation.now() + ns;
                 loop {
                     let _turn = sim.turn.lock().expect("no panic while held");
@@ -183,6 +185,9 @@ impl Backend {
                         sim.simulation.next_event(client, Some(deadline))
                     };
                     let Some(event) = event else {
+                        if patience.is_some() {
+                            return Err(timed_out(patience));
+                        }
                         let seconds = lock(sim).simulation.now().seconds();
                         let waiting = "the program waits for something that will not come".to_string();
                         return Err(Error::Stalled { seconds, waiting });
@@ -227,6 +232,10 @@ impl Backend {
 
 fn lock(sim: &Sim) -> MutexGuard<'_, Simulated> {
     sim.simulated.lock().expect("no panic while held")
+}
+
+fn timed_out(patience: Option<Duration>) -> Error {
+    Error::TimedOut { limit_seconds: patience.unwrap_or_default().as_secs_f64() }
 }
 
 fn zeros(size_bytes: u64) -> Payload {

@@ -35,6 +35,12 @@ pub enum Error {
     /// A process cannot go on, or its message was not received.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// What was waited for did not come in time. Nothing is cancelled.
+    #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
+    TimedOut {
+        /// The limit of the wait.
+        limit_seconds: f64,
+    },
     /// The simulation cannot go on: nothing is left that could happen.
     #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
     Stalled {

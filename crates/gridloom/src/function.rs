@@ -233,7 +233,15 @@ impl Watch {
     /// # Errors
     /// If the session is closed.
     pub fn wait(&self) -> Result<(), Error> {
-        self.grid.await_call(self.task)
+        self.grid.await_call(self.task, None)
+    }
+
+    /// Waits until the call has ended, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it has not ended by then; it goes on.
+    pub fn wait_within(&self, limit: Duration) -> Result<(), Error> {
+        self.grid.await_call(self.task, Some(limit))
     }
 }
 

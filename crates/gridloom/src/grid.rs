@@ -310,8 +310,8 @@ impl Grid {
         self.state().calls.get(&task).is_none_or(Option::is_some)
     }
 
-    pub(crate) fn await_call(&self, task: TaskId) -> Result<(), Error> {
-        self.wait(None, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
+    pub(crate) fn await_call(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
+        self.wait(limit, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
     }
 
     pub(crate) fn wait_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) -> Result<Vec<Value>, Error> {
@@ -393,12 +393,12 @@ impl Grid {
         self.0.backend.commands(commands);
     }
 
-    pub(crate) fn get(&self, datum: DatumId) -> Result<Value, Error> {
+    pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
         // Whoever waits sees the same answer, also the one that another's question brought.
         self.state().gets.entry(datum).or_default().waiters += 1;
         self.command(Command::Get { datum });
         let asked = |state: &State| state.gets.get(&datum).and_then(|asked| asked.answer.clone());
-        let answer = self.wait(None, |state| asked(state));
+        let answer = self.wait(limit, |state| asked(state));
         self.state().seen(datum);
         let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
 use gridloom_core::base::{DatumId, GroupId, Meta};
@@ -40,10 +41,22 @@ impl Handle {
     /// # Errors
     /// If its task, or one that it depends on, failed.
     pub fn get(&self) -> Result<Value, Error> {
+        self.fetch(None)
+    }
+
+    /// Like [`Handle::get`], but waits no longer than `limit`. Nothing is cancelled then: a later `get` works.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it is not here by then; those of [`Handle::get`].
+    pub fn get_within(&self, limit: Duration) -> Result<Value, Error> {
+        self.fetch(Some(limit))
+    }
+
+    fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
         if let Some(recorder) = self.0.group.upgrade() {
             recorder.launch(&self.0.grid)?;
         }
-        self.0.grid.get(self.0.datum)
+        self.0.grid.get(self.0.datum, limit)
     }
 }
 

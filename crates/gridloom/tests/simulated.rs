@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Barrier;
+use std::time::Duration;
 
 use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Grid, Handle, Report, SimulateConfig, Value};
+use gridloom::{Error, Grid, Handle, Report, SimulateConfig, Value};
 
 const STAR: &str = r#"
 [[host]]
@@ -180,6 +181,23 @@ fn threads_may_wait_for_the_same_result() {
             }
         });
     }
+}
+
+#[test]
+fn a_wait_may_have_a_limit() {
+    let grid = Grid::simulate(config("limit", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
+    let group = grid.group("heft");
+    let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+    let begin = grid.now();
+    let told = handle.get_within(Duration::from_millis(10)).unwrap_err();
+    assert!(matches!(told, Error::TimedOut { limit_seconds } if limit_seconds == 0.01), "{told}");
+    assert!((grid.now() - begin - 0.01).abs() < 1e-6, "time passes while somebody waits");
+    assert_eq!(handle.get().unwrap().meta(), matrix.meta());
+    let call = product.submit(&[(&matrix).into(), (&matrix).into()], &[], None).unwrap();
+    assert!(matches!(call.watch().wait_within(Duration::from_millis(10)), Err(Error::TimedOut { .. })));
+    assert_eq!(call.wait().unwrap()[0].meta(), matrix.meta());
 }
 
 #[test]

@@ -214,8 +214,13 @@ class Handle:
         self._group = group
         self._name = name
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait at most, seconds. Nothing is cancelled after that, and a later `get` works.
 
         Returns
         -------
@@ -227,8 +232,10 @@ class Handle:
         ------
         TaskError
             If its task, or one that it depends on, gave no result.
+        WaitTimedOut
+            If it is not here after `timeout` seconds.
         """
-        return self._raw.get()
+        return self._raw.get(timeout)
 
     @property
     def shape(self) -> tuple[int, ...]:
