@@ -202,7 +202,10 @@ impl Target<'_> {
         }
         let value = match self.describes_only {
             true => Value::placeholder(meta.clone()),
-            false => copied(py, self.grid, array, &meta)?,
+            false => {
+                self.admit(py, &meta, param)?;
+                copied(py, self.grid, array, &meta)?
+            }
         };
         if let Some(snapshots) = self.snapshots {
             let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
@@ -210,6 +213,17 @@ impl Target<'_> {
             drop(before);
         }
         Ok(value)
+    }
+
+    /// Looks whether an array can be copied and sent, before it is.
+    fn admit(&self, py: Python<'_>, meta: &Meta, param: Option<&Param>) -> PyResult<()> {
+        let name = param.map_or("of no name", |param| &param.name);
+        let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+        if size_bytes <= EAGER_BYTES_MAX {
+            return Ok(());
+        }
+        let (grid, function, name) = (self.grid.clone(), self.signature.name.clone(), name.to_string());
+        detached(py, move || grid.admit_argument(&function, &name, size_bytes)).or_raise(py)
     }
 
     fn refused(&self, object: &Bound<'_, PyAny>, param: Option<&Param>, remedy: &str) -> PyErr {

@@ -15,6 +15,18 @@ pub enum Error {
     /// A task gave no result.
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// An argument cannot be sent because of its size; it was not copied.
+    #[error("{function}: argument '{argument}' takes {size}, more than {bound}")]
+    TooLarge {
+        /// The function.
+        function: String,
+        /// The argument.
+        argument: String,
+        /// Its size, with its unit.
+        size: String,
+        /// The bound and the remedy.
+        bound: String,
+    },
     /// The grid cannot be reached or started.
     #[error("{0}")]
     Connect(String),

@@ -29,6 +29,7 @@ mod function;
 mod grid;
 mod group;
 mod local;
+mod memory;
 mod offer;
 pub mod process;
 mod report;
