@@ -202,7 +202,10 @@ impl Target<'_> {
         }
         let value = match self.describes_only {
             true => Value::placeholder(meta.clone()),
-            false => copied(py, self.grid, array, &meta)?,
+            false => {
+                self.admit(py, &meta, param)?;
+                copied(py, self.grid, array, &meta)?
+            }
         };
         if let Some(snapshots) = self.snapshots {
             let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
@@ -210,6 +213,17 @@ impl Target<'_> {
             drop(before);
         }
         Ok(value)
+    }
+
+    /// Looks whether an array can be copied and sent, before it is.
+    fn admit(&self, py: Python<'_>, meta: &Meta, param: Option<&Param>) -> PyResult<()> {
+        let name = param.map_or("of no name", |param| &param.name);
+        let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+        if size_bytes <= EAGER_BYTES_MAX {
+            return Ok(());
+        }
+        let (grid, function, name) = (self.grid.clone(), self.signature.name.clone(), name.to_string());
+        detached(py, move || grid.admit_argument(&function, &name, size_bytes)).or_raise(py)
     }
 
     fn refused(&self, object: &Bound<'_, PyAny>, param: Option<&Param>, remedy: &str) -> PyErr {
@@ -297,7 +311,7 @@ fn copied(py: Python<'_>, grid: &Grid, array: &Bound<'_, PyUntypedArray>, meta: 
 /// Whether an array still has the bytes that were copied: reading them costs less than sending them twice.
 fn is_unchanged(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, copy: &Value) -> PyResult<bool> {
     let order = if matches!(copy.meta(), Meta::Array { order: Order::F, .. }) { "F" } else { "C" };
-    let words = if copy.meta().size_bytes() % 8 == 0 { "u8" } else { "u1" };
+    let words = if copy.meta().size_bytes().is_multiple_of(8) { "u8" } else { "u1" };
     let bits = |array: Bound<'_, PyAny>| -> PyResult<Py<PyAny>> {
         Ok(array.call_method1("ravel", (order,))?.call_method1("view", (words,))?.unbind())
     };

@@ -23,7 +23,7 @@ impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let fields = PyDict::new(py);
     let class = match error {
-        Error::Argument(_) => "ArgumentError",
+        Error::Argument(_) | Error::TooLarge { .. } => "ArgumentError",
         Error::Task(task) => match task_fields(task, &fields) {
             Ok(class) => class,
             Err(failure) => return failure,
@@ -40,6 +40,10 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             ProcessError::Remote { .. } => "RemoteFailure",
             ProcessError::Ended { .. } => "ProcessEnded",
             _ => "ProcessError",
+        },
+        Error::TimedOut { limit_seconds } => match fields.set_item("limit_seconds", limit_seconds) {
+            Ok(()) => "WaitTimedOut",
+            Err(failure) => return failure,
         },
         Error::Usage(_) => "UsageError",
         Error::Input(_) => "InputError",

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::{Snapshots, Target, to_python};
 use crate::errors::OrRaise;
 use crate::memory::{element, type_string};
-use crate::session::{RawFunction, Session, Slot, lock};
+use crate::session::{RawFunction, Session, Slot, limit_of, lock};
 use crate::wait::{detached, interruptible};
 
 /// Calls that are mapped together.
@@ -131,11 +131,13 @@ impl RawHandle {
 
 #[pymethods]
 impl RawHandle {
-    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn get<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = limit_of(py, timeout_seconds)?;
         let handle = self.handle.live(py)?;
         let snapshots = std::mem::take(&mut *lock(&self.snapshots));
         drop(snapshots);
-        let value = interruptible(py, move || handle.get())?.or_raise(py)?;
+        let value = interruptible(py, move || limit.map_or_else(|| handle.get(), |limit| handle.get_within(limit)))?
+            .or_raise(py)?;
         to_python(py, &value, true)
     }
 

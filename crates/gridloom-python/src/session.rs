@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Arg, Error, Function, Grid, LocalConfig, SimulateConfig, Value};
+use gridloom::{Arg, Error, Function, Grid, LocalConfig, Pending, SimulateConfig, Value, Watch};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
 use gridloom_core::map::Spec;
@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::{Target, empty, to_python};
-use crate::errors::{OrRaise, error};
+use crate::errors::{OrRaise, error, exception};
 use crate::group::RawGroup;
 use crate::memory::element_of;
 use crate::wait::{detached, forget_helpers, interruptible};
@@ -323,6 +323,13 @@ impl RawFunction {
         self.function.with(py, |(_, function)| function.signature().about.clone())
     }
 
+    /// Whether it has an input of that name.
+    fn takes(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.function.with(py, |(_, function)| {
+            function.signature().params.iter().any(|param| param.name == name && param.is_input() && !param.hidden)
+        })
+    }
+
     fn submit(
         &self,
         py: Python<'_>,
@@ -330,10 +337,7 @@ impl RawFunction {
         kwargs: &Bound<'_, PyDict>,
         timeout_seconds: Option<f64>,
     ) -> PyResult<RawPending> {
-        let limit = match timeout_seconds.map(Duration::try_from_secs_f64).transpose() {
-            Ok(limit) => limit,
-            Err(why) => return Err(error(py, "UsageError", &format!("timeout of {timeout_seconds:?} s: {why}"))),
-        };
+        let limit = limit_of(py, timeout_seconds)?;
         let (grid, function) = self.function.live(py)?;
         let describes_only = self.session.describes_only;
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
@@ -346,21 +350,17 @@ impl RawFunction {
         };
         let pending = pending.or_raise(py)?;
         let slot = self.session.slot(pending).0;
-        let (looked, cancelled, taken) = (slot.clone(), slot.clone(), slot);
+        let (looked, watched, cancelled, taken) = (slot.clone(), slot.clone(), slot.clone(), slot);
         Ok(RawPending {
             is_simulated: self.session.is_simulated,
             is_done: Box::new(move || lock(&looked).as_ref().map(|pending| pending.is_done())),
             cancel: Box::new(move || lock(&cancelled).as_ref().map(|pending| pending.cancel())),
-            take: Box::new(move || {
-                let pending = lock(&taken).take()?;
-                let wait: Waiting = Box::new(move || pending.wait());
-                Some(wait)
-            }),
+            watch: Box::new(move || lock(&watched).as_ref().map(Pending::watch)),
+            take: Box::new(move || lock(&taken).take()),
         })
     }
 }
 
-type Waiting = Box<dyn FnOnce() -> Result<Vec<Value>, Error> + Send>;
 type Ask<T> = Box<dyn Fn() -> Option<T> + Send + Sync>;
 
 /// A call under way: what can be asked of it, `None` once it was waited for or the session is closed.
@@ -369,7 +369,8 @@ pub(crate) struct RawPending {
     is_simulated: bool,
     is_done: Ask<bool>,
     cancel: Ask<()>,
-    take: Ask<Waiting>,
+    watch: Ask<Watch>,
+    take: Ask<Pending>,
 }
 
 #[pymethods]
@@ -382,28 +383,37 @@ impl RawPending {
         py.detach(|| (self.cancel)()).ok_or_else(|| closed(py))
     }
 
-    /// Waits for the results; works once.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// Waits for the results; gives them once.
+    fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let begin = Instant::now();
-        // Virtual time stands still while nobody waits; real calls end by themselves.
-        if !self.is_simulated {
-            let look = || py.detach(|| self.watch(begin, Instant::now() + PATIENCE)).ok_or_else(|| closed(py));
-            while !look()? {
+        let limit = limit_of(py, timeout_seconds)?;
+        if self.is_simulated {
+            // Virtual time stands still while nobody waits. The call is left where it is until it has ended, so that
+            // after an interrupt it can be waited for again.
+            let watch = (self.watch)().ok_or_else(|| closed(py))?;
+            let wait = move || limit.map_or_else(|| watch.wait(), |limit| watch.wait_within(limit));
+            interruptible(py, wait)?.or_raise(py)?;
+        } else {
+            let deadline = limit.and_then(|limit| begin.checked_add(limit));
+            let next = || deadline.map_or(Instant::now() + PATIENCE, |at| at.min(Instant::now() + PATIENCE));
+            while !py.detach(|| self.look(begin, next())).ok_or_else(|| closed(py))? {
                 py.check_signals()?;
+                if let (Some(deadline), Some(limit)) = (deadline, limit)
+                    && Instant::now() >= deadline
+                {
+                    return Err(exception(py, &Error::TimedOut { limit_seconds: limit.as_secs_f64() }));
+                }
             }
         }
-        let wait = (self.take)().ok_or_else(|| closed(py))?;
-        let outcome = match self.is_simulated {
-            true => interruptible(py, wait)?,
-            false => detached(py, wait),
-        };
+        let pending = (self.take)().ok_or_else(|| closed(py))?;
+        let outcome = detached(py, move || pending.wait());
         results(py, outcome)
     }
 }
 
 impl RawPending {
     /// Looks until `deadline` whether the call has ended; `None` if the session has.
-    fn watch(&self, begin: Instant, deadline: Instant) -> Option<bool> {
+    fn look(&self, begin: Instant, deadline: Instant) -> Option<bool> {
         loop {
             if (self.is_done)()? {
                 return Some(true);
@@ -418,6 +428,13 @@ impl RawPending {
             }
         }
     }
+}
+
+/// A time limit in seconds, if there is one: none at all, or infinity, is no limit.
+pub(crate) fn limit_of(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds.filter(|seconds| *seconds != f64::INFINITY) else { return Ok(None) };
+    let refused = |why| error(py, "UsageError", &format!("a timeout of {seconds} s is none: {why}"));
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(refused)
 }
 
 fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {

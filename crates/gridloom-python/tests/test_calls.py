@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import gridloom as gl
 import numpy as np
@@ -223,6 +224,25 @@ def test_time_limit(grid):
     assert time.monotonic() - begin < 10
 
 
+def test_a_wait_may_have_a_limit(grid, gate):
+    hold = grid.function("tests/hold")
+    with grid.group():
+        handle = hold(X, str(gate.path))
+        with pytest.raises(gl.UsageError, match=r"a recorded call has no time limit .*get\(timeout"):
+            hold(X, str(gate.path), timeout=1.0)
+    future = hold.submit(X, str(gate.path))
+    for waits in (handle, future):
+        with pytest.raises(TimeoutError, match="no result within 0.02 s") as told:
+            waits.get(timeout=0.02)
+        assert isinstance(told.value, gl.WaitTimedOut) and told.value.limit_seconds == 0.02
+    with pytest.raises(gl.DeadlineExceeded):
+        hold(X, str(gate.path), timeout=0.02)
+    with pytest.raises(gl.UsageError, match="a timeout of -1 s is none"):
+        handle.get(timeout=-1)
+    gate.open()
+    assert np.array_equal(handle.get(timeout=30), X + 1) and np.array_equal(future.get(timeout=float("inf")), X + 1)
+
+
 def test_a_killed_server_does_not_change_the_answer(program, gate):
     with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
         hold, halve = grid.function("tests/hold"), grid.function("tests/halve")
@@ -265,6 +285,79 @@ def test_interrupt_ends_a_wait(program, gate):
         out, _ = process.communicate(timeout=30)
         assert out == "interrupted\n" and process.returncode == 0
         gate.path.unlink()
+
+
+def test_threads_may_wait_for_the_same_result(both, gate):
+    hold, together = both.function("tests/hold"), threading.Barrier(9)
+    with both.group():
+        handle = hold(X, str(gate.path))
+    seen = []
+
+    def get():
+        together.wait()
+        seen.append(handle.get())
+
+    threads = [threading.Thread(target=get, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    gate.server()
+    gate.open()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert len(seen) == 8 and all(np.array_equal(value, X + 1) for value in seen)
+
+
+def test_a_hundred_thousand_calls_leave_no_memory_behind(program):
+    def resident_bytes():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def calls(grid, groups):
+        nothing, sleep = grid.function("tests/nothing"), grid.function("tests/sleep")
+        for _ in range(groups):
+            with grid.group() as group:
+                handles = [sleep(0.0) for _ in range(999)]
+                nothing()
+            assert handles[-1].get() == 0.0
+            group.wait()
+
+    with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        calls(grid, 20)
+        before = resident_bytes()
+        calls(grid, 100)
+        grown = resident_bytes() - before
+    assert grown < 10e6, f"{grown / 100_000:.0f} bytes a call"
+
+
+@pytest.mark.parametrize("form", ["group", "future"])
+def test_after_an_interrupt_the_result_is_there_still(program, gate, form):
+    script = (
+        "import signal, sys, numpy as np, gridloom as gl\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "grid = gl.local(servers=1, functions=[sys.argv[1]])\n"
+        "hold = grid.function('tests/hold')\n"
+        "try:\n"
+        "    if sys.argv[3] == 'group':\n"
+        "        with grid.group():\n"
+        "            waits = hold(np.zeros(3), sys.argv[2])\n"
+        "    else:\n"
+        "        waits = hold.submit(np.zeros(3), sys.argv[2])\n"
+        "    waits.get()\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "print(waits.get(), waits.get())\n"
+    )
+    run = [sys.executable, "-c", script, str(FUNCTIONS), str(gate.path), form]
+    process = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    gate.server()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    gate.open()
+    try:
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert out == "[1. 1. 1.] [1. 1. 1.]\n" and process.returncode == 0
 
 
 def test_a_closed_grid_says_so(program):

@@ -25,7 +25,14 @@ const POOL_KEEP_BYTES: u64 = 1 << 30;
 
 pub(crate) enum Backend {
     Net(Arc<NetNode>),
-    Sim(Box<Mutex<Simulated>>),
+    Sim(Box<Sim>),
+}
+
+/// A simulation, and the turn to step it: whoever has it takes in what the step brought before another looks, so that
+/// nobody waits in vain for what a second thread of the program has just been given.
+pub(crate) struct Sim {
+    simulated: Mutex<Simulated>,
+    turn: Mutex<()>,
 }
 
 impl Backend {
@@ -47,7 +54,7 @@ impl Backend {
 
     pub(crate) fn simulate(config: SimulateConfig) -> Result<(Backend, usize), Error> {
         let (simulated, servers) = Simulated::new(config)?;
-        Ok((Backend::Sim(Box::new(Mutex::new(simulated))), servers))
+        Ok((Backend::Sim(Box::new(Sim { simulated: Mutex::new(simulated), turn: Mutex::new(()) })), servers))
     }
 
     pub(crate) fn client(&self) -> NodeId {
@@ -153,32 +160,40 @@ impl Backend {
     ) -> Result<R, Error> {
         match self {
             Backend::Net(node) => {
-                let deadline = patience.map(|patience| Instant::now() + patience);
+                // Past what a clock can count there is no limit.
+                let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
                 let found = node.wait(deadline, |queue: &mut VecDeque<Event>| take(queue.drain(..).collect()));
-                found.ok_or_else(|| match node.is_forked() {
-                    true => {
+                found.ok_or_else(|| match (node.is_forked(), deadline) {
+                    (true, _) => {
                         Error::Usage("the session belongs to the process that forked this one; open another".into())
                     }
-                    false => Error::Connect("the session is closed, or its time limit is over".into()),
+                    (false, Some(deadline)) if Instant::now() >= deadline => timed_out(patience),
+                    (false, _) => Error::Connect("the session is closed".into()),
                 })
             }
             Backend::Sim(sim) => {
-                let ns = patience.map_or(STALL_NS, |patience| patience.as_nanos() as u64);
+                let ns = patience.map_or(STALL_NS, |patience| u64::try_from(patience.as_nanos()).unwrap_or(STALL_NS));
                 let deadline = lock(sim).simulation.now() + ns;
-                let mut events = Vec::new();
                 loop {
-                    if let Some(found) = take(std::mem::take(&mut events)) {
+                    let _turn = sim.turn.lock().expect("no panic while held");
+                    if let Some(found) = take(Vec::new()) {
                         return Ok(found);
                     }
-                    let mut sim = lock(sim);
-                    let client = sim.client;
-                    match sim.simulation.next_event(client, Some(deadline)) {
-                        Some(event) => events.push(event),
-                        None => {
-                            let seconds = sim.simulation.now().seconds();
-                            let waiting = "the program waits for something that will not come".to_string();
-                            return Err(Error::Stalled { seconds, waiting });
+                    let event = {
+                        let mut sim = lock(sim);
+                        let client = sim.client;
+                        sim.simulation.next_event(client, Some(deadline))
+                    };
+                    let Some(event) = event else {
+                        if patience.is_some() {
+                            return Err(timed_out(patience));
                         }
+                        let seconds = lock(sim).simulation.now().seconds();
+                        let waiting = "the program waits for something that will not come".to_string();
+                        return Err(Error::Stalled { seconds, waiting });
+                    };
+                    if let Some(found) = take(vec![event]) {
+                        return Ok(found);
                     }
                 }
             }
@@ -215,8 +230,12 @@ impl Backend {
     }
 }
 
-fn lock(sim: &Mutex<Simulated>) -> MutexGuard<'_, Simulated> {
-    sim.lock().expect("no panic while held")
+fn lock(sim: &Sim) -> MutexGuard<'_, Simulated> {
+    sim.simulated.lock().expect("no panic while held")
+}
+
+fn timed_out(patience: Option<Duration>) -> Error {
+    Error::TimedOut { limit_seconds: patience.unwrap_or_default().as_secs_f64() }
 }
 
 fn zeros(size_bytes: u64) -> Payload {

@@ -15,6 +15,18 @@ pub enum Error {
     /// A task gave no result.
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// An argument cannot be sent because of its size; it was not copied.
+    #[error("{function}: argument '{argument}' takes {size}, more than {bound}")]
+    TooLarge {
+        /// The function.
+        function: String,
+        /// The argument.
+        argument: String,
+        /// Its size, with its unit.
+        size: String,
+        /// The bound and the remedy.
+        bound: String,
+    },
     /// The grid cannot be reached or started.
     #[error("{0}")]
     Connect(String),
@@ -35,6 +47,12 @@ pub enum Error {
     /// A process cannot go on, or its message was not received.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// What was waited for did not come in time. Nothing is cancelled.
+    #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
+    TimedOut {
+        /// The limit of the wait.
+        limit_seconds: f64,
+    },
     /// The simulation cannot go on: nothing is left that could happen.
     #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
     Stalled {

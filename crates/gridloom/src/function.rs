@@ -199,6 +199,12 @@ impl Pending {
         self.grid.call_ended(self.task)
     }
 
+    /// Waits for its end without collecting its results, apart from the call itself: whoever is interrupted can wait
+    /// again.
+    pub fn watch(&self) -> Watch {
+        Watch { grid: self.grid.clone(), task: self.task }
+    }
+
     /// Waits for its results.
     ///
     /// # Errors
@@ -211,6 +217,31 @@ impl Pending {
     /// Asks for it to be cancelled; [`Pending::wait`] then gives [`gridloom_core::base::TaskError::Cancelled`].
     pub fn cancel(&self) {
         self.grid.cancel(vec![self.task]);
+    }
+}
+
+/// Sees a plain call's end, which is not its own to collect.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    grid: Grid,
+    task: TaskId,
+}
+
+impl Watch {
+    /// Waits until the call has ended, however it did.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.grid.await_call(self.task, None)
+    }
+
+    /// Waits until the call has ended, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it has not ended by then; it goes on.
+    pub fn wait_within(&self, limit: Duration) -> Result<(), Error> {
+        self.grid.await_call(self.task, Some(limit))
     }
 }
 

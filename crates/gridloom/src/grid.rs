@@ -34,8 +34,12 @@ struct Inner {
     client: NodeId,
     serial: AtomicU64,
     state: Mutex<State>,
+    /// Held while a group is launched, with the groups that it reads.
+    launching: Mutex<()>,
     /// Released by handles that were dropped; sent with the next command, so that dropping never blocks.
     releases: Mutex<Vec<DatumId>>,
+    /// Groups that nobody can ask about any more; forgotten when the next one runs, for the same reason.
+    unasked: Mutex<Vec<GroupId>>,
     backend: Backend,
     /// The embedded local grid's processes, ended with the session.
     processes: Mutex<Option<LocalProcesses>>,
@@ -62,14 +66,25 @@ struct State {
     calls: BTreeMap<TaskId, Option<TaskReport>>,
     /// Calls whose results nobody will collect.
     abandoned: BTreeMap<TaskId, Vec<DatumId>>,
-    gets: BTreeMap<DatumId, Result<Meta, TaskError>>,
+    /// Data that somebody waits for.
+    gets: BTreeMap<DatumId, Asked>,
     groups: BTreeMap<GroupId, GroupRecord>,
+    /// Of groups forgotten in a simulation, whose report tells of all.
+    summaries: BTreeMap<GroupId, (String, f64, f64)>,
     group_of_task: BTreeMap<TaskId, GroupId>,
     group_of_datum: BTreeMap<DatumId, GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
     names: BTreeMap<NodeId, String>,
     traffic: Traffic,
     log: Vec<String>,
+}
+
+/// A datum that was asked for. It is forgotten with the last who waits for it.
+#[derive(Default)]
+struct Asked {
+    waiters: usize,
+    /// Kept until each of them has seen it.
+    answer: Option<Result<Meta, TaskError>>,
 }
 
 impl Grid {
@@ -129,7 +144,9 @@ impl Grid {
             client: backend.client(),
             serial: AtomicU64::new(1),
             state: Mutex::default(),
+            launching: Mutex::default(),
             releases: Mutex::default(),
+            unasked: Mutex::default(),
             processes: Mutex::new(processes),
             backend,
         };
@@ -242,6 +259,14 @@ impl Grid {
         std::mem::take(&mut self.state().log)
     }
 
+    /// How many groups, tasks of groups and data of groups the session remembers: those about which a group or a handle
+    /// can still ask, and those that have not ended.
+    pub fn remembered(&self) -> (usize, usize, usize) {
+        self.absorb();
+        let state = self.state();
+        (state.groups.len(), state.group_of_task.len(), state.group_of_datum.len())
+    }
+
     // ---- used by functions, groups and handles
 
     pub(crate) fn client(&self) -> NodeId {
@@ -283,6 +308,10 @@ impl Grid {
     pub(crate) fn call_ended(&self, task: TaskId) -> bool {
         self.absorb();
         self.state().calls.get(&task).is_none_or(Option::is_some)
+    }
+
+    pub(crate) fn await_call(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
+        self.wait(limit, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
     }
 
     pub(crate) fn wait_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) -> Result<Vec<Value>, Error> {
@@ -335,20 +364,28 @@ impl Grid {
         Ok(plan?)
     }
 
+    pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
+        self.0.launching.lock().expect("no panic while held")
+    }
+
     pub(crate) fn run(&self, group: graph::Group, heuristic: String, release: Vec<DatumId>) {
         let functions: BTreeMap<TaskId, String> =
             group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
+        let unasked = std::mem::take(&mut *self.0.unasked.lock().expect("no panic while held"));
         let mut state = self.state();
+        unasked.into_iter().for_each(|group| state.forget_group(group, &self.0.backend));
+        let mut record = GroupRecord::new(functions);
         for task in &group.tasks {
             state.group_of_task.insert(task.id, group.id);
-            for output in &task.outputs {
-                state.group_of_datum.insert(output.datum, group.id);
-            }
         }
-        for datum in group.sources.keys() {
-            state.group_of_datum.entry(*datum).or_insert(group.id);
+        let made = group.tasks.iter().flat_map(|task| &task.outputs).map(|output| output.datum);
+        for datum in made.chain(group.sources.keys().copied()) {
+            state.group_of_datum.entry(datum).or_insert_with(|| {
+                record.data.push(datum);
+                group.id
+            });
         }
-        state.groups.insert(group.id, GroupRecord::new(functions));
+        state.groups.insert(group.id, record);
         drop(state);
         let mut commands = self.take_releases();
         commands.push(Command::Run { group, heuristic });
@@ -356,16 +393,24 @@ impl Grid {
         self.0.backend.commands(commands);
     }
 
-    pub(crate) fn get(&self, datum: DatumId) -> Result<Value, Error> {
-        self.state().gets.remove(&datum);
+    pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
+        // Whoever waits sees the same answer, also the one that another's question brought.
+        self.state().gets.entry(datum).or_default().waiters += 1;
         self.command(Command::Get { datum });
-        let meta = self.wait(None, |state| state.gets.remove(&datum))??;
+        let asked = |state: &State| state.gets.get(&datum).and_then(|asked| asked.answer.clone());
+        let answer = self.wait(limit, |state| asked(state));
+        self.state().seen(datum);
+        let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.
         Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
     }
 
     pub(crate) fn release_later(&self, datum: DatumId) {
         self.0.releases.lock().expect("no panic while held").push(datum);
+    }
+
+    pub(crate) fn forget_groups_later(&self, groups: Vec<GroupId>) {
+        self.0.unasked.lock().expect("no panic while held").extend(groups);
     }
 
     /// Waits until the group's tasks have ended, however they did.
@@ -421,6 +466,45 @@ impl Grid {
 }
 
 impl State {
+    /// An answer for all who wait for it; nobody may, if they gave up.
+    fn answered(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
+        if let Some(asked) = self.gets.get_mut(&datum) {
+            asked.answer = Some(answer);
+        }
+    }
+
+    /// One of those who waited has the answer, or gives up.
+    fn seen(&mut self, datum: DatumId) {
+        let asked = self.gets.get_mut(&datum).expect("who waits is counted");
+        asked.waiters -= 1;
+        if asked.waiters == 0 {
+            self.gets.remove(&datum);
+        }
+    }
+
+    /// Nobody can ask about the group any more: it is forgotten when it has ended.
+    fn forget_group(&mut self, group: GroupId, backend: &Backend) {
+        let Some(record) = self.groups.get_mut(&group) else { return };
+        if !record.has_ended() {
+            record.is_unasked = true;
+            return;
+        }
+        // The page that is written at the end shows all groups.
+        if backend.timeline_path().is_some() {
+            return;
+        }
+        let record = self.groups.remove(&group).expect("found above");
+        if backend.is_simulated() {
+            self.summaries.extend(record.summary().map(|summary| (group, summary)));
+        }
+        for datum in &record.data {
+            self.group_of_datum.remove(datum);
+        }
+        for task in record.tasks() {
+            self.group_of_task.remove(task);
+        }
+    }
+
     fn absorb(&mut self, event: Event, client: NodeId, backend: &Backend) {
         match event {
             Event::Directory { grid, functions } => {
@@ -476,14 +560,13 @@ impl State {
             Event::GroupEnded { at, group } => {
                 if let Some(record) = self.groups.get_mut(&group) {
                     record.ended(at);
+                    if record.is_unasked {
+                        self.forget_group(group, backend);
+                    }
                 }
             }
-            Event::DatumHere { datum, meta } => {
-                self.gets.insert(datum, Ok(meta));
-            }
-            Event::DatumLost { datum, error } => {
-                self.gets.insert(datum, Err(error));
-            }
+            Event::DatumHere { datum, meta } => self.answered(datum, Ok(meta)),
+            Event::DatumLost { datum, error } => self.answered(datum, Err(error)),
             Event::ServerLost { name, why, again, .. } => {
                 let groups: BTreeSet<GroupId> =
                     again.iter().filter_map(|task| self.group_of_task.get(task)).copied().collect();
@@ -510,7 +593,9 @@ impl Inner {
     fn simulation(&self) -> Option<SimulationReport> {
         let mut report = self.backend.simulation_report()?;
         let state = self.state.lock().expect("no panic while held");
-        report.groups = state.groups.values().filter_map(|group| group.summary()).collect();
+        let mut groups = state.summaries.clone();
+        groups.extend(state.groups.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
+        report.groups = groups.into_values().collect();
         Some(report)
     }
 }

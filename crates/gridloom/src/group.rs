@@ -1,7 +1,8 @@
 //! Groups: calls recorded, then mapped and run together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
 use gridloom_core::base::{DatumId, GroupId, Meta};
@@ -19,6 +20,8 @@ struct HandleInner {
     datum: DatumId,
     meta: Meta,
     group: Weak<Recorder>,
+    /// What the session remembers of its group stays as long as it does.
+    _parts: Arc<Parts>,
 }
 
 impl Handle {
@@ -38,10 +41,22 @@ impl Handle {
     /// # Errors
     /// If its task, or one that it depends on, failed.
     pub fn get(&self) -> Result<Value, Error> {
+        self.fetch(None)
+    }
+
+    /// Like [`Handle::get`], but waits no longer than `limit`. Nothing is cancelled then: a later `get` works.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it is not here by then; those of [`Handle::get`].
+    pub fn get_within(&self, limit: Duration) -> Result<Value, Error> {
+        self.fetch(Some(limit))
+    }
+
+    fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
         if let Some(recorder) = self.0.group.upgrade() {
             recorder.launch(&self.0.grid)?;
         }
-        self.0.grid.get(self.0.datum)
+        self.0.grid.get(self.0.datum, limit)
     }
 }
 
@@ -72,7 +87,26 @@ struct Recording {
 struct Recorder {
     heuristic: String,
     recording: Mutex<Recording>,
-    parts: Mutex<Vec<GroupId>>,
+    parts: Arc<Parts>,
+}
+
+/// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles) they
+/// are forgotten.
+struct Parts {
+    grid: Grid,
+    ids: Mutex<Vec<GroupId>>,
+}
+
+impl Parts {
+    fn ids(&self) -> MutexGuard<'_, Vec<GroupId>> {
+        self.ids.lock().expect("no panic while held")
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.grid.forget_groups_later(std::mem::take(&mut *self.ids()));
+    }
 }
 
 /// Calls that are mapped together.
@@ -84,7 +118,8 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(grid: Grid, heuristic: String) -> Group {
-        let recorder = Recorder { heuristic, recording: Mutex::default(), parts: Mutex::default() };
+        let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::default() });
+        let recorder = Recorder { heuristic, recording: Mutex::default(), parts };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -143,8 +178,8 @@ impl Group {
         let handles: Vec<Handle> = outputs
             .into_iter()
             .map(|(datum, meta)| {
-                let group = Arc::downgrade(&self.recorder);
-                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group }))
+                let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
+                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group, _parts: parts }))
             })
             .collect();
         for handle in &handles {
@@ -215,10 +250,10 @@ impl Group {
     }
 
     fn parts(&self) -> Vec<GroupId> {
-        self.recorder.parts.lock().expect("no panic while held").clone()
+        self.recorder.parts.ids().clone()
     }
 
-    fn recording(&self) -> std::sync::MutexGuard<'_, Recording> {
+    fn recording(&self) -> MutexGuard<'_, Recording> {
         self.recorder.recording.lock().expect("no panic while held")
     }
 }
@@ -245,6 +280,12 @@ impl Recording {
 
 impl Recorder {
     fn launch(&self, grid: &Grid) -> Result<(), Error> {
+        // Another thread that finds nothing to launch goes on only when what was recorded is on its way.
+        let _launching = grid.launching();
+        self.launch_alone(grid)
+    }
+
+    fn launch_alone(&self, grid: &Grid) -> Result<(), Error> {
         let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
         if recording.tasks.is_empty() {
             return Ok(());
@@ -252,11 +293,11 @@ impl Recorder {
         // What it reads of other groups that are still being recorded has to run as well.
         for recorder in recording.handles.iter().filter_map(|handle| handle.0.group.upgrade()) {
             if !std::ptr::eq(self, &*recorder) {
-                recorder.launch(grid)?;
+                recorder.launch_alone(grid)?;
             }
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
-        self.parts.lock().expect("no panic while held").push(id);
+        self.parts.ids().push(id);
         let group = recording.group(id);
         // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
         // handles are gone already.

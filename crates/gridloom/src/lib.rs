@@ -29,6 +29,7 @@ mod function;
 mod grid;
 mod group;
 mod local;
+mod memory;
 mod offer;
 pub mod process;
 mod report;
@@ -38,7 +39,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use error::Error;
-pub use function::{Arg, Function, Pending};
+pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic};
 pub use group::{Group, Handle};
 pub use local::{LocalConfig, program_path};

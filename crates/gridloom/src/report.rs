@@ -102,6 +102,10 @@ pub(crate) struct GroupRecord {
     ended_at: Option<Time>,
     lost_servers: Vec<String>,
     tasks_again: usize,
+    /// Data whose transfers are noted here.
+    pub(crate) data: Vec<DatumId>,
+    /// Nobody can ask about it any more.
+    pub(crate) is_unasked: bool,
 }
 
 impl GroupRecord {
@@ -114,7 +118,13 @@ impl GroupRecord {
             ended_at: None,
             lost_servers: Vec::new(),
             tasks_again: 0,
+            data: Vec::new(),
+            is_unasked: false,
         }
+    }
+
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &TaskId> {
+        self.functions.keys()
     }
 
     pub(crate) fn planned(

@@ -1,9 +1,11 @@
 //! Whole programs on simulated grids: the machines that run for real, in virtual time.
 
 use std::path::PathBuf;
+use std::sync::Barrier;
+use std::time::Duration;
 
 use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Grid, Handle, Report, SimulateConfig, Value};
+use gridloom::{Error, Grid, Handle, Report, SimulateConfig, Value};
 
 const STAR: &str = r#"
 [[host]]
@@ -157,4 +159,77 @@ fn a_hundred_thousand_calls_make_a_group() {
     let report = group.report().unwrap();
     assert_eq!((report.tasks.len(), report.tasks_failed), (100_000, 0));
     assert_eq!(last.pop().unwrap().get().unwrap().meta(), matrix.meta());
+}
+
+#[test]
+fn threads_may_wait_for_the_same_result() {
+    let grid = Grid::simulate(config("threads", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[64, 64]));
+    for _ in 0..50 {
+        let group = grid.group("heft");
+        let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        let together = Barrier::new(8);
+        std::thread::scope(|scope| {
+            let get = || {
+                together.wait();
+                handle.get().map(|value| value.meta().clone())
+            };
+            let waiting: Vec<_> = (0..8).map(|_| scope.spawn(get)).collect();
+            for one in waiting {
+                assert_eq!(one.join().unwrap().unwrap(), *matrix.meta());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_wait_may_have_a_limit() {
+    let grid = Grid::simulate(config("limit", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
+    let group = grid.group("heft");
+    let handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+    let begin = grid.now();
+    let told = handle.get_within(Duration::from_millis(10)).unwrap_err();
+    assert!(matches!(told, Error::TimedOut { limit_seconds } if limit_seconds == 0.01), "{told}");
+    assert!((grid.now() - begin - 0.01).abs() < 1e-6, "time passes while somebody waits");
+    assert_eq!(handle.get().unwrap().meta(), matrix.meta());
+    let call = product.submit(&[(&matrix).into(), (&matrix).into()], &[], None).unwrap();
+    assert!(matches!(call.watch().wait_within(Duration::from_millis(10)), Err(Error::TimedOut { .. })));
+    assert_eq!(call.wait().unwrap()[0].meta(), matrix.meta());
+}
+
+#[test]
+fn groups_that_nobody_can_ask_about_are_forgotten() {
+    let grid = Grid::simulate(config("forgotten", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
+    let run = || {
+        let group = grid.group("heft");
+        let mut handle = group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+        for _ in 1..100 {
+            handle = group.call(&product, &[(&handle).into(), (&matrix).into()]).unwrap().remove(0);
+        }
+        group.launch().unwrap();
+        (group, handle)
+    };
+    for _ in 0..50 {
+        run().1.get().unwrap();
+        let (groups, tasks, data) = grid.remembered();
+        assert!(groups <= 2 && tasks <= 200 && data <= 202, "{groups} groups, {tasks} tasks, {data} data");
+    }
+    // A handle keeps its group's record, from which an error would be explained; so does the group, for its report.
+    let (group, handle) = run();
+    drop(group);
+    handle.get().unwrap();
+    let (kept, _) = run();
+    kept.wait().unwrap();
+    run().1.get().unwrap();
+    assert_eq!(grid.remembered().0, 3);
+    assert_eq!(kept.report().unwrap().tasks.len(), 100);
+    assert_eq!(grid.simulation().unwrap().groups.len(), 53, "a simulation's report tells of all groups");
+    drop((handle, kept));
+    run().1.get().unwrap();
+    assert_eq!(grid.remembered().0, 1);
 }

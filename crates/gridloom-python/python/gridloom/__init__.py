@@ -39,6 +39,7 @@ from ._errors import (
     TimedOut,
     UnknownFunctionError,
     UsageError,
+    WaitTimedOut,
     WrongResult,
 )
 from ._function import Function, Future
@@ -94,6 +95,7 @@ __all__ = [
     "TransferRecord",
     "UnknownFunctionError",
     "UsageError",
+    "WaitTimedOut",
     "WrongResult",
     "__version__",
     "blas_library",

@@ -68,6 +68,18 @@ class ProcessEnded(ProcessError):
     """The process has to end: it was killed, or nothing can happen any more. Let it pass."""
 
 
+class WaitTimedOut(GridloomError, TimeoutError):
+    """What was waited for did not come in time. Nothing is cancelled: waiting again works.
+
+    Attributes
+    ----------
+    limit_seconds : float
+        The limit of the wait, seconds.
+    """
+
+    limit_seconds: float
+
+
 class StalledError(GridloomError):
     """A simulation stands still: nothing is left that could happen.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
+from ._errors import UsageError, WaitTimedOut
 
 if TYPE_CHECKING:
     from ._grid import Grid
@@ -21,8 +23,13 @@ class Future:
         self._value: Any = None
         self._error: BaseException | None = None
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         """Wait for the call's results.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait at most, seconds. The call goes on after that, and a later `get` works.
 
         Returns
         -------
@@ -32,17 +39,25 @@ class Future:
         Raises
         ------
         TaskError
-            If the call failed, was cancelled, or exceeded its time limit.
+            If the call failed, was cancelled, or exceeded its own time limit.
+        WaitTimedOut
+            If it has not ended after `timeout` seconds.
         """
-        with self._lock:
+        begin = time.monotonic()
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+            raise _timed_out(timeout)
+        try:
             if not self._ended:
+                left = None if timeout is None else max(timeout - (time.monotonic() - begin), 0.0)
                 try:
-                    self._value = self._raw.result()
-                except KeyboardInterrupt:
-                    raise
+                    self._value = self._raw.result(left)
+                except WaitTimedOut:
+                    raise _timed_out(timeout) from None
                 except Exception as error:
                     self._error = error
                 self._ended = True
+        finally:
+            self._lock.release()
         if self._error is not None:
             raise self._error
         return self._value
@@ -58,6 +73,12 @@ class Future:
 
     def __repr__(self) -> str:
         return f"<gridloom.Future: {'ended' if self._ended else 'under way'}>"
+
+
+def _timed_out(limit: float | None) -> WaitTimedOut:
+    error = WaitTimedOut(f"no result within {limit} s; the call goes on, and a later get() finds what it gives")
+    error.limit_seconds = limit if limit is not None else 0.0
+    return error
 
 
 class Function:
@@ -85,7 +106,8 @@ class Function:
         Parameters
         ----------
         *args, **kwargs : numpy.ndarray, number, str, bytes or Handle
-            By position come all inputs, or all but the sizes that follow from arrays. Arrays have exactly the element
+            ``timeout`` is the time limit of a call that is made now, seconds, as for `submit`, unless the function has an
+            argument of that name. By position come all inputs, or all but the sizes that follow from arrays. Arrays have exactly the element
             type, the number of dimensions and the extents of the signature; byte order is free. Numbers convert if they
             keep their value; Python's ``float`` is rounded to the parameter's precision.
 
@@ -99,14 +121,23 @@ class Function:
         ArgumentError
             If the arguments do not fit; nothing was sent then.
         TaskError
-            If the call failed.
+            If the call failed, or exceeded its time limit.
+        UsageError
+            If a recorded call is given a time limit: its handle's `get` takes one.
         """
+        timeout = None
+        if "timeout" in kwargs and not self._raw.takes("timeout"):
+            timeout = kwargs.pop("timeout")
         group = self._grid._current.get()
         if group is not None:
+            if timeout is not None:
+                raise UsageError(
+                    f"{self.name}: a recorded call has no time limit of its own; give one to its handle: get(timeout=...)"
+                )
             return group._record(self, args, kwargs)
-        pending = self._raw.submit(args, kwargs, None)
+        pending = self._raw.submit(args, kwargs, timeout)
         try:
-            return pending.result()
+            return pending.result(None)
         except KeyboardInterrupt:
             pending.cancel()
             raise

@@ -214,8 +214,13 @@ class Handle:
         self._group = group
         self._name = name
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait at most, seconds. Nothing is cancelled after that, and a later `get` works.
 
         Returns
         -------
@@ -227,8 +232,10 @@ class Handle:
         ------
         TaskError
             If its task, or one that it depends on, gave no result.
+        WaitTimedOut
+            If it is not here after `timeout` seconds.
         """
-        return self._raw.get()
+        return self._raw.get(timeout)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -313,6 +320,9 @@ class Group:
     -----
     An array argument is copied when its call is recorded, so it may be changed afterwards. The same array passed to
     several calls of one block is copied and sent once for as long as it does not change. Memory of `Grid.empty` is not copied: it must not be changed until the results are there.
+
+    What is noted for the report (about a kilobyte a call) is forgotten with the group and the last handle of it. A program
+    that makes calls for ever therefore opens a group for each round rather than one for all.
     """
 
     def __init__(self, grid: Grid, raw: _gridloom.RawGroup) -> None:
