@@ -375,3 +375,29 @@ def test_a_closed_grid_says_so(program):
 def test_connection_refused():
     with pytest.raises(gl.ConnectError):
         gl.connect("127.0.0.1:1")
+
+
+CROWD = """
+import resource, sys
+import gridloom as gl, numpy as np
+options = eval(sys.argv[2])
+limit = options.pop("descriptors", None)
+if limit:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+with gl.local(servers=1, functions=[sys.argv[1]], **options) as grid:
+    echo = grid.function("tests/echo_float64")
+    futures = [echo.submit(np.full((40, 100), float(i))) for i in range(200)]
+    print(sum(future.get(timeout=120)[0, 0] == i for i, future in enumerate(futures)))
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"memory": 1 << 20}, {"memory": 1 << 20, "shared_memory": False}, {"descriptors": 200, "shared_memory": False}],
+    ids=["small store", "small store, tcp", "few descriptors"],
+)
+def test_more_calls_than_there_is_room_for_take_turns(program, options):
+    done = subprocess.run(
+        [sys.executable, "-c", CROWD, str(FUNCTIONS), repr(options)], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "200", done.stderr
