@@ -56,6 +56,8 @@ pub struct NetConfig {
     pub shared_memory: bool,
     /// Its slots, if it has any.
     pub jobs: Option<JobsConfig>,
+    /// Speed of one slot, floating-point operations per second; measured if `None`.
+    pub speed_flops: Option<f64>,
     /// Memory that is kept warm for reuse.
     pub pool_keep_bytes: u64,
     /// Largest datum that it takes from others.
@@ -72,6 +74,7 @@ impl Default for NetConfig {
             allow_remote: false,
             shared_memory: true,
             jobs: None,
+            speed_flops: None,
             pool_keep_bytes: 1 << 30,
             datum_bytes_max: STORE_BYTES_DEFAULT,
         }
@@ -154,6 +157,7 @@ impl NetNode {
             peers: Default::default(),
             dials: Default::default(),
             next_dial: 0,
+            speed_flops: config.speed_flops,
             local_shaking: 0,
             shadowed: Default::default(),
             check_at: Time::NEVER,

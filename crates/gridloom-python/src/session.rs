@@ -194,6 +194,7 @@ pub(crate) fn simulate(
         seed,
         network,
         reference_flops: None,
+        efficiencies: Default::default(),
         report: None,
         timeline: None,
         blas,

@@ -91,7 +91,8 @@ impl Simulation {
         }
         let host = HostIndex(state.host.0);
         self.synchronise();
-        let work_flops = task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT);
+        let efficiency = self.config.efficiencies.get(&task.function).copied().unwrap_or(1.0);
+        let work_flops = task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         let action = self.engine.start_execution(&Execution::new(host, work_flops));
         let started = self.now;
         self.node_mut(node).tasks.insert(task.id, Running { action, started });

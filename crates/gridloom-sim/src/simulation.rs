@@ -38,11 +38,19 @@ pub struct SimConfig {
     pub message_overhead_bytes: u64,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     pub reference_flops: f64,
+    /// What part of its host's speed a function makes use of, by name; others use it all.
+    pub efficiencies: BTreeMap<String, f64>,
 }
 
 impl Default for SimConfig {
     fn default() -> SimConfig {
-        SimConfig { seed: 0, network: NetworkModel::default(), message_overhead_bytes: 64, reference_flops: 1e9 }
+        SimConfig {
+            seed: 0,
+            network: NetworkModel::default(),
+            message_overhead_bytes: 64,
+            reference_flops: 1e9,
+            efficiencies: BTreeMap::new(),
+        }
     }
 }
 

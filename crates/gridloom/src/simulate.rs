@@ -60,6 +60,9 @@ pub struct SimulateConfig {
     /// `None`.
     #[serde(default)]
     pub reference_flops: Option<f64>,
+    /// What part of its host's speed a function makes use of, by name; others use it all.
+    #[serde(default)]
+    pub efficiencies: BTreeMap<String, f64>,
     /// Where the report goes at the end of the session.
     #[serde(default)]
     pub report: Option<PathBuf>,
@@ -312,7 +315,8 @@ impl Simulated {
         }
         let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
         offer.libraries.extend(config.libraries.iter().cloned());
-        let sim_config = SimConfig { seed: config.seed, network, ..SimConfig::default() };
+        let efficiencies = config.efficiencies.clone();
+        let sim_config = SimConfig { seed: config.seed, network, efficiencies, ..SimConfig::default() };
         let mut simulation = Simulation::new(platform.clone(), sim_config);
         let mut names = BTreeMap::new();
         names.insert(simulation.add_agent(cast.agent, "agent"), "agent".to_string());

@@ -152,6 +152,14 @@ pub fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Floating-point operations per second: `20Gf`, `1e9`.
+pub fn parse_speed(text: &str) -> Result<f64, String> {
+    match units::speed(text)? {
+        flops if flops > 0.0 && flops.is_finite() => Ok(flops),
+        flops => Err(format!("{flops} flop/s; expected more than 0, such as 20Gf")),
+    }
+}
+
 /// A number of bytes: `4GiB`, `500MB`, `1048576`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     match units::size(text)? {

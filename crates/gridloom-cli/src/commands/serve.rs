@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
 use super::{
-    AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, print_json, print_line,
-    secret,
+    AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, parse_speed, print_json,
+    print_line, secret,
 };
 use crate::registered::Registering;
 
@@ -49,6 +49,9 @@ pub struct Options {
     /// Bound on the data that it holds, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
+    /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
+    #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
+    speed: Option<f64>,
     /// Talk to clients only, as a plain GridRPC server; the mapper knows
     #[arg(long)]
     plain: bool,
@@ -106,6 +109,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         allow_remote: rest.trust_this_network,
         shared_memory: !options.no_shared_memory,
         jobs: Some(jobs),
+        speed_flops: options.speed,
         datum_bytes_max: memory_bytes,
         pool_keep_bytes: memory_bytes / 2,
     };

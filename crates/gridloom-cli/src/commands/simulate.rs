@@ -1,5 +1,6 @@
 //! `gridloom simulate`.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_core::flow::NetworkModel;
 
@@ -45,6 +46,9 @@ pub struct Options {
     /// Network model: warm-tcp (the default), cm02 or lv08
     #[arg(long)]
     network: Option<String>,
+    /// What part of a host's speed each function makes use of: JSON such as {"linalg/dgemm": 0.9}; others use it all
+    #[arg(long, value_name = "FILE")]
+    efficiencies: Option<PathBuf>,
     /// Interpreter for Python modules
     #[arg(long)]
     python: Option<PathBuf>,
@@ -112,12 +116,24 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         seed: options.seed,
         network: options.network.clone(),
         reference_flops: None,
+        efficiencies: options.efficiencies.as_deref().map(read_efficiencies).transpose()?.unwrap_or_default(),
         report: Some(report.to_path_buf()),
         timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
         blas: None,
         python: options.python.clone(),
         program: std::env::current_exe().ok(),
     })
+}
+
+fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
+    let name = || file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(name)?;
+    let efficiencies: BTreeMap<String, f64> =
+        serde_json::from_str(&text).with_context(|| format!("{}: expected {{\"function\": number, ...}}", name()))?;
+    if let Some((function, value)) = efficiencies.iter().find(|(_, value)| !value.is_finite() || **value <= 0.0) {
+        bail!("{}: the efficiency of '{function}' is {value}; it must be above 0", name());
+    }
+    Ok(efficiencies)
 }
 
 fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus> {

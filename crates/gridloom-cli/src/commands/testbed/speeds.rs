@@ -126,6 +126,8 @@ fn limit(
         let is_here = |launch: &&mut Launch| launch.host == *host && launch.computes;
         for launch in spec.services.iter_mut().filter(is_here) {
             launch.group = Some(groups::members(&folder));
+            // What it would measure is the processor's, which it has for a part of the time only.
+            launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
         }
         spec.groups.push(folder);
     }

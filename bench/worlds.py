@@ -1,0 +1,146 @@
+"""Simulated against emulated: the demonstration's two programs on three platforms, in simulation and with real processes.
+
+    python bench/worlds.py [--rounds 5] [--n 1024] [--json FILE]
+
+1. Here, alone: what part of a core's measured speed each function makes use of (once).
+2. `gridloom simulate` with these efficiencies, and `gridloom testbed run`, on the same platform files. The hosts' speeds are
+   parts of a core of this machine, emulated by quota; where this user may make no control groups that is said and the
+   comparison is of no use.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+GRIDLOOM = ROOT / "target" / "release" / "gridloom"
+OUT = ROOT / "target" / "worlds"
+DEMO = ROOT / "examples" / "demo"
+PROGRAM = HERE / "worlds_program.py"
+
+HOST = '[[host]]\nname = "{}"\nspeed = "{}f"\nproperties = {{ role = "{}" }}\n'
+
+
+def hosts(speed, servers):
+    """A client, which is the agent too, and servers with parts of a core's speed."""
+    text = HOST.format("laptop", speed * 0.5, "client,agent")
+    return text + "".join(HOST.format(f"s{number}", speed * part, "server") for number, part in enumerate(servers, 1))
+
+
+def link(name, bandwidth, latency):
+    return f'[[link]]\nname = "{name}"\nbandwidth = "{bandwidth}"\nlatency = "{latency}"\n'
+
+
+def star(name, members, bandwidth, latency):
+    names = ", ".join(f'"{member}"' for member in members)
+    return f'[[star]]\nname = "{name}"\nhosts = [{names}]\nbandwidth = "{bandwidth}"\nlatency = "{latency}"\n'
+
+
+def slow_client(speed):
+    """Four servers on a fast network, a client behind a slow link."""
+    text = hosts(speed, [0.25] * 4) + star("client", ["laptop"], "1Gbps", "50us")
+    text += star("servers", ["s1", "s2", "s3", "s4"], "500Mbps", "100us") + link("uplink", "100Mbps", "5ms")
+    return text + '[[connect]]\nfrom = "client"\nto = "servers"\nlinks = ["uplink"]\n'
+
+
+def two_sites(speed):
+    """Two servers here, two elsewhere, one slow link between."""
+    text = hosts(speed, [0.25] * 4) + star("here", ["laptop", "s1", "s2"], "500Mbps", "100us")
+    text += star("there", ["s3", "s4"], "500Mbps", "100us") + link("wan", "50Mbps", "20ms")
+    return text + '[[connect]]\nfrom = "here"\nto = "there"\nlinks = ["wan"]\n'
+
+
+def unequal(speed):
+    """Four servers of four speeds on one network."""
+    members = ["laptop", "s1", "s2", "s3", "s4"]
+    return hosts(speed, [0.4, 0.3, 0.2, 0.1]) + star("lan", members, "500Mbps", "100us")
+
+
+PLATFORMS = {"slow client": slow_client, "two sites": two_sites, "unequal": unequal}
+
+
+def program(n):
+    return ["--", sys.executable, str(PROGRAM), str(n)]
+
+
+def outcome(command):
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    found = [line for line in done.stdout.splitlines() if line.startswith('{"speed"')]
+    return json.loads(found[-1]), done.stderr
+
+
+def alone(n):
+    """Speed of a core and seconds of each function on it."""
+    result, _ = outcome([sys.executable, PROGRAM, str(n)])
+    return result["speed"], seconds_of(result)
+
+
+def seconds_of(result):
+    return {name: seconds for one in result["programs"].values() for name, seconds in one["functions"].items()}
+
+
+def simulated(platform, n, efficiencies=None):
+    command = [GRIDLOOM, "simulate", "-p", platform]
+    if efficiencies:
+        command += ["--efficiencies", efficiencies]
+    return outcome(command + program(n))[0]
+
+
+def emulated(platform, n):
+    import gridloom
+
+    served = ["--functions", DEMO / "linalg.idl", "--functions", DEMO / "enhance.py"]
+    served += ["--library", gridloom.blas_library()]
+    return outcome([GRIDLOOM, "testbed", "run", "-p", platform, *served, *program(n)])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--n", type=int, default=1024, help="rows of the matrices")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    speed, seconds = alone(options.n)
+    single = OUT / "single.toml"
+    single.write_text(HOST.format("laptop", speed, "client,agent") + HOST.format("s1", speed, "server")
+                      + star("lan", ["laptop", "s1"], "10Gbps", "10us"))  # fmt: skip
+    ideal = seconds_of(simulated(single, options.n))
+    efficiencies = {name: ideal[name] / seconds[name] for name in ideal if seconds.get(name) and ideal[name]}
+    file = OUT / "efficiencies.json"
+    file.write_text(json.dumps(efficiencies, indent=1))
+    print(f"a core here: {speed / 1e9:.1f} Gflop/s; efficiencies "
+          + ", ".join(f"{name} {value:.3f}" for name, value in efficiencies.items()), file=sys.stderr)  # fmt: skip
+    figures = {}
+    for name, text in PLATFORMS.items():
+        platform = OUT / f"{name.replace(' ', '-')}.toml"
+        platform.write_text(text(speed))
+        virtual = simulated(platform, options.n, file)["programs"]
+        real = []
+        for number in range(options.rounds):
+            result, said = emulated(platform, options.n)
+            real.append(result["programs"])
+            if "not emulated" in said or "flagged" in said:
+                print(f"{name}, round {number + 1}: {said.strip()}", file=sys.stderr)
+        for which in ("chain", "image"):
+            measured = [one[which]["makespan"] for one in real]
+            figures[f"{name}, {which}"] = {"simulated": virtual[which]["makespan"], "emulated": measured}
+    print(f"{'platform, program':24}{'simulated':>11}{'emulated, median (spread)':>30}{'simulated / emulated':>22}")
+    for name, figure in figures.items():
+        median = statistics.median(figure["emulated"])
+        spread = f"{median:.3f} s ({min(figure['emulated']):.3f}..{max(figure['emulated']):.3f})"
+        print(f"{name:24}{figure['simulated']:>9.3f} s{spread:>30}{figure['simulated'] / median:>22.3f}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
