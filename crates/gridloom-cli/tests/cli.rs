@@ -146,15 +146,41 @@ fn a_secret_keeps_strangers_out() {
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match; set GRIDLOOM_SECRET"), "{error}");
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
-    let (_server, mut log) = support::logging(command.env("GRIDLOOM_SECRET", "guess"));
-    support::line_with(&mut log, "grid secret does not match");
+    let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
+    assert_eq!(code, 1);
+    let says = format!("cannot use the agent at {}: the agent there refused: grid secret does not match", grid.address);
+    assert!(error.contains(&says), "{error}");
+}
+
+#[test]
+fn a_server_that_no_agent_will_ever_take_ends() {
+    let grid = Grid::start();
+    let one = grid.serve("one", &[]);
+    let ready = one.line.split_whitespace().nth(3).unwrap();
+    let mut command = support::serve_command(ready, "two", &[&support::idl()], &["--library", library()]);
+    let (code, error) = said(&mut command);
+    assert_eq!(code, 1);
+    assert!(error.contains("'one' answers there, which is a server; give the agent's address"), "{error}");
+    for address in ["here", "127.0.0.1", "127.0.0.1:port", ":7711", "127.0.0.1:0"] {
+        let (code, error) = said(gridloom(&["serve", "builtin:linalg", "--agent", address]));
+        assert_eq!(code, 2);
+        let says = format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
+        assert!(error.contains(&says), "{error}");
+    }
 }
 
 #[test]
 fn a_missing_agent_is_named() {
     let (code, error) = said(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
-    assert!(error.contains("127.0.0.1:1") && error.contains("gridloom agent"), "{error}");
+    let says = "the agent at 127.0.0.1:1: nobody listens there (connection refused); start one with 'gridloom agent'";
+    assert!(error.contains(says), "{error}");
+    let (code, error) = said(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("nowhere.invalid:1: the name cannot be resolved (") && error.contains("HOST:PORT"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod timeline;
 mod value;
 
 pub use attach::AttachConfig;
+pub use backend::check_address;
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic, Unread};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::dial::agent_remedy;
 use super::id::{DatumId, TaskId};
 
 /// Why a task failed.
@@ -123,7 +124,7 @@ pub enum TaskError {
         why: String,
     },
     /// The agent cannot be reached.
-    #[error("the agent at {address} is gone ({why}); start one with 'gridloom agent', or connect to another")]
+    #[error("cannot use the agent at {address}: {why}{}", agent_remedy(why))]
     AgentLost {
         /// Where it was.
         address: String,
