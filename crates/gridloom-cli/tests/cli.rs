@@ -123,7 +123,17 @@ fn what_cannot_be_offered_is_refused_at_start() {
     assert!(said_missing.contains("function 'cli/f' cannot be offered: symbol 'nowhere' is in none"), "{said_missing}");
     assert!(error(&[&missing], &["--library", "/no/lib.so"]).contains("/no/lib.so: no such library"));
     let text = file("text.so", "no library\n");
-    assert!(error(&[&missing], &["--library", &text]).contains("which cannot be loaded"));
+    let unloadable = error(&[&missing, &support::idl()], &["--library", &text]);
+    let says = format!("library {text} cannot be loaded: {text}: ");
+    assert_eq!(unloadable.matches("cannot be").count(), 1, "once for all functions: {unloadable}");
+    assert!(unloadable.contains(&says), "{unloadable}");
+    let source = file(
+        "unresolved.c",
+        "double nowhere_to_be_found(double);\ndouble there(double x) { return nowhere_to_be_found(x); }\n",
+    );
+    let unresolved = support::compiled("unresolved.so", &source);
+    let there = file("there.idl", "Module cli;\nDefine t(IN double x, OUT double *r) Calls \"C\" r = there(x);\n");
+    assert!(error(&[&there], &["--library", &unresolved]).contains("undefined symbol: nowhere_to_be_found"));
     // Of a BLAS that lacks something, what it has is offered, and nothing is no offer.
     let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
     let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
