@@ -430,5 +430,21 @@ def test_a_closed_grid_says_so(program):
 
 
 def test_connection_refused():
-    with pytest.raises(gl.ConnectError):
+    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: nobody listens there .*; start one with 'gridloom agent'"):
         gl.connect("127.0.0.1:1")
+    with pytest.raises(gl.ConnectError, match="'here' is no address of an agent; expected HOST:PORT"):
+        gl.connect("here")
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("broken.py", "import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
+        ("broken.idl", "Define f(", r"broken.idl:1:\d+: "),
+    ],
+)
+def test_why_a_local_grid_does_not_start_is_in_the_error(program, tmp_path, capfd, name, text, says):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(gl.ConnectError, match=rf"(?s)server-1 of the local grid did not start: .*{says}"):
+        gl.local(servers=2, functions=[tmp_path / name])
+    assert capfd.readouterr().err == ""

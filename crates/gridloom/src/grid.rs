@@ -199,7 +199,7 @@ impl Grid {
 
     fn await_servers(&self, count: usize) -> Result<(), Error> {
         self.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= count).then_some(()))
-            .map_err(|_| Error::Connect(format!("not all of the {count} servers registered; see their messages above")))
+            .map_err(|_| Error::Connect(format!("not all of the {count} servers registered")))
     }
 
     /// The function of that name (`module/function`, or `function` alone if only one module has it).
