@@ -254,6 +254,38 @@ fn a_server_waits_for_its_agent() {
 }
 
 #[test]
+fn a_platform_that_is_no_grid_is_told_at_once() {
+    let hosts = |role: &str| {
+        format!(
+            "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\nproperties = {{ role = \"{role}\" }}\n"
+        )
+    };
+    let wrong = file("role.toml", &hosts("sever"));
+    let (code, error) = said(gridloom(&["platform", "show", &wrong]));
+    assert_eq!(code, 1);
+    assert!(error.contains("host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
+    let apart = file("apart.toml", &hosts("server"));
+    support::succeeds(gridloom(&["platform", "show", &apart]));
+    let (code, error) = said(gridloom(&["simulate", "-p", &apart, "--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("no route from 'b' to 'a', which a grid needs"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_the_simulation() {
+    let platform = file(
+        "written.toml",
+        "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\n[[star]]\nname = \"lan\"\n\
+         hosts = [\"a\", \"b\"]\nbandwidth = \"1GBps\"\nlatency = \"50us\"\n",
+    );
+    for option in ["--timeline", "--report"] {
+        let (code, error) = said(gridloom(&["simulate", "-p", &platform, option, "/no/folder/file", "--", "true"]));
+        assert_eq!(code, 1);
+        assert!(error.contains("cannot write /no/folder/file: No such file"), "{error}");
+    }
+}
+
+#[test]
 fn platforms_are_shown() {
     let platform = file(
         "two.toml",

@@ -271,7 +271,8 @@ class Grid:
         -------
         numpy.ndarray
             Its contents are arbitrary. Pass it, or a contiguous part of it; from then on, and until the results are
-            there, it must not be changed.
+            there, it must not be changed: it is the one argument that is not copied, so servers of this machine would see
+            the change, in the middle of a call or when the call is run again after a loss. Nobody checks that.
 
         Raises
         ------
