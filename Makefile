@@ -61,7 +61,7 @@ bench: python
 lint: python
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
-	$(BIN)/ruff check $(PACKAGE) examples tests
+	$(BIN)/ruff check $(PACKAGE) examples tests bench
 	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
 	$(BIN)/python -m mypy.stubtest gridloom._gridloom
 

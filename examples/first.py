@@ -1,4 +1,4 @@
-"""The README's first program: a group of calls, mapped together."""
+"""The README's first program on small matrices: a group of calls, mapped together."""
 
 import gridloom as gl
 import numpy as np

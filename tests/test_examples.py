@@ -60,10 +60,21 @@ def test_bodies_can_be_run_in_simulation():
 
 
 def test_the_readmes_first_program_runs():
-    program = re.search(r"```python\n(import numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    out = run(sys.executable, "-c", program)
+    program = re.search(r"```python\n(import gridloom as gl\nimport numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    assert program == (ROOT / "examples" / "program.py").read_text()
+    out = run(sys.executable, "examples/program.py")
     assert "3 calls on 2 servers, mapped by heft" in out
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
+
+
+def test_the_readmes_commands_name_what_is_there():
+    commands = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    subcommands = set(re.findall(r"\bgridloom (\w+)", "".join(commands)))
+    assert {"agent", "serve", "functions", "servers", "call", "simulate", "deploy", "testbed"} <= subcommands
+    for name in subcommands:
+        run(gridloom(), name, "--help")
+    for path in re.findall(r"(?:examples|docs)/[\w./-]+", (ROOT / "README.md").read_text()):
+        assert (ROOT / path.rstrip(".")).exists(), path
 
 
 def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):

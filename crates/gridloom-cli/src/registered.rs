@@ -1,18 +1,39 @@
-//! A server machine that also tells when the agent has registered it, which whoever starts servers waits for.
+//! A server machine that also tells when the agent has registered it, which whoever starts servers waits for, and that
+//! ends if this agent never will.
+//!
+//! An agent that cannot be reached may be started later, and is tried again. One that refuses this server before it was
+//! ever registered, or a node that is no agent, will do so again: that is for whoever gave the address or the secret.
 
-use gridloom_core::base::{Machine, Time};
-use gridloom_core::node::{Effect, Event, Input, Message, Server};
+use gridloom_core::base::{Machine, Time, dial};
+use gridloom_core::node::{Effect, Event, Input, Message, Role, Server};
 
-/// The machine. Its effects are the server's, and a line for the log at each registration.
+/// The machine. Its effects are the server's, a line for the log at each registration, and the end.
 pub struct Registering {
     server: Server,
+    agent: String,
     line: String,
+    was_registered: bool,
 }
 
 impl Registering {
-    /// Logs `line` at each registration.
-    pub fn new(server: Server, line: String) -> Registering {
-        Registering { server, line }
+    /// Logs `line` at each registration with the agent at that address.
+    pub fn new(server: Server, agent: String, line: String) -> Registering {
+        Registering { server, agent, line, was_registered: false }
+    }
+
+    /// Why trying again cannot help.
+    fn hopeless(&self, input: &Input) -> Option<String> {
+        let why = match input {
+            Input::DialFailed { address, why } if *address == self.agent && dial::is_lasting(why) => why.clone(),
+            Input::PeerUp { role: role @ (Role::Server | Role::Client), name, address, .. }
+                if *address == self.agent =>
+            {
+                let what = if *role == Role::Server { "server" } else { "client" };
+                format!("'{name}' answers there, which is a {what}; give the agent's address")
+            }
+            _ => return None,
+        };
+        Some(format!("cannot use the agent at {}: {why}", self.agent))
     }
 }
 
@@ -22,9 +43,12 @@ impl Machine for Registering {
 
     fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let is_registered = matches!(&input, Input::Received { message: Message::Registered { .. }, .. });
+        let hopeless = if self.was_registered { None } else { self.hopeless(&input) };
+        self.was_registered |= is_registered;
         self.server.handle(now, input, effects);
         if is_registered {
             effects.push(Effect::Emit(Event::Log(self.line.clone())));
         }
+        effects.extend(hopeless.map(|why| Effect::Exit { why }));
     }
 }

@@ -123,7 +123,17 @@ fn what_cannot_be_offered_is_refused_at_start() {
     assert!(said_missing.contains("function 'cli/f' cannot be offered: symbol 'nowhere' is in none"), "{said_missing}");
     assert!(error(&[&missing], &["--library", "/no/lib.so"]).contains("/no/lib.so: no such library"));
     let text = file("text.so", "no library\n");
-    assert!(error(&[&missing], &["--library", &text]).contains("which cannot be loaded"));
+    let unloadable = error(&[&missing, &support::idl()], &["--library", &text]);
+    let says = format!("library {text} cannot be loaded: {text}: ");
+    assert_eq!(unloadable.matches("cannot be").count(), 1, "once for all functions: {unloadable}");
+    assert!(unloadable.contains(&says), "{unloadable}");
+    let source = file(
+        "unresolved.c",
+        "double nowhere_to_be_found(double);\ndouble there(double x) { return nowhere_to_be_found(x); }\n",
+    );
+    let unresolved = support::compiled("unresolved.so", &source);
+    let there = file("there.idl", "Module cli;\nDefine t(IN double x, OUT double *r) Calls \"C\" r = there(x);\n");
+    assert!(error(&[&there], &["--library", &unresolved]).contains("undefined symbol: nowhere_to_be_found"));
     // Of a BLAS that lacks something, what it has is offered, and nothing is no offer.
     let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
     let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
@@ -146,15 +156,41 @@ fn a_secret_keeps_strangers_out() {
     assert_eq!(code, 1);
     assert!(error.contains("grid secret does not match; set GRIDLOOM_SECRET"), "{error}");
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
-    let (_server, mut log) = support::logging(command.env("GRIDLOOM_SECRET", "guess"));
-    support::line_with(&mut log, "grid secret does not match");
+    let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
+    assert_eq!(code, 1);
+    let says = format!("cannot use the agent at {}: the agent there refused: grid secret does not match", grid.address);
+    assert!(error.contains(&says), "{error}");
+}
+
+#[test]
+fn a_server_that_no_agent_will_ever_take_ends() {
+    let grid = Grid::start();
+    let one = grid.serve("one", &[]);
+    let ready = one.line.split_whitespace().nth(3).unwrap();
+    let mut command = support::serve_command(ready, "two", &[&support::idl()], &["--library", library()]);
+    let (code, error) = said(&mut command);
+    assert_eq!(code, 1);
+    assert!(error.contains("'one' answers there, which is a server; give the agent's address"), "{error}");
+    for address in ["here", "127.0.0.1", "127.0.0.1:port", ":7711", "127.0.0.1:0"] {
+        let (code, error) = said(gridloom(&["serve", "builtin:linalg", "--agent", address]));
+        assert_eq!(code, 2);
+        let says = format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
+        assert!(error.contains(&says), "{error}");
+    }
 }
 
 #[test]
 fn a_missing_agent_is_named() {
     let (code, error) = said(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
-    assert!(error.contains("127.0.0.1:1") && error.contains("gridloom agent"), "{error}");
+    let says = "the agent at 127.0.0.1:1: nobody listens there (connection refused); start one with 'gridloom agent'";
+    assert!(error.contains(says), "{error}");
+    let (code, error) = said(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("nowhere.invalid:1: the name cannot be resolved (") && error.contains("HOST:PORT"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -215,6 +251,38 @@ fn a_server_waits_for_its_agent() {
     let _agent = support::Running::start(gridloom(&["agent", "--listen", &address]));
     assert!(support::first_line(&mut server).starts_with("server early on 127.0.0.1:"));
     support::line_with(&mut log, "registered with the agent");
+}
+
+#[test]
+fn a_platform_that_is_no_grid_is_told_at_once() {
+    let hosts = |role: &str| {
+        format!(
+            "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\nproperties = {{ role = \"{role}\" }}\n"
+        )
+    };
+    let wrong = file("role.toml", &hosts("sever"));
+    let (code, error) = said(gridloom(&["platform", "show", &wrong]));
+    assert_eq!(code, 1);
+    assert!(error.contains("host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
+    let apart = file("apart.toml", &hosts("server"));
+    support::succeeds(gridloom(&["platform", "show", &apart]));
+    let (code, error) = said(gridloom(&["simulate", "-p", &apart, "--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("no route from 'b' to 'a', which a grid needs"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_the_simulation() {
+    let platform = file(
+        "written.toml",
+        "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\n[[star]]\nname = \"lan\"\n\
+         hosts = [\"a\", \"b\"]\nbandwidth = \"1GBps\"\nlatency = \"50us\"\n",
+    );
+    for option in ["--timeline", "--report"] {
+        let (code, error) = said(gridloom(&["simulate", "-p", &platform, option, "/no/folder/file", "--", "true"]));
+        assert_eq!(code, 1);
+        assert!(error.contains("cannot write /no/folder/file: No such file"), "{error}");
+    }
 }
 
 #[test]

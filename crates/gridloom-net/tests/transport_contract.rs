@@ -2,11 +2,12 @@
 
 mod transport_support;
 
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{Shutdown, TcpListener};
 use std::thread;
 use std::time::Instant;
 
-use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId, dial};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Effect, Event, Input, Message, Role, TimerId};
 use gridloom_net::driver::NetConfig;
@@ -102,6 +103,26 @@ fn a_dial_that_fails_says_so() {
         });
         assert_eq!(at, address);
         assert!(why.contains(part), "{why}");
+        assert_eq!(dial::is_lasting(&why), part == "itself", "{why}");
+    }
+}
+
+#[test]
+fn whoever_speaks_otherwise_is_no_node() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for said in ["", "SSH-2.0-OpenSSH_9.2\r\nand more than a frame's head holds"] {
+        let a = server();
+        a.perform([Effect::Dial { address: address.clone() }]);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        // What was not read would reset the connection before the words arrive.
+        stream.shutdown(Shutdown::Write).unwrap();
+        let why = a.expect("DialFailed", |i| match i {
+            Input::DialFailed { why, .. } => Some(why.clone()),
+            _ => None,
+        });
+        assert!(why.starts_with(dial::NO_NODE), "{why}");
     }
 }
 
@@ -129,8 +150,8 @@ fn another_secret_is_refused_in_words() {
         Input::DialFailed { why, .. } => Some(why.clone()),
         _ => None,
     });
-    let start = format!("agent at {} refused: grid secret does not match; set GRIDLOOM_SECRET", agent.node.address());
-    assert!(why.starts_with(&start), "{why}");
+    assert!(why.starts_with("the agent there refused: grid secret does not match; set GRIDLOOM_SECRET"), "{why}");
+    assert!(dial::is_lasting(&why));
 }
 
 #[test]

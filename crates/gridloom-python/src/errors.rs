@@ -41,6 +41,12 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             ProcessError::Ended { .. } => "ProcessEnded",
             _ => "ProcessError",
         },
+        Error::Discarded { function, why } => {
+            match fields.set_item("function", function).and_then(|()| fields.set_item("why", why)) {
+                Ok(()) => "Discarded",
+                Err(failure) => return failure,
+            }
+        }
         Error::TimedOut { limit_seconds } => match fields.set_item("limit_seconds", limit_seconds) {
             Ok(()) => "WaitTimedOut",
             Err(failure) => return failure,
@@ -102,7 +108,8 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("why", why)?;
             "CannotRun"
         }
-        TaskError::StoreFull { server, needed, held, limit, .. } => {
+        TaskError::StoreFull { function, server, needed, held, limit, .. } => {
+            set("function", function)?;
             set("server", server)?;
             fields.set_item("needed_bytes", needed)?;
             fields.set_item("held_bytes", held)?;

@@ -81,9 +81,9 @@ impl RawGroup {
         launched.or_raise(py)
     }
 
-    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+    fn discard(&self, py: Python<'_>, why: Option<String>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        detached(py, move || group.discard());
+        detached(py, move || why.map_or_else(|| group.discard(), |why| group.discard_because(&why)));
         self.forget_snapshots();
         Ok(())
     }

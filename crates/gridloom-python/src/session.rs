@@ -265,6 +265,13 @@ impl RawGrid {
         Ok(detached(py, move || grid.server_processes()))
     }
 
+    /// Errors in groups that nobody read, as text.
+    fn take_unread(&self, py: Python<'_>, all: bool) -> PyResult<Option<String>> {
+        let grid = self.grid.live(py)?;
+        let unread = detached(py, move || grid.take_unread(all));
+        Ok((unread.count > 0).then(|| unread.to_string()))
+    }
+
     fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.take_log()))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import gridloom as gl
@@ -133,6 +134,62 @@ def test_a_block_that_raises_runs_nothing(grid):
         1 / 0
     assert group.report().tasks == []
     assert np.array_equal(grid.function("tests/matmul")(np.eye(2), np.eye(2)), np.eye(2)), "calls are plain again"
+
+
+def test_handles_of_a_block_that_raised_say_so(grid):
+    matmul, a = grid.function("tests/matmul"), np.eye(2)
+    with pytest.raises(ZeroDivisionError) as raised, grid.group():
+        ran = matmul(a, a)
+        ran.get()
+        never = matmul(ran, a)
+        1 / 0
+    for _ in range(2):
+        says = "the call of 'tests/matmul' never ran: the block of its group raised ZeroDivisionError: division by zero"
+        with pytest.raises(gl.Discarded, match=says) as told:
+            never.get()
+        assert told.value.__cause__ is raised.value and told.value.function == "tests/matmul"
+    with pytest.raises(gl.Discarded):
+        matmul(never, a)
+    assert np.array_equal(ran.get(), a)
+
+
+def test_errors_that_nobody_reads_are_told(program):
+    says = r"1 call in groups failed, and nobody read why\n  function 'tests/fail' raised ValueError on server 'server-1': "
+    with gl.local(servers=1, functions=[FUNCTIONS]) as grid:
+        fail, sleep = grid.function("tests/fail"), grid.function("tests/sleep")
+
+        def later():
+            """Whatever was launched before has ended: the server runs one call at a time."""
+            with grid.group():
+                done = sleep(0.0)
+            assert done.get() == 0.0
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for read in (gl.Group.report, gl.Group.wait):
+                with grid.group() as group:
+                    fail("told")
+                try:
+                    read(group)
+                except gl.RemoteError:
+                    pass
+            with grid.group() as group:
+                cancelled = sleep(30.0)
+            group.cancel()
+            with pytest.raises(gl.Cancelled):
+                cancelled.get()
+            later()
+        with grid.group() as group:
+            fail("first")
+        later()
+        del group
+        with pytest.warns(gl.UnreadErrorWarning, match=says + "first"):
+            last = grid.group()
+        with last:
+            fail("second")
+        later()
+        with pytest.warns(gl.UnreadErrorWarning, match=says + "second"):
+            grid.close()
 
 
 def test_other_threads_are_not_recorded(grid):
@@ -373,7 +430,7 @@ def test_a_closed_grid_says_so(program):
 
 
 def test_connection_refused():
-    with pytest.raises(gl.ConnectError):
+    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: nobody listens there .*; start one with 'gridloom agent'"):
         gl.connect("127.0.0.1:1")
 
 
@@ -401,3 +458,21 @@ def test_more_calls_than_there_is_room_for_take_turns(program, options):
         [sys.executable, "-c", CROWD, str(FUNCTIONS), repr(options)], capture_output=True, text=True, timeout=300
     )
     assert done.stdout.strip() == "200", done.stderr
+
+
+    with pytest.raises(gl.ConnectError, match="'here' is no address of an agent; expected HOST:PORT"):
+        gl.connect("here")
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("broken.py", "import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
+        ("broken.idl", "Define f(", r"broken.idl:1:\d+: "),
+    ],
+)
+def test_why_a_local_grid_does_not_start_is_in_the_error(program, tmp_path, capfd, name, text, says):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(gl.ConnectError, match=rf"(?s)server-1 of the local grid did not start: .*{says}"):
+        gl.local(servers=2, functions=[tmp_path / name])
+    assert capfd.readouterr().err == ""

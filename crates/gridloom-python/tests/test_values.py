@@ -33,21 +33,6 @@ def same(a, b):
 
 @pytest.mark.parametrize("shape", [(3, 4), LARGE, (0, 3), (3, 0)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_no_server_can_hold_is_refused_before_it_is_copied(program):
-    huge = np.broadcast_to(0.0, 1 << 40)
-    with gl.local(servers=1, functions=[FUNCTIONS], memory=1 << 30) as grid:
-        halve = grid.function("tests/halve")
-        says = r"tests/halve: argument 'x' takes 8.8 TB, more than the 1.1 GB of the largest store .* 'server-1'; .*--memory"
-        with pytest.raises(gl.ArgumentError, match=says):
-            halve(huge)
-        with grid.group() as group, pytest.raises(gl.ArgumentError, match="takes 8.8 TB"):
-            halve(x=huge)
-        assert len(group) == 0
-    with gl.local(servers=1, functions=[FUNCTIONS], memory=1 << 60) as grid:
-        with pytest.raises(gl.ArgumentError, match="takes 8.8 TB, more than the .* of memory left on this machine"):
-            grid.function("tests/halve")(huge)
-
-
 def test_every_type_and_layout(both, dtype, shape):
     echo = both.function(f"tests/echo_{dtype}")
     base = sample(dtype, shape)
@@ -187,3 +172,18 @@ def test_wrong_arguments(grid, name, args, kwargs, parts):
 def test_an_overflowing_float_is_refused(grid):
     with pytest.raises(gl.ArgumentError, match="'f'"):
         grid.function("tests/scalars")(1, 1.0, 1j, True, "", b"", 1e40, 1)
+
+
+def test_what_no_server_can_hold_is_refused_before_it_is_copied(program):
+    huge = np.broadcast_to(0.0, 1 << 40)
+    with gl.local(servers=1, functions=[FUNCTIONS], memory=1 << 30) as grid:
+        halve = grid.function("tests/halve")
+        says = r"tests/halve: argument 'x' takes 8.8 TB, more than the 1.1 GB of the largest store .* 'server-1'; .*--memory"
+        with pytest.raises(gl.ArgumentError, match=says):
+            halve(huge)
+        with grid.group() as group, pytest.raises(gl.ArgumentError, match="takes 8.8 TB"):
+            halve(x=huge)
+        assert len(group) == 0
+    with gl.local(servers=1, functions=[FUNCTIONS], memory=1 << 60) as grid:
+        with pytest.raises(gl.ArgumentError, match="takes 8.8 TB, more than the .* of memory left on this machine"):
+            grid.function("tests/halve")(huge)

@@ -42,6 +42,7 @@ impl Backend {
     }
 
     pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<Backend, Error> {
+        check_address(address).map_err(Error::Connect)?;
         let config = NetConfig { secret: secret.clone(), pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::default() };
         let agent = address.to_string();
         let make = |id, _: &str| {
@@ -227,6 +228,18 @@ impl Backend {
         if let Backend::Net(node) = self {
             node.stop();
         }
+    }
+}
+
+/// Refuses what cannot be an address of an agent, whatever runs where.
+///
+/// # Errors
+/// In words, with what is expected.
+pub fn check_address(address: &str) -> Result<(), String> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(port)) if port > 0 => Ok(()),
+        _ => Err(format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711")),
     }
 }
 

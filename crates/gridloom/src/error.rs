@@ -47,6 +47,14 @@ pub enum Error {
     /// A process cannot go on, or its message was not received.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// The call was recorded, but never ran.
+    #[error("the call of '{function}' never ran: {why}")]
+    Discarded {
+        /// The function.
+        function: String,
+        /// What became of its group.
+        why: String,
+    },
     /// What was waited for did not come in time. Nothing is cancelled.
     #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
     TimedOut {

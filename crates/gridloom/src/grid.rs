@@ -56,6 +56,36 @@ pub struct Traffic {
     pub by_link: BTreeMap<String, u64>,
 }
 
+/// Errors of calls in groups that the program did not read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unread {
+    /// How many calls failed.
+    pub count: usize,
+    /// The first of their errors, in a line each.
+    pub first: Vec<String>,
+}
+
+impl Unread {
+    fn add(&mut self, record: &mut GroupRecord) {
+        for line in record.untold() {
+            self.count += 1;
+            if self.first.len() < UNREAD_LINES_MAX {
+                self.first.push(line);
+            }
+        }
+        record.is_told = true;
+    }
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unread { count, first } = self;
+        write!(f, "{count} call{} in groups failed, and nobody read why", if *count == 1 { "" } else { "s" })?;
+        first.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+        if *count > first.len() { write!(f, "\n  and {} more", count - first.len()) } else { Ok(()) }
+    }
+}
+
 #[derive(Default)]
 struct State {
     grid: Arc<GridView>,
@@ -71,6 +101,8 @@ struct State {
     groups: BTreeMap<GroupId, GroupRecord>,
     /// Of groups forgotten in a simulation, whose report tells of all.
     summaries: BTreeMap<GroupId, (String, f64, f64)>,
+    /// Of groups that are forgotten.
+    unread: Unread,
     group_of_task: BTreeMap<TaskId, GroupId>,
     group_of_datum: BTreeMap<DatumId, GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
@@ -167,7 +199,7 @@ impl Grid {
 
     fn await_servers(&self, count: usize) -> Result<(), Error> {
         self.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= count).then_some(()))
-            .map_err(|_| Error::Connect(format!("not all of the {count} servers registered; see their messages above")))
+            .map_err(|_| Error::Connect(format!("not all of the {count} servers registered")))
     }
 
     /// The function of that name (`module/function`, or `function` alone if only one module has it).
@@ -265,6 +297,17 @@ impl Grid {
         self.absorb();
         let state = self.state();
         (state.groups.len(), state.group_of_task.len(), state.group_of_datum.len())
+    }
+
+    /// Takes the errors of calls in groups that nobody read: of groups about which nobody can ask any more, and with `all`
+    /// of the others too. An error is read by [`Handle::get`](crate::Handle::get), [`Group::wait`] or [`Group::report`] of
+    /// its group. What is left when the session ends is written to standard error.
+    pub fn take_unread(&self, all: bool) -> Unread {
+        self.absorb();
+        let unasked = std::mem::take(&mut *self.0.unasked.lock().expect("no panic while held"));
+        let mut state = self.state();
+        unasked.into_iter().for_each(|group| state.forget_group(group, &self.0.backend));
+        state.take_unread(all)
     }
 
     // ---- used by functions, groups and handles
@@ -399,7 +442,15 @@ impl Grid {
         self.command(Command::Get { datum });
         let asked = |state: &State| state.gets.get(&datum).and_then(|asked| asked.answer.clone());
         let answer = self.wait(limit, |state| asked(state));
-        self.state().seen(datum);
+        let mut state = self.state();
+        state.seen(datum);
+        if let Ok(Err(_)) = &answer
+            && let Some(group) = state.group_of_datum.get(&datum).copied()
+            && let Some(record) = state.groups.get_mut(&group)
+        {
+            record.is_told = true;
+        }
+        drop(state);
         let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.
         Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
@@ -407,6 +458,16 @@ impl Grid {
 
     pub(crate) fn release_later(&self, datum: DatumId) {
         self.0.releases.lock().expect("no panic while held").push(datum);
+    }
+
+    /// The program knows of failures in these groups.
+    pub(crate) fn told(&self, groups: &[GroupId]) {
+        let mut state = self.state();
+        for group in groups {
+            if let Some(record) = state.groups.get_mut(group) {
+                record.is_told = true;
+            }
+        }
     }
 
     pub(crate) fn forget_groups_later(&self, groups: Vec<GroupId>) {
@@ -489,6 +550,7 @@ impl State {
             record.is_unasked = true;
             return;
         }
+        self.unread.add(record);
         // The page that is written at the end shows all groups.
         if backend.timeline_path().is_some() {
             return;
@@ -503,6 +565,13 @@ impl State {
         for task in record.tasks() {
             self.group_of_task.remove(task);
         }
+    }
+
+    fn take_unread(&mut self, all: bool) -> Unread {
+        if all {
+            self.groups.values_mut().for_each(|record| self.unread.add(record));
+        }
+        std::mem::take(&mut self.unread)
     }
 
     fn absorb(&mut self, event: Event, client: NodeId, backend: &Backend) {
@@ -588,6 +657,8 @@ impl State {
 
 /// Lines kept for [`Grid::take_log`].
 const LOG_LINES_MAX: usize = 10_000;
+/// Errors that are told of calls that nobody asked about; the others are counted.
+const UNREAD_LINES_MAX: usize = 10;
 
 impl Inner {
     fn simulation(&self) -> Option<SimulationReport> {
@@ -613,6 +684,10 @@ impl Drop for Inner {
             let state = self.state.get_mut().expect("no panic while held");
             let report = Report::new("the program's heuristics", state.groups.values(), self.client, &state.names);
             write(&path, "timeline", &timeline_html("Simulated groups", &report));
+        }
+        let unread = self.state.get_mut().expect("no panic while held").take_unread(true);
+        if unread.count > 0 {
+            eprintln!("gridloom: {unread}");
         }
         self.backend.close();
         if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {

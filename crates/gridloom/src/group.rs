@@ -1,12 +1,13 @@
 //! Groups: calls recorded, then mapped and run together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
-use gridloom_core::base::{DatumId, GroupId, Meta};
+use gridloom_core::base::{DatumId, GroupId, Meta, TaskError};
 use gridloom_core::graph::{self, Source, Task};
+use gridloom_core::idl::Signature;
 
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, PlanRecord, Report, Value};
@@ -19,7 +20,10 @@ struct HandleInner {
     grid: Grid,
     datum: DatumId,
     meta: Meta,
+    signature: Arc<Signature>,
     group: Weak<Recorder>,
+    /// Why its call will never run, if it was forgotten before it was launched.
+    discarded: OnceLock<String>,
     /// What the session remembers of its group stays as long as it does.
     _parts: Arc<Parts>,
 }
@@ -53,10 +57,29 @@ impl Handle {
     }
 
     fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
+        self.check()?;
         if let Some(recorder) = self.0.group.upgrade() {
             recorder.launch(&self.0.grid)?;
         }
-        self.0.grid.get(self.0.datum, limit)
+        self.check()?;
+        self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))
+    }
+
+    /// Its call has run, or may still.
+    fn check(&self) -> Result<(), Error> {
+        let Some(why) = self.0.discarded.get() else { return Ok(()) };
+        Err(Error::Discarded { function: self.0.signature.name.clone(), why: why.clone() })
+    }
+
+    /// The program knows it as the result of a call, not by its number.
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Task(TaskError::DatumLost { datum, why }) if datum == self.0.datum => {
+                let why = format!("the result of '{}': {why}", self.0.signature.name);
+                TaskError::DatumLost { datum, why }.into()
+            }
+            other => other,
+        }
     }
 }
 
@@ -137,6 +160,7 @@ impl Group {
     /// If the arguments do not fit; nothing is recorded then.
     pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
         let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
+        args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         let prepared = function.prepare(args, named, |value| {
             let Some((address, size)) = value.identity() else { return (self.grid.new_datum(), value.clone()) };
             let key = (address, size, value.meta.to_string());
@@ -179,7 +203,9 @@ impl Group {
             .into_iter()
             .map(|(datum, meta)| {
                 let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
-                Handle(Arc::new(HandleInner { grid: self.grid.clone(), datum, meta, group, _parts: parts }))
+                let (grid, signature) = (self.grid.clone(), function.signature.clone());
+                let discarded = OnceLock::new();
+                Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, discarded, _parts: parts }))
             })
             .collect();
         for handle in &handles {
@@ -201,11 +227,14 @@ impl Group {
         self.recorder.launch(&self.grid)
     }
 
-    /// Forgets what was recorded and not launched.
+    /// Forgets what was recorded and not launched. Its handles then give [`Error::Discarded`].
     pub fn discard(&self) {
-        let recording = std::mem::take(&mut *self.recording());
-        let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
-        self.grid.forget_values(sources);
+        self.discard_because("its group was discarded before it was launched");
+    }
+
+    /// Like [`Group::discard`], with a reason that completes "the call never ran: ".
+    pub fn discard_because(&self, why: &str) {
+        self.recorder.discard(why);
     }
 
     /// What the agent would do with the calls recorded so far, by any heuristic; nothing is run.
@@ -223,10 +252,15 @@ impl Group {
     /// The error of the first call that failed.
     pub fn wait(&self) -> Result<(), Error> {
         self.launch()?;
-        for part in self.parts() {
-            self.grid.wait_group(part)?;
+        let parts = self.parts();
+        let failed = parts.iter().find_map(|part| self.grid.wait_group(*part).err());
+        match failed {
+            None => Ok(()),
+            Some(error) => {
+                self.grid.told(&parts);
+                Err(error)
+            }
         }
-        Ok(())
     }
 
     /// Cancels all calls that have not ended.
@@ -246,6 +280,7 @@ impl Group {
         for part in &parts {
             self.grid.await_group(*part)?;
         }
+        self.grid.told(&parts);
         Ok(self.grid.report(&self.recorder.heuristic, &parts))
     }
 
@@ -278,7 +313,23 @@ impl Recording {
     }
 }
 
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.discard("its group was dropped before it was launched");
+    }
+}
+
 impl Recorder {
+    fn discard(&self, why: &str) {
+        let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
+        for handle in recording.made.values().filter_map(Weak::upgrade) {
+            // It is made once, so it is discarded once.
+            let _ = handle.discarded.set(why.to_string());
+        }
+        let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
+        self.parts.grid.forget_values(sources);
+    }
+
     fn launch(&self, grid: &Grid) -> Result<(), Error> {
         // Another thread that finds nothing to launch goes on only when what was recorded is on its way.
         let _launching = grid.launching();

@@ -38,9 +38,10 @@ mod timeline;
 mod value;
 
 pub use attach::AttachConfig;
+pub use backend::check_address;
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
-pub use grid::{Grid, Traffic};
+pub use grid::{Grid, Traffic, Unread};
 pub use group::{Group, Handle};
 pub use local::{LocalConfig, program_path};
 pub use offer::{Offer, load_offer};

@@ -3,10 +3,13 @@
 //! Each process reads its standard input and ends when that closes, so that none outlives the program that started it,
 //! however it ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gridloom_net::identity::{self, Secret};
@@ -18,6 +21,9 @@ use crate::offer::BUILTIN_LINALG;
 const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
 /// How long the processes get to end by themselves.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// So much of what a process says while it starts is kept.
+const SAID_BYTES_MAX: usize = 16 << 10;
 
 /// How an embedded local grid is set up.
 #[derive(Clone, Debug)]
@@ -94,8 +100,17 @@ pub fn program_path(named: Option<&Path>) -> PathBuf {
 pub(crate) struct LocalProcesses {
     pub(crate) address: String,
     pub(crate) secret: Secret,
-    agent: Child,
-    servers: Vec<Child>,
+    agent: Started,
+    servers: Vec<Started>,
+}
+
+/// A process of the grid. What it says on standard error is passed on from when it is ready; before, it is kept: it tells
+/// why the process did not start.
+struct Started {
+    child: Child,
+    name: String,
+    said: Arc<Mutex<Option<String>>>,
+    ended: Receiver<()>,
 }
 
 impl LocalProcesses {
@@ -115,11 +130,11 @@ impl LocalProcesses {
             let mut command = Command::new(&program);
             command.args(arguments).args(["--json", "--quiet", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
             // An interrupt at the terminal is for the program, which then ends its grid.
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent = spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?;
-        let line = first_line(&mut agent, "agent")?;
+        let mut agent = Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent")?;
+        let line = agent.first_line()?;
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
@@ -149,16 +164,14 @@ impl LocalProcesses {
                 command.env("GRIDLOOM_BLAS", blas);
             }
             command.envs(config.environment.iter().cloned());
-            processes.servers.push(spawn(&mut command)?);
+            processes.servers.push(Started::new(spawn(&mut command)?, &name)?);
         }
-        for (index, server) in processes.servers.iter_mut().enumerate() {
-            first_line(server, &format!("server-{}", index + 1))?;
-        }
+        processes.servers.iter_mut().try_for_each(|server| server.first_line().map(drop))?;
         Ok(processes)
     }
 
     pub(crate) fn server_processes(&self) -> Vec<u32> {
-        self.servers.iter().map(Child::id).collect()
+        self.servers.iter().map(|server| server.child.id()).collect()
     }
 
     /// Ends all processes and waits for their end; what does not end by itself is killed.
@@ -167,7 +180,8 @@ impl LocalProcesses {
     }
 
     fn end(&mut self) {
-        let mut children: Vec<&mut Child> = self.servers.iter_mut().chain(std::iter::once(&mut self.agent)).collect();
+        let all = self.servers.iter_mut().chain(std::iter::once(&mut self.agent));
+        let mut children: Vec<&mut Child> = all.map(|started| &mut started.child).collect();
         for child in &mut children {
             drop(child.stdin.take());
         }
@@ -200,15 +214,71 @@ fn spawn(command: &mut Command) -> Result<Child, Error> {
     })
 }
 
-fn first_line(child: &mut Child, name: &str) -> Result<String, Error> {
-    let stdout = child.stdout.as_mut().expect("its output is piped");
-    let mut line = String::new();
-    match BufReader::new(stdout).read_line(&mut line) {
-        Ok(length) if length > 0 => Ok(line),
-        Ok(_) => {
-            let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            Err(Error::Connect(format!("{name} of the local grid did not start ({status}); see its message above")))
+impl Started {
+    fn new(mut child: Child, name: &str) -> Result<Started, Error> {
+        let error = child.stderr.take().expect("its errors are piped");
+        let said = Arc::new(Mutex::new(Some(String::new())));
+        let (heard, (end, ended)) = (said.clone(), channel());
+        let thread = thread::Builder::new().name("gridloom-log".into());
+        // Dropping `end` tells that all was heard.
+        let listener = thread.spawn(move || drop((pass_on(error, &heard), end)));
+        match listener {
+            Ok(_) => Ok(Started { child, name: name.to_string(), said, ended }),
+            Err(error) => {
+                // It would wait for somebody to read what it says; it may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Error::Connect(format!("{name} of the local grid: {error}")))
+            }
         }
-        Err(error) => Err(Error::Connect(format!("{name} of the local grid: {error}"))),
     }
+
+    /// The line that it prints when it is ready.
+    fn first_line(&mut self) -> Result<String, Error> {
+        let stdout = self.child.stdout.as_mut().expect("its output is piped");
+        let mut line = String::new();
+        let length = BufReader::new(stdout).read_line(&mut line);
+        if !matches!(length, Ok(0)) {
+            let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+            say(said.unwrap_or_default().as_bytes());
+        }
+        let name = &self.name;
+        match length {
+            Ok(length) if length > 0 => Ok(line),
+            Ok(_) => {
+                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                // What it said last may be on its way; a process that it leaves behind may keep the pipe open for ever.
+                let _ = self.ended.recv_timeout(STOP_PATIENCE);
+                let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+                let said = said.trim().trim_start_matches("gridloom: ");
+                let why = if said.is_empty() { &status } else { said };
+                Err(Error::Connect(format!("{name} of the local grid did not start: {why}")))
+            }
+            Err(error) => Err(Error::Connect(format!("{name} of the local grid: {error}"))),
+        }
+    }
+}
+
+/// Hands on what a process says on standard error, line by line; as long as it starts, it is kept instead.
+fn pass_on(error: impl Read, said: &Mutex<Option<String>>) {
+    let mut lines = BufReader::new(error);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        match &mut *said.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => say(&line),
+            Some(said) => {
+                said.push_str(&String::from_utf8_lossy(&line));
+                while said.len() > SAID_BYTES_MAX {
+                    let first = said.find('\n').map_or(said.len(), |end| end + 1);
+                    said.drain(..first);
+                }
+            }
+        }
+        line.clear();
+    }
+}
+
+/// Without a standard error nobody is there to tell.
+fn say(bytes: &[u8]) {
+    let _ = std::io::stderr().write_all(bytes);
 }

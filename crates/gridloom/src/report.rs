@@ -106,6 +106,8 @@ pub(crate) struct GroupRecord {
     pub(crate) data: Vec<DatumId>,
     /// Nobody can ask about it any more.
     pub(crate) is_unasked: bool,
+    /// The program knows of a failure in it: whoever reads one error looks for the others.
+    pub(crate) is_told: bool,
 }
 
 impl GroupRecord {
@@ -120,6 +122,7 @@ impl GroupRecord {
             tasks_again: 0,
             data: Vec::new(),
             is_unasked: false,
+            is_told: false,
         }
     }
 
@@ -212,6 +215,16 @@ impl GroupRecord {
         // Tasks cut off by the failure of another come after it only by chance: the cause is the better answer.
         let errors = || self.tasks.iter().filter_map(|(_, _, report)| report.outcome.as_ref().err());
         errors().find(|error| !matches!(error, TaskError::DependencyFailed { .. })).or_else(|| errors().next()).cloned()
+    }
+
+    /// Failures that the program does not know of, in a line each. What was cancelled is no news, nor what was cut off by
+    /// another failure.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = String> {
+        let errors = self.tasks.iter().filter_map(|(_, _, report)| report.outcome.as_ref().err());
+        let news = errors.filter(|error| {
+            !self.is_told && !matches!(error, TaskError::DependencyFailed { .. } | TaskError::Cancelled)
+        });
+        news.map(|error| error.to_string().lines().next().unwrap_or_default().to_string())
     }
 
     pub(crate) fn unfinished(&self) -> Vec<TaskId> {

@@ -175,13 +175,47 @@ impl Cast {
     /// # Errors
     /// If a part is missing, or a host or a role is unknown.
     pub fn new(platform: &Platform, deployment: Option<&Path>) -> Result<Cast, Error> {
-        match deployment {
+        let cast = match deployment {
             Some(file) => {
                 let processes = read_deployment(file)?;
-                Cast::from_deployment(platform, &processes, &file.display().to_string())
+                Cast::from_deployment(platform, &processes, &file.display().to_string())?
             }
-            None => Cast::from_properties(platform),
+            None => Cast::from_properties(platform)?,
+        };
+        cast.check_routes(platform)?;
+        Ok(cast)
+    }
+
+    /// Whether the roles that the hosts' properties name are known.
+    ///
+    /// # Errors
+    /// If one is not; the message names the host.
+    pub fn check_roles(platform: &Platform) -> Result<(), Error> {
+        roles(platform).map(drop)
+    }
+
+    /// The client and every server reach the agent, and each other; servers among themselves need not.
+    fn check_routes(&self, platform: &Platform) -> Result<(), Error> {
+        let name = |host: HostId| &platform.hosts()[host.0 as usize].name;
+        let joined = |one: HostId, other: HostId| {
+            let missing =
+                [(one, other), (other, one)].into_iter().find(|(from, to)| platform.route(*from, *to).is_err());
+            match missing.filter(|_| one != other) {
+                None => Ok(()),
+                Some((from, to)) => Err(Error::Input(format!(
+                    "the platform has no route from '{}' to '{}', which a grid needs: the client, the agent and every \
+                     server have to reach each other; add links, or give one of them the role none",
+                    name(from),
+                    name(to)
+                ))),
+            }
+        };
+        joined(self.client, self.agent)?;
+        for server in &self.servers {
+            joined(server.host, self.agent)?;
+            joined(server.host, self.client)?;
         }
+        Ok(())
     }
 
     fn from_properties(platform: &Platform) -> Result<Cast, Error> {
@@ -189,17 +223,7 @@ impl Cast {
         if hosts.len() < 2 {
             return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
         }
-        let roles: Vec<Vec<&str>> = hosts
-            .iter()
-            .map(|host| host.properties.get("role").map_or(Vec::new(), |r| r.split(',').map(str::trim).collect()))
-            .collect();
-        for (host, roles) in hosts.iter().zip(&roles) {
-            if let Some(wrong) = roles.iter().find(|role| !["agent", "server", "client", "none"].contains(role)) {
-                let name = &host.name;
-                let known = "agent, server, client or none";
-                return Err(Error::Input(format!("host '{name}' has the role '{wrong}'; expected {known}")));
-            }
-        }
+        let roles = roles(platform)?;
         let with = |role: &str| roles.iter().position(|roles| roles.contains(&role));
         let client = with("client").unwrap_or(0);
         let agent = with("agent").unwrap_or(client);
@@ -246,6 +270,22 @@ impl Cast {
         }
         Ok(Cast { agent: agent.unwrap_or(client), client, servers })
     }
+}
+
+/// The roles of each host.
+fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
+    let mut all = Vec::with_capacity(platform.hosts().len());
+    for host in platform.hosts() {
+        let roles: Vec<&str> =
+            host.properties.get("role").into_iter().flat_map(|text| text.split(',')).map(str::trim).collect();
+        if let Some(wrong) = roles.iter().find(|role| !["agent", "server", "client", "none"].contains(role)) {
+            let name = &host.name;
+            let known = "agent, server, client or none";
+            return Err(Error::Input(format!("host '{name}' has the role '{wrong}'; expected {known}")));
+        }
+        all.push(roles);
+    }
+    Ok(all)
 }
 
 impl Part {

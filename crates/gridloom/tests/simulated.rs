@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Error, Grid, Handle, Report, SimulateConfig, Value};
+use gridloom::{Error, Grid, Group, Handle, Report, SimulateConfig, Value};
 
 const STAR: &str = r#"
 [[host]]
@@ -198,6 +198,37 @@ fn a_wait_may_have_a_limit() {
     let call = product.submit(&[(&matrix).into(), (&matrix).into()], &[], None).unwrap();
     assert!(matches!(call.watch().wait_within(Duration::from_millis(10)), Err(Error::TimedOut { .. })));
     assert_eq!(call.wait().unwrap()[0].meta(), matrix.meta());
+}
+
+#[test]
+fn a_call_that_never_ran_says_why() {
+    let grid = Grid::simulate(config("discarded", STAR)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
+    let record = |group: &Group| group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
+    let says = |handle: &Handle| handle.get().unwrap_err().to_string();
+    let group = grid.group("heft");
+    let ran = record(&group);
+    group.wait().unwrap();
+    let never = record(&group);
+    group.discard_because("the sky fell");
+    assert_eq!(says(&never), "the call of 'kernels/product' never ran: the sky fell");
+    assert_eq!(ran.get().unwrap().meta(), matrix.meta());
+    let told = group.call(&product, &[(&never).into(), (&ran).into()]).unwrap_err();
+    assert!(matches!(told, Error::Discarded { .. }), "{told}");
+    assert_eq!(group.recorded(), 0);
+    let dropped = record(&grid.group("heft"));
+    assert!(says(&dropped).ends_with("never ran: its group was dropped before it was launched"), "{}", says(&dropped));
+}
+
+#[test]
+fn a_store_that_is_too_small_is_told_by_function() {
+    let small = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1MiB\" }");
+    let grid = Grid::simulate(config("small", &small)).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[400, 400]));
+    let told = product.call(&[(&matrix).into(), (&matrix).into()]).unwrap_err().to_string();
+    assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for what it reads and makes"), "{told}");
 }
 
 #[test]

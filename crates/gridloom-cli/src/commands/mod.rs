@@ -34,7 +34,8 @@ pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
     /// Address of the agent
-    #[arg(long, env = "GRIDLOOM_AGENT", hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT")]
+    #[arg(long, env = "GRIDLOOM_AGENT", hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT",
+          value_parser = parse_agent)]
     pub agent: String,
 }
 
@@ -72,6 +73,11 @@ impl ListenOptions {
         }
         Ok(())
     }
+}
+
+/// An agent's address; names are looked up later, and again.
+fn parse_agent(text: &str) -> Result<String, String> {
+    gridloom::check_address(text).map(|()| text.to_string())
 }
 
 /// An address to listen on; a name is looked up.

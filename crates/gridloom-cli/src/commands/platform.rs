@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use gridloom::Cast;
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::platform::Platform;
 use serde_json::json;
@@ -16,7 +17,7 @@ use super::{count, print_json, print_line, read_text};
     after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform route grid.toml laptop node-3"
 )]
 pub enum Options {
-    /// List hosts and links
+    /// List hosts and links; a role that no host can have is an error
     #[command(after_help = "Example:\n  gridloom platform show grid.toml --json")]
     Show {
         /// The file
@@ -58,6 +59,7 @@ fn read(file: &Path) -> Result<Platform> {
 }
 
 fn show(platform: &Platform, json: bool) -> Result<()> {
+    Cast::check_roles(platform)?;
     if json {
         return print_json(&json!({ "hosts": platform.hosts(), "links": platform.links() }));
     }

@@ -27,7 +27,8 @@ const BUILTIN_LINALG: &str = "builtin:linalg";
 /// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
 /// the server. FILES are interface descriptions (.idl), Python modules (.py), or the word builtin:linalg for linear
 /// algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
-/// registered it, and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again.
+/// registered it, and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
+/// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
 gridloom serve functions.py\n  gridloom serve builtin:linalg --plain")]
@@ -127,7 +128,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             memory_bytes,
             functions,
         });
-        (Role::Server, name.clone(), Box::new(Registering::new(server, registered.clone())))
+        (Role::Server, name.clone(), Box::new(Registering::new(server, agent.clone(), registered.clone())))
     })?;
     end_with(&node, rest.until_stdin_closes)?;
     let mut announced = false;

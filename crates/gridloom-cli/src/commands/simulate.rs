@@ -72,15 +72,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(file) => absolute(file)?,
         None => own.0.join("report.json"),
     };
-    // A report of an earlier run must not pass for this one's.
-    match std::fs::remove_file(&report) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| report.display().to_string());
-        }
-        _ => {}
-    }
     let config = config(options, &report)?;
     config.check()?;
+    claim(&report)?;
+    config.timeline.as_deref().map_or(Ok(()), claim)?;
     if let Some(name) = &config.network {
         NetworkModel::by_name(name)?;
     }
@@ -88,6 +83,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     match std::fs::read_to_string(&report) {
         Ok(text) => {
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
+            if let Some(timeline) = config.timeline.as_deref().filter(|timeline| !timeline.exists()) {
+                bail!("the timeline was not written to {}", timeline.display());
+            }
             match options.json {
                 true => print_json(&serde_json::to_value(&report)?)?,
                 false => print(&report)?,
@@ -100,6 +98,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| report.display().to_string()),
     }
     Ok(exit_code(status))
+}
+
+/// The file can be written, and is not there: that of an earlier run must not pass for this one's.
+fn claim(file: &Path) -> Result<()> {
+    let claimed = std::fs::File::create(file).and_then(|_| std::fs::remove_file(file));
+    claimed.with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {

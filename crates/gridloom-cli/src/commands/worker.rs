@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use gridloom_core::idl::{Body, Definition};
 use gridloom_net::worker::native::Native;
 use gridloom_net::worker::{Functions, Setup};
@@ -35,11 +35,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// A function that cannot be run, and why.
 pub type Wrong = (String, String);
 
+/// What the process says that looked: functions that cannot be run, or libraries that cannot be loaded.
+type Answer = Result<Vec<Wrong>, Vec<String>>;
+
 /// Looks up every native function in a process of its own, so that a library that cannot be loaded is noticed when the
 /// server starts, and one that crashes while it is loaded does no harm.
 ///
 /// # Errors
-/// If they cannot be looked up at all.
+/// If they cannot be looked up at all, or a library cannot be loaded.
 pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Result<Vec<Wrong>> {
     let native: Vec<&Definition> =
         definitions.iter().filter(|definition| matches!(definition.body, Body::Native { .. })).collect();
@@ -59,7 +62,9 @@ pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Res
     let said = String::from_utf8_lossy(&output.stdout);
     // What a library prints while it is loaded comes before the answer.
     let answer = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))
+    let answer: Answer =
+        answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))?;
+    answer.or_else(|unloadable| bail!("{}", unloadable.join("\ngridloom: ")))
 }
 
 fn check() -> Result<()> {
@@ -68,13 +73,18 @@ fn check() -> Result<()> {
     let libraries: Vec<PathBuf> = serde_json::from_value(question["libraries"].clone())?;
     let mut native = Native::default();
     let setup = Setup { server_name: String::new(), libraries, modules: Vec::new() };
-    // A library that cannot be loaded is named with the functions that are not found for it.
     native.setup(&setup).map_err(anyhow::Error::msg)?;
+    // Said once, and not again for each function that is not found for it.
+    let unloadable: Vec<String> =
+        native.unloadable().map(|(path, why)| format!("library {} cannot be loaded: {why}", path.display())).collect();
+    if !unloadable.is_empty() {
+        return print_json(&json!(Answer::Err(unloadable)));
+    }
     let mut wrong: Vec<Wrong> = Vec::new();
     for (number, definition) in definitions.iter().enumerate() {
         if let Err(why) = native.load(number as u32, definition) {
             wrong.push((definition.signature.name.clone(), why));
         }
     }
-    print_json(&json!(wrong))
+    print_json(&json!(Answer::Ok(wrong)))
 }

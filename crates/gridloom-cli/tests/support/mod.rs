@@ -199,6 +199,14 @@ pub fn library() -> &'static str {
     })
 }
 
+/// A shared library made of one C file.
+pub fn compiled(name: &str, source: &str) -> String {
+    let library = folder("library").join(name);
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap();
+    assert!(status.success());
+    library.to_str().unwrap().to_string()
+}
+
 /// A folder for one test's files.
 pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);

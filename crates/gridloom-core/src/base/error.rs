@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::dial::agent_remedy;
 use super::id::{DatumId, TaskId};
 
 /// Why a task failed.
@@ -63,10 +64,13 @@ pub enum TaskError {
     },
     /// A task needs more room than the server's store has.
     #[error(
-        "store of server '{server}' is full: task {task} needs {needed} bytes, {held} of {limit} bytes are held; \
+        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
+         {limit} bytes are held; \
          release results that are no longer needed, or start the server with a larger --memory"
     )]
     StoreFull {
+        /// The function.
+        function: String,
         /// The server.
         server: String,
         /// The task.
@@ -98,7 +102,7 @@ pub enum TaskError {
         why: String,
     },
     /// A datum that the task needs is gone and cannot be computed again.
-    #[error("datum {datum} is lost: {why}")]
+    #[error("data are lost: {why}")]
     DatumLost {
         /// The datum.
         datum: DatumId,
@@ -106,7 +110,7 @@ pub enum TaskError {
         why: String,
     },
     /// A task that it depends on failed.
-    #[error("task {task} that it depends on failed: {why}")]
+    #[error("a call that it depends on failed: {why}")]
     DependencyFailed {
         /// The task that failed first.
         task: TaskId,
@@ -120,7 +124,7 @@ pub enum TaskError {
         why: String,
     },
     /// The agent cannot be reached.
-    #[error("the agent at {address} is gone ({why}); start one with 'gridloom agent', or connect to another")]
+    #[error("cannot use the agent at {address}: {why}{}", agent_remedy(why))]
     AgentLost {
         /// Where it was.
         address: String,

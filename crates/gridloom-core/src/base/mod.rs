@@ -1,5 +1,6 @@
 //! What every layer speaks of: identifiers, time, values, limits, errors and the machine trait.
 
+pub mod dial;
 pub mod error;
 pub mod id;
 pub mod limits;

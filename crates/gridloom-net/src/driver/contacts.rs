@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::{io, thread};
 
+use gridloom_core::base::dial::{NO_ANSWER, NO_NODE, NOBODY_LISTENS, UNRESOLVED};
 use gridloom_core::base::limits::{DIAL_NS_MAX, EAGER_BYTES_MAX};
 use gridloom_core::base::time::MILLISECOND_NS;
 use gridloom_core::base::{NodeId, Time};
@@ -57,10 +58,10 @@ impl Core {
     pub(super) fn resolved(&mut self, dial: u64, addresses: io::Result<Vec<SocketAddr>>) {
         match (self.dials.get_mut(&dial), addresses) {
             (None, _) => {}
-            (Some(_), Err(error)) => self.dial_failed(dial, format!("the name cannot be resolved: {error}")),
+            (Some(_), Err(error)) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
             (Some(state), Ok(addresses)) => {
                 state.left = VecDeque::from(addresses);
-                self.dial_next(dial, "the name has no address".into());
+                self.dial_next(dial, format!("{UNRESOLVED} (it has no address)"));
             }
         }
     }
@@ -73,7 +74,7 @@ impl Core {
             let Some(address) = dial.left.pop_front() else { return self.dial_failed(number, why) };
             match self.connect(address, number, deadline) {
                 Ok(()) => return,
-                Err(error) => why = error.to_string(),
+                Err(error) => why = cannot_connect(&error),
             }
         }
     }
@@ -146,7 +147,7 @@ impl Core {
         let Some(contact) = self.connections.get_mut(&token) else { return };
         if contact.stage == ContactStage::Connecting {
             match contact.connection.stream().is_connected() {
-                Err(error) => return self.lose(token, &error.to_string()),
+                Err(error) => return self.lose(token, &cannot_connect(&error)),
                 Ok(false) => return,
                 Ok(true) => contact.stage = ContactStage::Shaking,
             }
@@ -269,14 +270,17 @@ impl Core {
         let Some(number) = contact.dial else {
             return self.log(format!("a connection was turned away: {error}"));
         };
-        let address = self.dials.get(&number).map_or(String::new(), |dial| dial.address.clone());
         let who = match role {
             Some(Role::Agent) => "agent",
             Some(Role::Server) => "server",
             Some(Role::Client) => "client",
             None => "node",
         };
-        self.dial_failed(number, format!("{who} at {address} {error}"));
+        let why = match error {
+            HandshakeError::Malformed(what) => format!("{NO_NODE} ({what})"),
+            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {who} there {error}"),
+        };
+        self.dial_failed(number, why);
     }
 
     fn established(&mut self, token: usize, mut hello: Hello, verdict: Verdict) {
@@ -333,7 +337,8 @@ impl Core {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
             (ContactStage::Up(peer), _) => self.pending.push_back(Input::PeerLost { peer, why: why.into() }),
-            (ContactStage::Connecting | ContactStage::Shaking, Some(dial)) => self.dial_next(dial, why.into()),
+            (ContactStage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
+            (ContactStage::Shaking, Some(dial)) => self.dial_next(dial, format!("{NO_NODE} ({why})")),
             (ContactStage::Connecting | ContactStage::Shaking, None) => {}
         }
     }
@@ -371,11 +376,14 @@ impl Core {
         let late: Vec<usize> =
             self.connections.iter().filter(|(_, c)| c.is_late(now)).map(|(token, _)| *token).collect();
         for token in late {
-            self.lose(token, "no answer in time");
+            match self.connections.get(&token).map(|contact| contact.stage) {
+                Some(ContactStage::Connecting) => self.lose(token, &no_answer()),
+                _ => self.lose(token, "it says nothing"),
+            }
         }
         let late: Vec<u64> = self.dials.iter().filter(|(_, dial)| dial.deadline <= now).map(|(n, _)| *n).collect();
         for number in late {
-            self.dial_failed(number, "no answer in time".into());
+            self.dial_failed(number, no_answer());
         }
         let late: Vec<NodeId> = self.shadowed.iter().filter(|(_, (_, at))| *at <= now).map(|(peer, _)| *peer).collect();
         for peer in late {
@@ -389,6 +397,20 @@ impl Core {
         self.check_at = contacts.chain(rest).fold(self.check_at, Time::min);
         self.settle();
     }
+}
+
+/// Why a connection did not come about.
+fn cannot_connect(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("{NOBODY_LISTENS} (connection refused)"),
+        io::ErrorKind::TimedOut => no_answer(),
+        _ => format!("{NO_ANSWER} ({error})"),
+    }
+}
+
+fn no_answer() -> String {
+    let seconds = DIAL_NS_MAX as f64 / 1e9;
+    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the way drops what is sent there")
 }
 
 impl Contact {

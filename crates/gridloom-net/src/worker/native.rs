@@ -8,12 +8,13 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gridloom_core::base::{Dtype, Meta, TaskError};
 use gridloom_core::idl::{BaseType, Body, CallArgument, Definition, Language, Mode, Param};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
+use libloading::os::unix as os;
 
 use super::convert::Aligned;
 use super::{ArgView, Functions, OutView, Room, Setup};
@@ -55,8 +56,9 @@ impl Functions for Native {
         for path in &setup.libraries {
             // SAFETY: loading runs the library's initialisers: the operator of the server chose it, and this process
             // is there to run its code.
-            let library = unsafe { Library::new(path) }.map_err(|error| error.to_string());
-            self.libraries.push((path.clone(), library));
+            // All its symbols are resolved now: one that is missing is noticed here, and not in the middle of a call.
+            let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
+            self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));
         }
         Ok(())
     }
@@ -122,6 +124,11 @@ impl Functions for Native {
 }
 
 impl Native {
+    /// Libraries that cannot be loaded, and what the system says of each.
+    pub fn unloadable(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.libraries.iter().filter_map(|(path, library)| Some((path.as_path(), library.as_ref().err()?.as_str())))
+    }
+
     fn find(&self, symbol: &str) -> Result<CodePtr, String> {
         for library in self.libraries.iter().filter_map(|(_, library)| library.as_ref().ok()) {
             // SAFETY: the symbol is only looked up here; its type is stated by the signature (see the module's doc).
@@ -130,19 +137,20 @@ impl Native {
                 return Ok(CodePtr::from_fun(*found));
             }
         }
+        if let Some((path, why)) = self.unloadable().next() {
+            return Err(format!("library {} cannot be loaded: {why}", path.display()));
+        }
         if self.libraries.is_empty() {
             return Err(format!("symbol '{symbol}' cannot be found: the server was given no library"));
         }
-        let searched: Vec<String> = self
-            .libraries
-            .iter()
-            .map(|(path, library)| match library {
-                Ok(_) => path.display().to_string(),
-                Err(why) => format!("{} (which cannot be loaded: {why})", path.display()),
-            })
-            .collect();
+        let searched: Vec<String> = self.libraries.iter().map(|(path, _)| path.display().to_string()).collect();
         Err(format!("symbol '{symbol}' is in none of its libraries: {}", searched.join(", ")))
     }
+}
+
+/// What the system says, which names the symbol or the file that is missing.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Text in the form that native code wants, and where it came from.

@@ -68,6 +68,28 @@ class ProcessEnded(ProcessError):
     """The process has to end: it was killed, or nothing can happen any more. Let it pass."""
 
 
+class Discarded(GridloomError):
+    """The call was recorded, but never ran: the block of its group raised, or the group was discarded.
+
+    What the block raised is its cause (``__cause__``).
+
+    Attributes
+    ----------
+    function, why : str
+        The function, and what became of the group.
+    """
+
+    function: str
+    why: str
+
+
+class UnreadErrorWarning(RuntimeWarning):
+    """Calls in groups failed, and nobody read why.
+
+    A failure is read by `Handle.get` of a result of its group, or by `Group.wait` or `Group.report`.
+    """
+
+
 class WaitTimedOut(GridloomError, TimeoutError):
     """What was waited for did not come in time. Nothing is cancelled: waiting again works.
 
@@ -161,12 +183,13 @@ class StoreFull(TaskError):
 
     Attributes
     ----------
-    server : str
-        The server.
+    function, server : str
+        The function and the server.
     needed_bytes, held_bytes, limit_bytes : int
         What the task needs, what cannot be given up now, and the bound.
     """
 
+    function: str
     server: str
     needed_bytes: int
     held_bytes: int

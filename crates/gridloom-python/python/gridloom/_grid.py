@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import json
 import os
+import warnings
 import weakref
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
-from ._errors import UsageError
+from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
 from ._group import Group
 
@@ -118,12 +119,14 @@ class Grid:
     def close(self) -> None:
         """End the session, and the processes of an embedded local grid. Handles and functions of it no longer work.
 
-        Arrays that were fetched stay.
+        Arrays that were fetched stay. Errors of calls in groups that nobody read are told by an `UnreadErrorWarning`.
         """
         if not self._closed:
             self._closed = True
             _open_grids.discard(self)
+            unread = self._raw.take_unread(True)
             self._raw.close()
+            _warn(unread)
 
     def function(self, name: str) -> Function:
         """Find a function.
@@ -188,7 +191,9 @@ class Grid:
         InputError
             If there is no such heuristic, or it has no such parameter.
         """
-        return Group(self, self._raw.group(heuristic))
+        raw = self._raw.group(heuristic)
+        _warn(self._raw.take_unread(False))
+        return Group(self, raw)
 
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.
@@ -266,7 +271,8 @@ class Grid:
         -------
         numpy.ndarray
             Its contents are arbitrary. Pass it, or a contiguous part of it; from then on, and until the results are
-            there, it must not be changed.
+            there, it must not be changed: it is the one argument that is not copied, so servers of this machine would see
+            the change, in the middle of a call or when the call is run again after a loss. Nobody checks that.
 
         Raises
         ------
@@ -283,6 +289,11 @@ class Grid:
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
+
+
+def _warn(unread: str | None) -> None:
+    if unread is not None:
+        warnings.warn(unread, UnreadErrorWarning, stacklevel=3)
 
 
 _open_grids = weakref.WeakSet()

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
-from ._errors import UsageError
+from ._errors import Discarded, UsageError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -232,10 +232,15 @@ class Handle:
         ------
         TaskError
             If its task, or one that it depends on, gave no result.
+        Discarded
+            If its call never ran, because the block of its group raised; that exception is the cause.
         WaitTimedOut
             If it is not here after `timeout` seconds.
         """
-        return self._raw.get(timeout)
+        try:
+            return self._raw.get(timeout)
+        except Discarded as error:
+            raise error from self._group._raised
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -314,7 +319,11 @@ class Group:
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
     once. At the end of the block the calls are mapped together and run; the program goes on without waiting. If the block
-    raises, what was not launched is forgotten.
+    raises, what was not launched is forgotten, and its handles raise `Discarded` from that exception.
+
+    A call that fails says so where its result, or one that depends on it, is read: `Handle.get` raises its error, and so
+    does `wait`; `report` lists all. Failures of which the program read nothing in these ways are told by an
+    `UnreadErrorWarning`, when the grid is closed or the next group begun after the group is gone.
 
     Notes
     -----
@@ -329,6 +338,7 @@ class Group:
         self._grid = grid
         self._raw = raw
         self._entered: list[Token[Group | None]] = []
+        self._raised: BaseException | None = None
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -343,7 +353,9 @@ class Group:
         if kind is None:
             self._raw.launch()
         else:
-            self._raw.discard()
+            self._raised = error
+            told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")
+            self._raw.discard(f"the block of its group raised {told}")
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raw = self._raw.record(function._raw, args, kwargs)
@@ -364,7 +376,7 @@ class Group:
 
     def discard(self) -> None:
         """Forget what was recorded and not launched."""
-        self._raw.discard()
+        self._raw.discard(None)
 
     def wait(self) -> None:
         """Wait until all calls have ended; what is recorded and not launched is launched first.

@@ -13,6 +13,7 @@ mod recovery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::base::dial::GONE;
 use crate::base::limits::HEARTBEAT_NS;
 use crate::base::time::ns_to_seconds;
 use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
@@ -288,7 +289,7 @@ impl Client {
         }
         if self.agent == Some(peer) {
             self.agent = None;
-            self.on_agent_lost(now, why, out);
+            self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
         } else {
             self.on_server_lost(now, peer, why, out);
         }

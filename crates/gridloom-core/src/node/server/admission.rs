@@ -50,6 +50,7 @@ impl Server {
                     return;
                 }
                 let error = TaskError::StoreFull {
+                    function: task.function.clone(),
                     server: self.config.name.clone(),
                     task: task.id,
                     needed,
