@@ -394,6 +394,23 @@ def test_hostile_frames_are_errors_and_never_more():
     assert 500 < wrong < 3000
 
 
+def test_a_short_message_of_shared_parts_does_not_fill_the_memory():
+    @gl.message
+    class Words:
+        words: list[str]
+
+    ty = type_of(Words)
+    count = 1000
+    frame = bytearray(ty.encode(Words(["x" * 100_000] + ["y"] * (count - 1)), False))
+    # Every pointer leads to the long word.
+    memory = len(frame) - (16 + 8 * count + 100_008 + 8 * (count - 1))
+    for index in range(1, count):
+        at = memory + 16 + 8 * index
+        frame[at : at + 8] = frame[memory + 16 : memory + 24]
+    with pytest.raises(gl.WrongMessage, match="field 'words': more than .* bytes when shared parts are copied"):
+        ty.decode(bytes(frame))
+
+
 def test_another_declaration_is_told_field_by_field():
     @gl.message(name="Area")
     class Theirs:
@@ -477,18 +494,20 @@ def test_classes_are_what_type_checkers_take_them_for(tmp_path):
         "class Block:\n"
         "    row: gl.c_int\n"
         "    data: Annotated[np.ndarray, gl.Array['float64', 'm']]\n"
+        "    other: gl.Ref['Block']\n"
         "    next: 'Block | None' = None\n"
         "def handle(me: gl.Process) -> float:\n"
         "    peer, block = me.wait(Block)\n"
-        "    peer.send(Block(row=1, data=block.data))\n"
+        "    peer.send(Block(row=1, data=block.data, other=block.other))\n"
         "    me.send(peer, block)\n"
         "    @me.on(Block)\n"
         "    def got(peer: gl.Peer, block: Block) -> None: ...\n"
         "    return float(block.row)\n"
-        "Block(row='x', data=np.zeros(3))\n"
+        "def wrong(block: Block) -> Block:\n"
+        "    return Block(row='x', data=np.zeros(3), other=block)\n"
     )
     import subprocess
 
     done = subprocess.run([sys.executable, "-m", "mypy", "program.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.splitlines()[0].startswith("program.py:16: error: Argument \"row\""), done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].startswith("program.py:18: error: Argument \"row\""), done.stdout + done.stderr
     assert "Found 1 error" in done.stdout

@@ -1,10 +1,14 @@
 //! Messages to objects: made by `object.__new__`, filled field by field; what references lead to is made once and filled
 //! later. Arrays are views of the message's memory.
+//!
+//! **Limit:** strings, bytes and lists that several places of a message lead to are copied for each, at most so often as for
+//! Rust's values: a short message of shared parts must not fill the memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_core::base::Meta;
+use gridloom_core::base::limits::LAYOUT_TREE_COPIES_MAX;
 use gridloom_core::wire::layout::position_of;
 use gridloom_core::wire::layout::types::Integer;
 use pyo3::prelude::*;
@@ -35,10 +39,11 @@ pub(super) fn decode<'py>(
         set: object.getattr("__setattr__")?,
         known: HashMap::new(),
         open: VecDeque::new(),
+        left: LAYOUT_TREE_COPIES_MAX * (payload.len() - start) as u64,
     };
     let root = decoder.instance(0, root)?;
-    while let Some((object, number, at, name)) = decoder.open.pop_front() {
-        decoder.fill(&object, number, at, name)?;
+    while let Some((object, number, at)) = decoder.open.pop_front() {
+        decoder.fill(&object, number, at)?;
     }
     Ok(root)
 }
@@ -55,8 +60,10 @@ struct Decoder<'a, 'py> {
     set: Bound<'py, PyAny>,
     /// Objects by declaration and position.
     known: HashMap<(usize, u64), Bound<'py, PyAny>>,
-    /// Objects that are to be filled: the declaration, the position, and the field that leads there.
-    open: VecDeque<(Bound<'py, PyAny>, usize, u64, &'a str)>,
+    /// Objects that are to be filled: the declaration and the position.
+    open: VecDeque<(Bound<'py, PyAny>, usize, u64)>,
+    /// Bytes that may still be copied.
+    left: u64,
 }
 
 impl<'a, 'py> Decoder<'a, 'py> {
@@ -80,18 +87,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
         };
         let object = self.make.call1((class,))?;
         if let Some((body, at)) = body {
-            self.open.push_back((object.clone(), body, at, ""));
+            self.open.push_back((object.clone(), body, at));
         }
         self.known.insert((number, at), object.clone());
         Ok(object)
     }
 
-    fn fill(&mut self, object: &Bound<'py, PyAny>, number: usize, at: u64, outer: &'a str) -> PyResult<()> {
+    fn fill(&mut self, object: &Bound<'py, PyAny>, number: usize, at: u64) -> PyResult<()> {
         let ty = self.ty;
         let Shape::Struct(class) = &ty.shapes[&number] else { unreachable!("what is filled is a struct") };
         for slot in &class.slots {
-            let name = if outer.is_empty() { &slot.name } else { outer };
-            let value = self.value(&slot.kind, at + slot.at, Some((class, at)), name)?;
+            let value = self.value(&slot.kind, at + slot.at, Some((class, at)), &slot.name)?;
             self.set.call1((object, &slot.attribute, value))?;
         }
         Ok(())
@@ -112,6 +118,20 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn follow(&self, at: u64) -> Option<u64> {
         let address = Word::of(Integer::SizeT).read(self.memory, at);
         position_of(u64::try_from(address).expect("a pointer is unsigned"))
+    }
+
+    /// Takes so many bytes from what may be copied.
+    fn charge(&mut self, bytes: usize, name: &str) -> PyResult<()> {
+        match self.left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                let limit = LAYOUT_TREE_COPIES_MAX * self.memory.len() as u64;
+                Err(self.wrong(name, &format!("more than {limit} bytes when shared parts are copied")))
+            }
+        }
     }
 
     fn wrapped(&self, wrap: &Option<Py<PyAny>>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -158,6 +178,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 Some(start) => {
                     let rest = &self.memory[start as usize..];
                     let end = rest.iter().position(|byte| *byte == 0).expect("checked with the message");
+                    self.charge(end, name)?;
                     let text = std::str::from_utf8(&rest[..end]);
                     PyString::new(py, text.map_err(|_| self.wrong(name, "a string that is not UTF-8"))?).into_any()
                 }
@@ -173,11 +194,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
             }
             Kind::Bytes { length_at, .. } => {
                 let count = length(self, *length_at);
+                self.charge(count, name)?;
                 let bytes = self.follow(at).map_or(&[][..], |start| self.bytes(start, count));
                 PyBytes::new(py, bytes).into_any()
             }
             Kind::List { length_at, stride, element, .. } => {
                 let count = length(self, *length_at);
+                self.charge(count.saturating_mul(*stride as usize), name)?;
                 match self.follow(at) {
                     Some(start) => {
                         let list = PyList::empty(py);

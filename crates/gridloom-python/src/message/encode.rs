@@ -471,12 +471,17 @@ impl<'t, 'py> Encoder<'t, 'py> {
         for copied in &self.arrays {
             let offset = header.len() as u64 + copied.position;
             let shape = copied.array.getattr("shape")?;
-            let place = numpy.getattr("ndarray")?.call1((shape, copied.dtype, &memory, offset))?;
+            let mut place = numpy.getattr("ndarray")?.call1((shape, copied.dtype, &memory, offset))?;
+            let mut array = copied.array.clone();
+            let dtype = copied.dtype.bind(self.py);
             let casting = PyDict::new(self.py);
             casting.set_item("casting", self.casting(&numpy, copied)?)?;
-            numpy
-                .call_method("copyto", (place, &copied.array), Some(&casting))
-                .map_err(|_| self.other_elements(copied))?;
+            if !dtype.getattr("names")?.is_none() && array.getattr("dtype")?.eq(dtype)? {
+                // NumPy copies structs field by field, unless it does not know that they are.
+                let bytes = format!("V{}", dtype.getattr("itemsize")?);
+                (place, array) = (place.call_method1("view", (&bytes,))?, array.call_method1("view", (&bytes,))?);
+            }
+            numpy.call_method("copyto", (place, array), Some(&casting)).map_err(|_| self.other_elements(copied))?;
         }
         Ok(out)
     }
