@@ -149,9 +149,14 @@ impl RawProcess {
         object: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let ty = ty.get();
-        let introduced = self.with(py, |process| Ok(process.introduces(PeerId(peer), ty.hash())))?;
-        let payload = ty.message(object, introduced)?;
-        self.with(py, |process| process.send_bytes(PeerId(peer), ty.kind(), payload))
+        let peer = PeerId(peer);
+        let is_known = self.with(py, |process| Ok(process.knows(peer, ty.hash())))?;
+        let payload = ty.message(object, !is_known)?;
+        self.with(py, |process| {
+            process.send_bytes(peer, ty.kind(), payload)?;
+            process.introduced(peer, ty.hash());
+            Ok(())
+        })
     }
 
     /// The next timer, close, or letter of one of these types.

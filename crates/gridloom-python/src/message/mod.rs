@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use gridloom_core::wire::layout::types::Type;
-use gridloom_core::wire::layout::{Abi, Form, Receiver, parse};
+use gridloom_core::wire::layout::{Abi, Form, LayoutError, Receiver, address_of, parse};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -55,24 +55,28 @@ impl RawMessageType {
 
     /// The object of a message from any machine.
     pub(crate) fn object<'py>(&self, py: Python<'py>, payload: Vec<u8>) -> PyResult<Bound<'py, PyAny>> {
-        let (payload, start, root) = {
-            let mut receiver = lock(&self.receiver);
-            let incoming = receiver.open(&payload).map_err(|error| self.refused(py, &error.to_string()))?;
-            let root = incoming.root_offset();
-            match incoming.native_memory().map(<[u8]>::len) {
-                Some(length) => {
-                    let start = payload.len() - length;
-                    (payload, start, root)
-                }
-                None => {
-                    let mut own = vec![0; incoming.size_bytes()];
-                    let placed = incoming.place(&mut own, gridloom_core::wire::layout::address_of(0));
-                    placed.map_err(|error| self.refused(py, &error.to_string()))?;
-                    (own, 0, root)
-                }
-            }
-        };
+        // No lock is held while Python's code may run, which an exception is made by.
+        let opened = self.open(payload);
+        let (payload, start, root) = opened.map_err(|error| self.refused(py, &error.to_string()))?;
         decode::decode(py, self, Arc::new(payload), start, root)
+    }
+
+    /// Checks a message: bytes that hold its memory as this machine has it, where in them, and where the object is.
+    fn open(&self, payload: Vec<u8>) -> Result<(Vec<u8>, usize, u64), LayoutError> {
+        let mut receiver = lock(&self.receiver);
+        let incoming = receiver.open(&payload)?;
+        let root = incoming.root_offset();
+        match incoming.native_memory().map(<[u8]>::len) {
+            Some(length) => {
+                let start = payload.len() - length;
+                Ok((payload, start, root))
+            }
+            None => {
+                let mut own = vec![0; incoming.size_bytes()];
+                incoming.place(&mut own, address_of(0))?;
+                Ok((own, 0, root))
+            }
+        }
     }
 
     fn refused(&self, py: Python<'_>, why: &str) -> PyErr {
@@ -128,7 +132,7 @@ impl RawMessageType {
     fn converted<'py>(&self, py: Python<'py>, payload: &[u8], machine: &str) -> PyResult<Bound<'py, PyBytes>> {
         let abi = Abi::from_name(machine).ok_or_else(|| error(py, "InputError", &format!("no machine '{machine}'")))?;
         let schema = self.form.schema().clone();
-        let refused = |error: gridloom_core::wire::layout::LayoutError| self.refused(py, &error.to_string());
+        let refused = |error: LayoutError| self.refused(py, &error.to_string());
         let mut receiver = Receiver::new(schema, abi).map_err(refused)?;
         let native = receiver.open(payload).map_err(refused)?.to_native().map_err(refused)?;
         Ok(PyBytes::new(py, &native))
