@@ -346,6 +346,8 @@ BAD_CLASSES = [
     ({"x": tuple[int, str]}, "a tuple has so many elements of one type"),
     ({"x": Annotated[int, gl.CType("quad")]}, "CType('quad') is none of"),
     ({"x": enum.Flag("Bits", "A B")}, "combinations of the flags of Bits are no constants"),
+    ({"x": dict[str, int]}, "dict[str, int] has no counterpart in C; use a list of dataclasses"),
+    ({"x": list}, "list has no counterpart in C; say of what it is a list"),
     ({"größe": int}, "the name of a field is one of C"),
 ]
 
@@ -355,6 +357,20 @@ def test_annotations_without_counterpart_are_named(fields, text):
     with pytest.raises(gl.InputError, match=re.escape(text)) as raised:
         gl.message(type("Bad", (), {"__annotations__": fields}))
     assert "message 'Bad'" in str(raised.value)
+
+
+def test_a_class_is_found_by_its_name_also_inside_functions():
+    @gl.message
+    class First:
+        second: "Second | None"
+
+    @gl.message
+    class Second:
+        own: "Second | None"
+        other: "Node | None"
+
+    back = there_and_back(First(Second(Second(None, None), Node(3))))
+    assert type(back.second) is Second and back.second.other == Node(3)
 
 
 def test_other_mistakes_are_named():
@@ -368,6 +384,15 @@ def test_other_mistakes_are_named():
         type_of(int)
     with pytest.raises(gl.InputError, match="a structured type has no name"):
         gl.message(np.dtype([("a", "i4")]))
+    with pytest.raises(gl.InputError, match="is part of messages as it is"):
+        gl.message(Colour)
+
+    @gl.message
+    class Early:
+        later: "Missing | None"  # noqa: F821
+
+    with pytest.raises(gl.InputError, match="message 'Early': an annotation cannot be understood: name 'Missing'"):
+        type_of(Early).encode(Early(None), False)
     with pytest.raises(gl.InputError, match="arrays of structs are for messages"):
 
         @gl.function

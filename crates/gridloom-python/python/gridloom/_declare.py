@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import keyword
 import re
+import sys
 import types
 import typing
 from typing import Annotated, Any, Callable
@@ -227,6 +228,10 @@ class Compiler:
             remedy = "; it has a length, so make it a field of a dataclass of its own"
         elif isinstance(annotation, type) and issubclass(annotation, np.ndarray) or origin is np.ndarray:
             remedy = "; write gridloom.Array[dtype, *extents], or Annotated[numpy.ndarray, Array[...]]"
+        elif annotation in (list, tuple, typing.List, typing.Tuple):
+            remedy = "; say of what it is a list, as list[int]"
+        elif annotation is dict or origin is dict:
+            remedy = "; use a list of dataclasses"
         raise InputError(f"{where}: {_show(annotation)} has no counterpart in C{remedy}")
 
     def annotated(self, inner: Any, extras: tuple[Any, ...], annotation: Any, where: str, behind: bool) -> _Field:
@@ -372,7 +377,9 @@ def info_of(cls: type, where: str) -> Info:
 
 
 def hints_of(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls, localns=dict(by_module.get(cls.__module__, {})), include_extras=True)
+    """Annotations by field. Names are looked up in the class's module, then among message classes made in its functions."""
+    known = {**by_module.get(cls.__module__, {}), **vars(sys.modules.get(cls.__module__, types)), cls.__name__: cls}
+    return typing.get_type_hints(cls, localns=known, include_extras=True)
 
 
 def _is_dataclass(annotation: Any) -> bool:

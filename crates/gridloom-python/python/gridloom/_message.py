@@ -8,6 +8,7 @@ messages follows; the same declarations come of the corresponding Rust type. Wha
 from __future__ import annotations
 
 import dataclasses
+import enum
 import sys
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Callable, TypeVar
@@ -97,6 +98,8 @@ def message(cls: Any = None, /, *, name: str | None = None) -> Any:
     def mark(cls: Any) -> Any:
         if not isinstance(cls, type):
             raise InputError(f"gridloom.message marks classes and structured types, got {cls!r}")
+        if issubclass(cls, enum.Enum):
+            raise InputError(f"{cls!r} is part of messages as it is; put @gridloom.message before dataclasses only")
         if "__dataclass_fields__" not in cls.__dict__:
             own_eq = "__eq__" in cls.__dict__
             cls = dataclasses.dataclass(eq=False)(cls)
@@ -150,6 +153,13 @@ def type_of(cls: type) -> _gridloom.RawMessageType:
     info = cls.__dict__.get(ATTRIBUTE) if isinstance(cls, type) else None
     if not isinstance(info, Info):
         raise InputError(f"{cls!r} is no message type; put @gridloom.message before its class")
+    try:
+        return _compiled(cls, info)
+    except NameError as error:
+        raise InputError(f"message '{info.name}': an annotation cannot be understood: {error}") from None
+
+
+def _compiled(cls: type, info: Info) -> _gridloom.RawMessageType:
     if info.compiled is None:
         info.compiled = Compiler(cls).compile()
     return info.compiled
@@ -158,10 +168,11 @@ def type_of(cls: type) -> _gridloom.RawMessageType:
 def _register(cls: type, name: str) -> type:
     if not NAME.match(name):
         raise InputError(f"message {name!r}: the name of a message is one of C: letters, digits and _")
-    setattr(cls, ATTRIBUTE, Info(name))
+    info = Info(name)
+    setattr(cls, ATTRIBUTE, info)
     by_module.setdefault(cls.__module__, {})[cls.__name__] = cls
     try:
-        type_of(cls)
+        _compiled(cls, info)
     except NameError:
         # A class that an annotation names comes later.
         pass
