@@ -87,6 +87,13 @@ def test_processes_of_both_languages_talk_to_one_another(programs, tmp_path, nam
     assert sorted(out.splitlines()) == {"matmul": ["client@laptop| 5 products are right"], "pastry": WELCOMES}[name]
 
 
+def test_the_documentation_s_rust_program_is_the_crate_s_which_is_compiled():
+    page = (ROOT / "docs" / "processes.md").read_text()
+    crate = (ROOT / "crates" / "gridloom" / "src" / "process" / "mod.rs").read_text()
+    (program,) = re.findall(r"```rust\n(.*?)```", page, re.DOTALL)
+    assert program in re.sub(r"^//! ?", "", crate, flags=re.MULTILINE)
+
+
 def test_the_program_of_the_documentation_runs(tmp_path):
     readme, page = ((ROOT / path).read_text() for path in ("README.md", "docs/processes.md"))
     (program,) = {text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "@gl.process" in text}
