@@ -55,8 +55,8 @@ def main():
         libraries=[gl.blas_library()],
         environment={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
     ) as grid:
-        speeds = [server.speed_flops for server in grid.servers()]
         programs = {"chain": run(grid, chain(grid, n)), "image": run(grid, image(grid))}
+        speeds = [server.speed_flops for server in grid.servers()]
     print(json.dumps({"speed": max(filter(None, speeds), default=None), "programs": programs}))
 
 
