@@ -48,6 +48,13 @@ impl Process {
         Process { world, agenda: Agenda::default(), callbacks, timers, measured }
     }
 
+    /// The same process with its world behind another, which a binding puts between.
+    #[must_use]
+    pub fn through(mut self, wrap: impl FnOnce(Box<dyn ProcessWorld>) -> Box<dyn ProcessWorld>) -> Process {
+        self.world = wrap(self.world);
+        self
+    }
+
     /// Its function, host and arguments.
     pub fn spec(&self) -> &ProcessSpec {
         self.world.spec()

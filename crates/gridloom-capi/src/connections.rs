@@ -1,0 +1,188 @@
+//! Sockets by host and port, and messages through them.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use gridloom::process::{Letter, PeerId, Process};
+
+use crate::code::{Failure, GRIDLOOM_OK};
+use crate::current::{self, Context, code_of, with};
+use crate::declare::text;
+use crate::memory::{Addresses, address_of};
+use crate::message::{CMessage, Owned};
+use crate::types::{self, Kind};
+
+/// A text that must be there.
+pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
+    // SAFETY: null or a text, promised by the caller.
+    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; give a text")))
+}
+
+/// A time limit; `None` for none.
+pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
+    if seconds.is_nan() {
+        return Err(Failure::usage("a time of NaN seconds; give a number, or GRIDLOOM_FOREVER"));
+    }
+    Ok((seconds >= 0.0).then_some(seconds))
+}
+
+fn port_of(port: c_int) -> Result<u16, Failure> {
+    u16::try_from(port).map_err(|_| Failure::usage(format!("port {port} is none; ports are 0 to 65535")))
+}
+
+fn peer_of(peer: i64) -> Result<PeerId, Failure> {
+    u64::try_from(peer).map(PeerId).map_err(|_| {
+        Failure::usage(format!(
+            "{peer} is no connection: it is the code of a failure; look at what gridloom_connect gave"
+        ))
+    })
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
+    with(|process, _| Ok(c_int::from(process.listen(port_of(port)?)?))).unwrap_or_else(|code| code)
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
+    let connected = with(|process, _| {
+        // SAFETY: a text, as the header asks.
+        let host = unsafe { given(host, "the host's name") }?;
+        let patience = limit(patience)?.unwrap_or(f64::INFINITY);
+        Ok(process.connect(&host, port_of(port)?, patience)?)
+    });
+    connected.map_or_else(i64::from, |peer| peer.0 as i64)
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_close(peer: i64) {
+    // What is no connection needs no closing; the text is there for who asks.
+    let _ = with(|process, context| {
+        let peer = peer_of(peer)?;
+        process.close(peer);
+        context.described.borrow_mut().retain(|(known, _)| *known != peer);
+        Ok(())
+    });
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, size: usize) -> usize {
+    let described = with(|process, _| Ok(process.describe(peer_of(peer)?))).unwrap_or_default();
+    if size > 0 && !text.is_null() {
+        let length = described.len().min(size - 1);
+        // SAFETY: there is room for `size` characters, as the header asks.
+        unsafe {
+            std::ptr::copy_nonoverlapping(described.as_ptr(), text.cast(), length);
+            *text.add(length) = 0;
+        }
+    }
+    described.len()
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, value: *const c_void) -> c_int {
+    code_of(|process, context| {
+        // SAFETY: a text, as the header asks.
+        let kind = unsafe { given(kind, "the message type") }?;
+        let peer = peer_of(peer)?;
+        // SAFETY: a value of the type, as the header asks.
+        let payload = unsafe { encode(context, peer, &kind, value) }?;
+        Ok(process.send(peer, &kind, payload)?)
+    })
+}
+
+/// The message at `value`. The first of its type to a peer carries its declaration, so that a receiver that declares it
+/// differently can say where.
+unsafe fn encode(context: &Context, peer: PeerId, kind: &str, value: *const c_void) -> Result<Vec<u8>, Failure> {
+    match (types::types().get(kind)?, value.is_null()) {
+        (Kind::Signal, true) => Ok(Vec::new()),
+        (Kind::Signal, false) => {
+            Err(Failure::usage(format!("message type '{kind}' is a signal, without data; send it with NULL")))
+        }
+        (Kind::Struct { .. }, true) => {
+            Err(Failure::usage(format!("a message of type '{kind}' is sent with NULL; give the address of its struct")))
+        }
+        (Kind::Struct { form, .. }, false) => {
+            // SAFETY: the caller's value is as its declaration says, and its thread is here.
+            let memory = unsafe { Addresses::new() };
+            let is_first = context.described.borrow_mut().insert((peer, kind.to_string()));
+            let address = address_of(value);
+            Ok(if is_first { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?)
+        }
+    }
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_send_bytes(
+    peer: i64,
+    kind: *const c_char,
+    bytes: *const c_void,
+    size: usize,
+) -> c_int {
+    code_of(|process, _| {
+        // SAFETY: a text, as the header asks.
+        let kind = unsafe { given(kind, "the message type") }?;
+        if bytes.is_null() && size > 0 {
+            return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
+        }
+        let payload = match size {
+            0 => Vec::new(),
+            // SAFETY: so many bytes are there, as the header asks.
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec(),
+        };
+        Ok(process.send(peer_of(peer)?, &kind, payload)?)
+    })
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_wait_for(
+    kind: *const c_char,
+    from: i64,
+    seconds: f64,
+    message: *mut *mut CMessage,
+) -> c_int {
+    // SAFETY: a text, as the header asks.
+    let got = with(|process, context| {
+        wait_for(process, context, &unsafe { given(kind, "the message type") }?, from, seconds)
+    });
+    match got {
+        Ok(owned) if !message.is_null() => {
+            // SAFETY: a place for a pointer, as the header asks.
+            unsafe { *message = owned.into_raw() };
+            GRIDLOOM_OK
+        }
+        // Who does not want to see it does not want to free it.
+        Ok(_) => GRIDLOOM_OK,
+        Err(code) => code,
+    }
+}
+
+fn wait_for(
+    process: &mut Process,
+    context: &Context,
+    kind: &str,
+    from: i64,
+    seconds: f64,
+) -> Result<Box<Owned>, Failure> {
+    let from = if from == -1 { None } else { Some(peer_of(from)?) };
+    let (from, payload) = process.wait_for(kind, from, limit(seconds)?)?;
+    Owned::new(context, from, &Letter { kind: kind.into(), payload })
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_last_error() -> *const c_char {
+    current::last_error()
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_remote_code() -> c_int {
+    current::context().map_or(0, |context| context.remote_code.get())
+}

@@ -1,0 +1,174 @@
+//! A copy of the program's global and static variables for each simulated process.
+//!
+//! All simulated processes run in one program, so its writable memory (`.data` and `.bss`) is saved when another process is
+//! about to run, and that one's is put there. Only the memory of the program itself: what shared libraries keep is
+//! theirs and stays (the C library's buffers must not change under it). Copying is plain, and for the few kilobytes
+//! that programs have it takes less than the switch; a mapping for each process would cost a system call and page faults
+//! each time, and loading the program once for each process (`dlmopen`) ends at 16 of them.
+//!
+//! **Invariants**
+//! - While C code of process `n` runs, the program's memory is `n`'s; `loaded` says whose it is.
+//! - Nothing of this library lies in it. A program that holds the library itself (`libgridloom.a`) is refused, for the
+//!   simulator's own state would be exchanged too.
+//!
+//! **Limits:** [`PROCESSES_MAX`], [`BYTES_MAX`]. Thread-local variables and those of shared libraries are shared by all
+//! processes.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+/// Most processes with globals of their own in a simulation.
+pub(crate) const PROCESSES_MAX: usize = 20_000;
+/// Most bytes that their copies take together.
+pub(crate) const BYTES_MAX: usize = 4 << 30;
+
+/// How to do without, for errors.
+const REMEDY: &str = "if no process changes global or static variables, say '--set gridloom.globals=shared'";
+
+/// The program's variables, for each process.
+#[derive(Debug)]
+pub(crate) struct Globals {
+    memory: Writable,
+    /// As they were before any process ran.
+    initial: Vec<u8>,
+    images: BTreeMap<usize, Vec<u8>>,
+    next: usize,
+    loaded: Option<usize>,
+}
+
+/// The program's writable memory.
+#[derive(Debug)]
+struct Writable {
+    ranges: Vec<Range<usize>>,
+    bytes: usize,
+}
+
+impl Globals {
+    /// Those of the program that runs, as they are now.
+    pub(crate) fn of_program() -> Result<Globals, String> {
+        let memory = Writable::of_program();
+        let ours = std::ptr::from_ref(&MARK).addr();
+        if memory.ranges.iter().any(|range| range.contains(&ours)) {
+            return Err(format!(
+                "this program holds the library itself (libgridloom.a), so that in simulation its global variables cannot be \
+                 told apart from the library's; link it with libgridloom.so, or {REMEDY}"
+            ));
+        }
+        let mut initial = vec![0; memory.bytes];
+        memory.save(&mut initial);
+        Ok(Globals { memory, initial, images: BTreeMap::new(), next: 0, loaded: None })
+    }
+
+    /// A new process's, in place from now on; its number.
+    pub(crate) fn enter(&mut self) -> Result<usize, String> {
+        let (count, bytes) = (self.images.len() + 1, self.memory.bytes);
+        if count > PROCESSES_MAX || count.saturating_mul(bytes) > BYTES_MAX {
+            return Err(format!(
+                "process {count} of this simulation cannot have its own copy of the program's global variables: they take \
+                 {bytes} bytes, and at most {PROCESSES_MAX} processes with {BYTES_MAX} bytes together have one; make them \
+                 smaller (allocate what is large), or {REMEDY}"
+            ));
+        }
+        let number = self.next;
+        self.next += 1;
+        self.images.insert(number, self.initial.clone());
+        self.switch_to(number);
+        Ok(number)
+    }
+
+    /// Puts that process's in place.
+    pub(crate) fn switch_to(&mut self, number: usize) {
+        if self.loaded == Some(number) {
+            return;
+        }
+        self.put_away();
+        let image = self.images.get(&number).expect("a process that runs has an image");
+        self.memory.load(image);
+        self.loaded = Some(number);
+    }
+
+    /// That process is over.
+    pub(crate) fn leave(&mut self, number: usize) {
+        self.images.remove(&number);
+        if self.loaded == Some(number) {
+            self.loaded = None;
+        }
+    }
+
+    /// Puts those from before any process ran in place.
+    pub(crate) fn restore(&mut self) {
+        self.put_away();
+        self.memory.load(&self.initial);
+    }
+
+    fn put_away(&mut self) {
+        if let Some(loaded) = self.loaded.take() {
+            self.memory.save(self.images.get_mut(&loaded).expect("its image is dropped when it is over"));
+        }
+    }
+}
+
+/// Tells where the library's own variables lie.
+static MARK: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
+
+impl Writable {
+    fn of_program() -> Writable {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        // SAFETY: the callback gets this very vector, and is called before the function returns only.
+        unsafe { libc::dl_iterate_phdr(Some(first_object), (&raw mut ranges).cast()) };
+        let bytes = ranges.iter().map(ExactSizeIterator::len).sum();
+        Writable { ranges, bytes }
+    }
+
+    /// Copies it to `image`.
+    fn save(&self, image: &mut [u8]) {
+        let mut at = 0;
+        for range in &self.ranges {
+            let from = std::ptr::with_exposed_provenance::<u8>(range.start);
+            // SAFETY: the range is mapped for as long as the program runs. No Rust variable is in it (`of_program`), and
+            // no C code runs meanwhile: one thread runs it all, and it is here.
+            unsafe { std::ptr::copy_nonoverlapping(from, image[at..at + range.len()].as_mut_ptr(), range.len()) };
+            at += range.len();
+        }
+    }
+
+    /// Copies `image` to it.
+    fn load(&self, image: &[u8]) {
+        let mut at = 0;
+        for range in &self.ranges {
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(range.start);
+            // SAFETY: as in `save`; and the range is writable.
+            unsafe { std::ptr::copy_nonoverlapping(image[at..at + range.len()].as_ptr(), to, range.len()) };
+            at += range.len();
+        }
+    }
+}
+
+/// Notes the writable memory of the first loaded object, which is the program.
+unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a description of an object, and `data` is what `of_program` passed.
+    let (info, ranges) = unsafe { (&*info, &mut *data.cast::<Vec<Range<usize>>>()) };
+    // SAFETY: the object's table has so many entries.
+    let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let place = |segment: &libc::Elf64_Phdr| {
+        let start = (info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
+        start..start + segment.p_memsz as usize
+    };
+    // What the loader makes read-only after it has relocated it, in whole pages.
+    // SAFETY: a question about this system.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("the system has pages");
+    let sealed = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_RELRO).map(place);
+    let sealed = sealed.map_or(0..0, |sealed| sealed.start / page * page..sealed.end / page * page);
+    for segment in segments {
+        if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W == 0 {
+            continue;
+        }
+        let whole = place(segment);
+        let before = whole.start..whole.end.min(sealed.start);
+        let behind = whole.start.max(sealed.end)..whole.end;
+        let parts = if sealed.is_empty() { [whole, 0..0] } else { [before, behind] };
+        ranges.extend(parts.into_iter().filter(|part| !part.is_empty()));
+    }
+    1
+}
