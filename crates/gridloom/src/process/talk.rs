@@ -215,7 +215,9 @@ impl Process {
     /// If the process has to end, or a timer's callback fails.
     pub fn handle(&mut self, seconds: Option<f64>) -> Result<bool, ProcessError> {
         let until = seconds.map(|seconds| self.after(seconds));
-        let kinds: Vec<String> = self.callbacks.keys().cloned().collect();
+        // What comes for a callback that runs now, and waits in here, is attended to after it.
+        let idle = self.callbacks.iter().filter(|(_, callback)| callback.is_some());
+        let kinds: Vec<String> = idle.map(|(kind, _)| kind.clone()).collect();
         let wants = |kind: &str| kinds.binary_search_by(|known| known.as_str().cmp(kind)).is_ok();
         loop {
             match self.next_until(wants, until)? {
