@@ -29,14 +29,6 @@ fn port_of(port: c_int) -> Result<u16, Failure> {
     u16::try_from(port).map_err(|_| Failure::usage(format!("port {port} is none; ports are 0 to 65535")))
 }
 
-fn peer_of(peer: i64) -> Result<PeerId, Failure> {
-    u64::try_from(peer).map(PeerId).map_err(|_| {
-        Failure::usage(format!(
-            "{peer} is no connection: it is the code of a failure; look at what gridloom_connect gave"
-        ))
-    })
-}
-
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
@@ -46,13 +38,13 @@ pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
-    let connected = with(|process, _| {
+    let connected = with(|process, context| {
         // SAFETY: a text, as the header asks.
         let host = unsafe { given(host, "the host's name") }?;
         let patience = limit(patience)?.unwrap_or(f64::INFINITY);
-        Ok(process.connect(&host, port_of(port)?, patience)?)
+        Ok(context.learn(process.connect(&host, port_of(port)?, patience)?))
     });
-    connected.map_or_else(i64::from, |peer| peer.0 as i64)
+    connected.unwrap_or_else(i64::from)
 }
 
 /// See `gridloom.h`.
@@ -60,7 +52,7 @@ pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_in
 pub extern "C-unwind" fn gridloom_close(peer: i64) {
     // What is no connection needs no closing; the text is there for who asks.
     let _ = with(|process, context| {
-        let peer = peer_of(peer)?;
+        let peer = context.peer(peer)?;
         process.close(peer);
         context.described.borrow_mut().retain(|(known, _)| *known != peer);
         Ok(())
@@ -70,7 +62,7 @@ pub extern "C-unwind" fn gridloom_close(peer: i64) {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, size: usize) -> usize {
-    let described = with(|process, _| Ok(process.describe(peer_of(peer)?))).unwrap_or_default();
+    let described = with(|process, context| Ok(process.describe(context.peer(peer)?))).unwrap_or_default();
     if size > 0 && !text.is_null() {
         let length = described.len().min(size - 1);
         // SAFETY: there is room for `size` characters, as the header asks.
@@ -88,7 +80,7 @@ pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, va
     code_of(|process, context| {
         // SAFETY: a text, as the header asks.
         let kind = unsafe { given(kind, "the message type") }?;
-        let peer = peer_of(peer)?;
+        let peer = context.peer(peer)?;
         // SAFETY: a value of the type, as the header asks.
         let payload = unsafe { encode(context, peer, &kind, value) }?;
         Ok(process.send(peer, &kind, payload)?)
@@ -124,7 +116,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
     bytes: *const c_void,
     size: usize,
 ) -> c_int {
-    code_of(|process, _| {
+    code_of(|process, context| {
         // SAFETY: a text, as the header asks.
         let kind = unsafe { given(kind, "the message type") }?;
         if bytes.is_null() && size > 0 {
@@ -135,7 +127,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
             // SAFETY: so many bytes are there, as the header asks.
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec(),
         };
-        Ok(process.send(peer_of(peer)?, &kind, payload)?)
+        Ok(process.send(context.peer(peer)?, &kind, payload)?)
     })
 }
 
@@ -170,7 +162,7 @@ fn wait_for(
     from: i64,
     seconds: f64,
 ) -> Result<Box<Owned>, Failure> {
-    let from = if from == -1 { None } else { Some(peer_of(from)?) };
+    let from = if from == -1 { None } else { Some(context.peer(from)?) };
     let (from, payload) = process.wait_for(kind, from, limit(seconds)?)?;
     Owned::new(context, from, &Letter { kind: kind.into(), payload })
 }

@@ -32,6 +32,8 @@ pub struct Context {
     pub(crate) texts: RefCell<BTreeMap<String, CString>>,
     /// Types of messages that were sent with their declaration, by connection.
     pub(crate) described: RefCell<BTreeSet<(PeerId, String)>>,
+    /// How many connections the program may know of; they are numbered from 0.
+    peers: Cell<u64>,
     /// Memory of received messages: where it begins and ends.
     pub(crate) arenas: RefCell<BTreeMap<usize, usize>>,
 }
@@ -48,6 +50,7 @@ impl Context {
             failure: RefCell::default(),
             texts: RefCell::default(),
             described: RefCell::default(),
+            peers: Cell::new(0),
             arenas: RefCell::default(),
         }
     }
@@ -60,6 +63,21 @@ impl Context {
         let result = code();
         drop(before);
         result
+    }
+
+    /// The program learns of a connection; its number.
+    pub(crate) fn learn(&self, peer: PeerId) -> i64 {
+        self.peers.set(self.peers.get().max(peer.0 + 1));
+        peer.0 as i64
+    }
+
+    /// The connection of that number, if the program can know it.
+    pub(crate) fn peer(&self, number: i64) -> Result<PeerId, Failure> {
+        let known = u64::try_from(number).ok().filter(|number| *number < self.peers.get());
+        known.map(PeerId).ok_or_else(|| {
+            let why = if number < 0 { "it is the code of a failure" } else { "nothing came from it" };
+            Failure::usage(format!("{number} is no connection of this process: {why}; see what gridloom_connect gave"))
+        })
     }
 
     pub(crate) fn set_error(&self, text: &str) {

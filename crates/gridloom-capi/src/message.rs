@@ -36,7 +36,12 @@ impl Owned {
     /// The message in a letter, for that process.
     pub(crate) fn new(context: &Context, from: PeerId, letter: &Letter) -> Result<Box<Owned>, Failure> {
         let mut owned = Owned {
-            message: CMessage { kind: std::ptr::null(), from: from.0 as i64, data: std::ptr::null_mut(), size: 0 },
+            message: CMessage {
+                kind: std::ptr::null(),
+                from: context.learn(from),
+                data: std::ptr::null_mut(),
+                size: 0,
+            },
             kind: to_c(&letter.kind),
             arena: Vec::new(),
             is_kept: false,

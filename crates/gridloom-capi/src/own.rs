@@ -1,5 +1,6 @@
 //! A simulated process's world: while its code blocks others run, and before it goes on its globals are in place again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_core::base::Time;
@@ -20,12 +21,18 @@ pub(crate) fn lock(globals: &Arc<Mutex<Globals>>) -> MutexGuard<'_, Globals> {
 pub(crate) struct Place {
     globals: Shared,
     number: usize,
+    was_told_to_end: Arc<AtomicBool>,
 }
 
 impl Place {
     pub(crate) fn enter(globals: &Shared) -> Result<Place, String> {
         let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
-        Ok(Place { globals: globals.clone(), number })
+        Ok(Place { globals: globals.clone(), number, was_told_to_end: Arc::default() })
+    }
+
+    /// Whether its world goes away, and has said so.
+    pub(crate) fn was_told_to_end(&self) -> bool {
+        self.was_told_to_end.load(Ordering::Relaxed)
     }
 
     pub(crate) fn leave(&self) {
@@ -53,10 +60,16 @@ impl Drop for Back<'_> {
 }
 
 impl Own {
-    fn blocks<R>(&mut self, call: impl FnOnce(&mut dyn ProcessWorld) -> R) -> R {
+    fn blocks<R>(
+        &mut self,
+        call: impl FnOnce(&mut dyn ProcessWorld) -> Result<R, ProcessError>,
+    ) -> Result<R, ProcessError> {
         let back = Back(&self.place, Kept::new());
         let result = call(&mut *self.inner);
         drop(back);
+        if let Err(ProcessError::Ended { .. }) = &result {
+            self.place.was_told_to_end.store(true, Ordering::Relaxed);
+        }
         result
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -82,7 +82,7 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let failed = |text: String| Error::Process(ProcessError::Failed(text));
     let is_simulated = process.is_simulated();
     let place = if is_simulated { Place::enter(globals) } else { Place::enter(&None) }.map_err(failed)?;
-    let _leaves = Leaves(place.clone());
+    let leaves = Leaves(place.clone());
     let mut process = if is_simulated { process.through(|inner| Box::new(Own { inner, place })) } else { process };
     let context = Context::new(&process);
     let spec = process.spec();
@@ -93,7 +93,13 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let argc = c_int::try_from(argv.len()).map_err(|_| failed("it has more arguments than C can count".into()))?;
     argv.push(std::ptr::null_mut());
     // SAFETY: a function that the program declared as such, with arguments as its `main` would have them.
-    let code = context.run(&mut process, || unsafe { function(argc, argv.as_mut_ptr()) });
+    let run = || context.run(&mut process, || unsafe { function(argc, argv.as_mut_ptr()) });
+    let code = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(code) => code,
+        // It went on after it was told to end, so its world unwound it.
+        Err(_) if leaves.0.was_told_to_end() => GRIDLOOM_ENDED,
+        Err(panic) => resume_unwind(panic),
+    };
     if code == 0 || code == GRIDLOOM_ENDED {
         return Ok(());
     }
