@@ -35,6 +35,8 @@ pub(crate) struct Globals {
     images: BTreeMap<usize, Vec<u8>>,
     next: usize,
     loaded: Option<usize>,
+    processes_max: usize,
+    bytes_max: usize,
 }
 
 /// The program's writable memory.
@@ -55,18 +57,23 @@ impl Globals {
                  told apart from the library's; link it with libgridloom.so, or {REMEDY}"
             ));
         }
+        Ok(Globals::new(memory, PROCESSES_MAX, BYTES_MAX))
+    }
+
+    fn new(memory: Writable, processes_max: usize, bytes_max: usize) -> Globals {
         let mut initial = vec![0; memory.bytes];
         memory.save(&mut initial);
-        Ok(Globals { memory, initial, images: BTreeMap::new(), next: 0, loaded: None })
+        Globals { memory, initial, images: BTreeMap::new(), next: 0, loaded: None, processes_max, bytes_max }
     }
 
     /// A new process's, in place from now on; its number.
     pub(crate) fn enter(&mut self) -> Result<usize, String> {
         let (count, bytes) = (self.images.len() + 1, self.memory.bytes);
-        if count > PROCESSES_MAX || count.saturating_mul(bytes) > BYTES_MAX {
+        let (processes_max, bytes_max) = (self.processes_max, self.bytes_max);
+        if count > processes_max || count.saturating_mul(bytes) > bytes_max {
             return Err(format!(
                 "process {count} of this simulation cannot have its own copy of the program's global variables: they take \
-                 {bytes} bytes, and at most {PROCESSES_MAX} processes with {BYTES_MAX} bytes together have one; make them \
+                 {bytes} bytes, and at most {processes_max} processes with {bytes_max} bytes together have one; make them \
                  smaller (allocate what is large), or {REMEDY}"
             ));
         }
@@ -171,4 +178,69 @@ unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data:
         ranges.extend(parts.into_iter().filter(|part| !part.is_empty()));
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stands for a program's memory: two pieces of it.
+    fn memory() -> (&'static [std::cell::Cell<u8>], Writable) {
+        let cells = Box::leak(vec![std::cell::Cell::new(7u8); 12].into_boxed_slice());
+        let start = std::ptr::from_mut::<[_]>(cells).cast::<u8>().expose_provenance();
+        (cells, Writable { ranges: vec![start..start + 4, start + 8..start + 12], bytes: 8 })
+    }
+
+    #[test]
+    fn each_has_its_own_and_begins_with_the_first() {
+        let (cells, memory) = memory();
+        let mut globals = Globals::new(memory, 10, 100);
+        let seen = || [cells[0].get(), cells[5].get(), cells[11].get()];
+        let set = |value: u8| [0, 5, 11].map(|at: usize| cells[at].set(value));
+        let one = globals.enter().unwrap();
+        set(1);
+        let two = globals.enter().unwrap();
+        // What lies between the pieces is everybody's.
+        assert_eq!(seen(), [7, 1, 7]);
+        set(2);
+        globals.switch_to(two);
+        globals.switch_to(one);
+        assert_eq!(seen(), [1, 2, 1]);
+        globals.leave(one);
+        let three = globals.enter().unwrap();
+        assert_eq!((seen(), three), ([7, 2, 7], 2));
+        globals.switch_to(two);
+        assert_eq!(seen(), [2, 2, 2]);
+        globals.restore();
+        assert_eq!(seen(), [7, 2, 7]);
+    }
+
+    #[test]
+    fn beyond_the_limits_there_is_an_error() {
+        let mut few = Globals::new(memory().1, 2, 100);
+        let first = few.enter().unwrap();
+        few.enter().unwrap();
+        let error = few.enter().unwrap_err();
+        assert!(
+            error.contains("process 3") && error.contains("8 bytes") && error.contains("at most 2 processes"),
+            "{error}"
+        );
+        assert!(error.contains("--set gridloom.globals=shared"), "{error}");
+        few.leave(first);
+        few.enter().unwrap();
+        let mut small = Globals::new(memory().1, 10, 15);
+        small.enter().unwrap();
+        assert!(small.enter().unwrap_err().contains("with 15 bytes together"));
+    }
+
+    #[test]
+    fn the_programs_variables_are_found() {
+        static mut OWN: u64 = 1;
+        let memory = Writable::of_program();
+        let own = (&raw const OWN).addr();
+        assert!(memory.ranges.iter().any(|range| range.contains(&own)));
+        assert_eq!(memory.bytes, memory.ranges.iter().map(|range| range.end - range.start).sum::<usize>());
+        // A test holds the library itself.
+        assert!(Globals::of_program().unwrap_err().contains("libgridloom.a"));
+    }
 }
