@@ -143,6 +143,19 @@ fn a_client_has_a_server_multiply_matrices() {
 }
 
 #[test]
+fn the_program_of_the_documentation_runs() {
+    let page = std::fs::read_to_string(root().join("docs/c-processes.md")).unwrap();
+    let block = |language: &str| {
+        let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+        rest.split_once("```").unwrap().0
+    };
+    let source = support::file("sum.c", block("c"));
+    let Some(program) = compiled(Path::new(&source), "sum", &[]) else { return };
+    let deployment = support::file("sum.toml", block("toml"));
+    assert_eq!(in_both_worlds(&two_sites(), &deployment, &[&program]), ["the sum is 6.5\n"; 2]);
+}
+
+#[test]
 fn a_pastry_node_welcomes() {
     let Some(program) = compiled(&example("pastry.c"), "pastry", &[]) else { return };
     let deployment = example("pastry.toml").display().to_string();
