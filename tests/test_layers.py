@@ -52,7 +52,7 @@ def test_crates_depend_only_downwards():
         "gridloom-sim": {"gridloom-core"},
         "gridloom-net": {"gridloom-core"},
         "gridloom-testbed": {"gridloom-core"},
-        "gridloom": {"gridloom-core", "gridloom-sim", "gridloom-net"},
+        "gridloom": {"gridloom-core", "gridloom-derive", "gridloom-sim", "gridloom-net"},
         "gridloom-capi": {"gridloom", "gridloom-core", "gridloom-net"},
     }
     for crate, may in allowed.items():

@@ -109,9 +109,10 @@ int gridloom_is_simulated(void);
  *     before it. Annotations of pointers and unions: gridloom_layout.h. Numbers of #define'd names must be made known
  *     first: #define WIDTH 16, then GRIDLOOM_CONSTANT(WIDTH); constants of enums in declarations are known.
  * GRIDLOOM_MESSAGE_AS(goal, point);
- *     another message type, "goal", of the struct point that is declared above.
+ *     another message type, "goal", of the struct point that is declared above; for programs in other languages it is a
+ *     struct goal with the same fields.
  * GRIDLOOM_SIGNAL(stop);
- *     a message type without data: send it with NULL.
+ *     a message type without data: send it with NULL. For programs in other languages it is a struct without fields.
  * GRIDLOOM_TYPES(enum kind { A, B }; struct part { enum kind kind; });
  *     declarations that messages use.
  *

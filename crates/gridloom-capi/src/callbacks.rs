@@ -34,7 +34,7 @@ pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callb
     code_of(|process, _| {
         // SAFETY: a text, as the header asks.
         let kind = unsafe { given(kind, "the message type") }?;
-        process.on(&kind, move |process, from, letter| {
+        process.on_bytes(&kind, move |process, from, letter| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
             let owned = Owned::new(context, from, &letter).map_err(|failure| ProcessError::Failed(failure.text))?;
             let message = owned.into_raw();

@@ -59,6 +59,7 @@ impl From<ProcessError> for Failure {
             ProcessError::CannotListen { .. } => GRIDLOOM_CANNOT_LISTEN,
             ProcessError::NoSuchHost { .. } => GRIDLOOM_NO_SUCH_HOST,
             ProcessError::TooLarge { .. } => GRIDLOOM_TOO_LARGE,
+            ProcessError::WrongMessage { .. } => GRIDLOOM_LAYOUT,
             ProcessError::Ended { .. } => GRIDLOOM_ENDED,
             // The enum may grow: a new one is at least a failure with a text.
             _ => GRIDLOOM_FAILED,

@@ -52,9 +52,7 @@ pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_in
 pub extern "C-unwind" fn gridloom_close(peer: i64) {
     // What is no connection needs no closing; the text is there for who asks.
     let _ = with(|process, context| {
-        let peer = context.peer(peer)?;
-        process.close(peer);
-        context.described.borrow_mut().retain(|(known, _)| *known != peer);
+        process.close(context.peer(peer)?);
         Ok(())
     });
 }
@@ -82,30 +80,31 @@ pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, va
         let kind = unsafe { given(kind, "the message type") }?;
         let peer = context.peer(peer)?;
         // SAFETY: a value of the type, as the header asks.
-        let payload = unsafe { encode(context, peer, &kind, value) }?;
-        Ok(process.send(peer, &kind, payload)?)
+        let payload = unsafe { encode(process, peer, &kind, value) }?;
+        Ok(process.send_bytes(peer, &kind, payload)?)
     })
 }
 
 /// The message at `value`. The first of its type to a peer carries its declaration, so that a receiver that declares it
 /// differently can say where.
-unsafe fn encode(context: &Context, peer: PeerId, kind: &str, value: *const c_void) -> Result<Vec<u8>, Failure> {
-    match (types::types().get(kind)?, value.is_null()) {
-        (Kind::Signal, true) => Ok(Vec::new()),
-        (Kind::Signal, false) => {
-            Err(Failure::usage(format!("message type '{kind}' is a signal, without data; send it with NULL")))
+unsafe fn encode(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<Vec<u8>, Failure> {
+    let Kind { form, is_signal, .. } = types::types().get(kind)?;
+    match (is_signal, value.is_null()) {
+        (true, false) => {
+            return Err(Failure::usage(format!("message type '{kind}' is a signal, without data; send it with NULL")));
         }
-        (Kind::Struct { .. }, true) => {
-            Err(Failure::usage(format!("a message of type '{kind}' is sent with NULL; give the address of its struct")))
+        (false, true) => {
+            let text = format!("a message of type '{kind}' is sent with NULL; give the address of its struct");
+            return Err(Failure::usage(text));
         }
-        (Kind::Struct { form, .. }, false) => {
-            // SAFETY: the caller's value is as its declaration says, and its thread is here.
-            let memory = unsafe { Addresses::new() };
-            let is_first = context.described.borrow_mut().insert((peer, kind.to_string()));
-            let address = address_of(value);
-            Ok(if is_first { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?)
-        }
+        (true, true) | (false, false) => {}
     }
+    // SAFETY: the caller's value, or the one byte of a signal, is as its declaration says, and the thread is here.
+    let memory = unsafe { Addresses::new() };
+    let unused = [0u8];
+    let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
+    let is_first = process.introduces(peer, form.schema().hash());
+    Ok(if is_first { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?)
 }
 
 /// See `gridloom.h`.
@@ -127,7 +126,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
             // SAFETY: so many bytes are there, as the header asks.
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec(),
         };
-        Ok(process.send(context.peer(peer)?, &kind, payload)?)
+        Ok(process.send_bytes(context.peer(peer)?, &kind, payload)?)
     })
 }
 

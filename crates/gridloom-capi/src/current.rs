@@ -5,7 +5,7 @@
 //! that it was given there, for as long as C runs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_int};
 use std::ptr::{null, null_mut};
 
@@ -30,8 +30,6 @@ pub struct Context {
     pub(crate) failure: RefCell<String>,
     /// Values of the configuration that were handed out.
     pub(crate) texts: RefCell<BTreeMap<String, CString>>,
-    /// Types of messages that were sent with their declaration, by connection.
-    pub(crate) described: RefCell<BTreeSet<(PeerId, String)>>,
     /// How many connections the program may know of; they are numbered from 0.
     peers: Cell<u64>,
     /// Memory of received messages: where it begins and ends.
@@ -49,7 +47,6 @@ impl Context {
             remote_code: Cell::new(0),
             failure: RefCell::default(),
             texts: RefCell::default(),
-            described: RefCell::default(),
             peers: Cell::new(0),
             arenas: RefCell::default(),
         }

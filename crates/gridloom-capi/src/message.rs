@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 
 use gridloom::process::{Letter, PeerId};
 
-use crate::code::{Failure, GRIDLOOM_LAYOUT};
+use crate::code::Failure;
 use crate::current::{self, Context, to_c};
 use crate::types::{self, Kind};
 
@@ -47,19 +47,17 @@ impl Owned {
             is_kept: false,
         };
         match types::types().find(&letter.kind) {
-            Some(Kind::Signal) if letter.payload.is_empty() => {}
-            Some(Kind::Signal) => {
-                let (kind, bytes) = (&letter.kind, letter.payload.len());
-                let text = format!("a message of type '{kind}' came with {bytes} bytes, and is declared as a signal");
-                return Err(Failure::new(GRIDLOOM_LAYOUT, text));
-            }
-            Some(Kind::Struct { receiver, .. }) => {
+            // Bytes of a program that declares no types, and none.
+            Some(Kind { is_signal: true, .. }) if letter.payload.is_empty() => {}
+            Some(Kind { receiver, is_signal, .. }) => {
                 let mut receiver = types::lock(receiver);
                 let incoming = receiver.open(&letter.payload)?;
-                let memory = owned.room(incoming.size_bytes());
-                let base = memory.as_mut_ptr().expose_provenance();
-                let root = incoming.place(memory, base as u64)?;
-                owned.message.data = std::ptr::with_exposed_provenance_mut(root as usize);
+                if !is_signal {
+                    let memory = owned.room(incoming.size_bytes());
+                    let base = memory.as_mut_ptr().expose_provenance();
+                    let root = incoming.place(memory, base as u64)?;
+                    owned.message.data = std::ptr::with_exposed_provenance_mut(root as usize);
+                }
             }
             None => {
                 let memory = owned.room(letter.payload.len());

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, parse};
+use gridloom_core::wire::layout::types::Declaration;
+use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, parse};
 
 use crate::code::Failure;
 use crate::declare::Declared;
@@ -24,16 +25,13 @@ pub(crate) struct Types {
 
 /// A message type.
 #[derive(Debug)]
-pub(crate) enum Kind {
-    /// Without data.
-    Signal,
-    /// With a struct.
-    Struct {
-        /// Lays it out for sending.
-        form: Form,
-        /// Takes it from any machine.
-        receiver: Mutex<Receiver>,
-    },
+pub(crate) struct Kind {
+    /// Lays it out for sending.
+    pub(crate) form: Form,
+    /// Takes it from any machine.
+    pub(crate) receiver: Mutex<Receiver>,
+    /// Whether the program sees no data. On its way it has one field that nobody looks at, since a struct has one.
+    pub(crate) is_signal: bool,
 }
 
 impl Types {
@@ -51,7 +49,7 @@ impl Types {
                 }
                 continue;
             }
-            kinds.insert(kind.clone(), Kind::new(made, &declarations)?);
+            kinds.insert(kind.clone(), Kind::new(kind, made, &declarations)?);
         }
         Ok(Types { kinds })
     }
@@ -73,12 +71,12 @@ impl Types {
 }
 
 impl Kind {
-    fn new(declared: &Declared, declarations: &Declarations) -> Result<Kind, String> {
-        let Some(name) = &declared.name else { return Ok(Kind::Signal) };
+    fn new(kind: &str, declared: &Declared, declarations: &Declarations) -> Result<Kind, String> {
+        let Some(name) = &declared.name else { return Kind::signal(kind).map_err(|error| at(declared, error)) };
         let schema = declarations.schema(name).map_err(|error| at(declared, error.to_string()))?;
-        let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE).map_err(|error| at(declared, error.to_string()))?;
-        let form = receiver.form().clone();
-        let shape = form.shape(0);
+        let schema = renamed(&schema, kind).map_err(|error| at(declared, error.to_string()))?;
+        let kind = Kind::of(schema, false).map_err(|error| at(declared, error))?;
+        let shape = kind.form.shape(0);
         if (shape.size, shape.align) != (declared.size as u64, declared.align as u64) {
             let Declared { size, align, .. } = declared;
             return Err(at(
@@ -91,8 +89,28 @@ impl Kind {
                 ),
             ));
         }
-        Ok(Kind::Struct { form, receiver: Mutex::new(receiver) })
+        Ok(kind)
     }
+
+    fn signal(kind: &str) -> Result<Kind, String> {
+        let text = format!("struct {kind} {{ uint8_t unused; }};");
+        let declarations = parse(&text, "signal").map_err(|error| error.message)?;
+        Kind::of(declarations.schema(kind).map_err(|error| error.to_string())?, true)
+    }
+
+    fn of(schema: Schema, is_signal: bool) -> Result<Kind, String> {
+        let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE).map_err(|error| error.to_string())?;
+        Ok(Kind { form: receiver.form().clone(), receiver: Mutex::new(receiver), is_signal })
+    }
+}
+
+/// A message type's struct under the type's own name, as programs of other languages know it.
+fn renamed(schema: &Schema, kind: &str) -> Result<Schema, SchemaError> {
+    let mut declarations = schema.declarations().to_vec();
+    if let Some(Declaration::Struct(declared)) = declarations.first_mut() {
+        declared.name = kind.to_string();
+    }
+    Schema::new(&declarations, 0)
 }
 
 /// The types of this program, once they are set.
@@ -178,6 +196,18 @@ mod tests {
         let other = Declared { name: Some("two".into()), text: None, ..message("one", "", 4) };
         let text = wrong(&[message("one", "struct one { int n; }; struct two { int n; }", 4), other]);
         assert!(text.contains("differently in p.c:7"), "{text}");
+    }
+
+    #[test]
+    fn a_message_type_has_its_own_name_and_a_signal_one_field() {
+        let stop = Declared { kind: Some("stop".into()), file: "p.c".into(), ..Declared::default() };
+        let other = Declared { kind: Some("goal".into()), text: None, ..message("link", "", 8) };
+        let other = Declared { align: 8, size: 8, ..other };
+        let link = Declared { align: 8, ..message("link", "struct link { struct link *next; }", 8) };
+        let types = Types::new(&[link, other, stop]).unwrap();
+        let text = |kind: &str| types.get(kind).unwrap().form.schema().to_string();
+        assert_eq!(text("goal"), "struct goal {\n    struct goal *next;\n};\n");
+        assert_eq!(text("stop"), "struct stop {\n    uint8_t unused;\n};\n");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Attributes {
         let found = Attributes::read(&input.attrs, &["name", "crate"])?;
         let root = match &found.path {
             Some(path) => path.clone(),
-            None => syn::parse_quote!(::gridloom_core),
+            None => syn::parse_quote!(::gridloom::core),
         };
         Ok((found, syn::parse_quote!(#root::wire::layout)))
     }

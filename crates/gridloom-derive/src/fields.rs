@@ -42,9 +42,6 @@ pub(crate) fn derive_struct(input: &DeriveInput, data: &DataStruct) -> Result<To
     let (attributes, layout) = Attributes::of_type(input)?;
     let own = &input.ident;
     let name = name_or(attributes.name.as_ref(), own);
-    if data.fields.is_empty() {
-        return Err(Error::new_spanned(own, "a C struct has at least one field"));
-    }
     let Layout { sizes, fields, write, read, pattern, checks } = layout_of(&data.fields, &layout)?;
     Ok(quote! {
         const _: () = {
@@ -164,6 +161,11 @@ pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<Layout> {
                 reads.push(quote!(let #local = <#ty as __Data>::read(reader, at + OFFSETS[#at])#pass?;));
             }
         }
+    }
+    if fields.is_empty() {
+        // A C struct has at least one field.
+        sizes.push(quote!((<u8 as __Data>::SIZE, <u8 as __Data>::ALIGN)));
+        made.push(quote!(fields.push(__layout::types::Field::new("unused", <u8 as __Data>::ty(declare)));));
     }
     let (members, locals): (Vec<_>, Vec<_>) = fields.iter().map(|field| (&field.member, &field.local)).unzip();
     Ok(Layout {

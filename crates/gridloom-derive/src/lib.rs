@@ -8,7 +8,7 @@
 //! | `#[message(name = "…")]` | a type, field or variant | its name in C; a variant's constant if the enum has no data |
 //! | `#[message(c = "unsigned long")]` | an integer or an array of them | C's type, of the same size on this machine |
 //! | `#[message(length = "rows * columns")]` | a `Vec` | its length; `+ - * /`, integers and integer fields of the struct |
-//! | `#[message(crate = "path")]` | a type | where `gridloom_core` is found |
+//! | `#[message(crate = "path")]` | a type | where `gridloom_core` is found, if not as `gridloom::core` |
 
 mod attributes;
 mod enums;

@@ -6,6 +6,7 @@ use gridloom_core::wire::layout::{Abi, Form, Graph, Receiver, Typed, Value, pars
 use gridloom_derive::Message;
 
 #[derive(Clone, Copy, PartialEq, Debug, Message)]
+#[message(crate = "gridloom_core")]
 enum Kind {
     Near = -1,
     #[message(name = "FAR_AWAY")]
@@ -13,6 +14,7 @@ enum Kind {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
+#[message(crate = "gridloom_core")]
 struct Point {
     x: f64,
     y: f32,
@@ -20,6 +22,7 @@ struct Point {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
+#[message(crate = "gridloom_core")]
 enum Shape {
     Nothing,
     Circle { centre: Point, radius: f64 },
@@ -28,6 +31,7 @@ enum Shape {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
+#[message(crate = "gridloom_core")]
 #[message(name = "scene")]
 struct Scene {
     #[message(c = "unsigned int")]
@@ -135,6 +139,7 @@ fn what_c_cannot_hold_is_named() {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
+#[message(crate = "gridloom_core")]
 struct Node {
     value: i32,
     left: Option<Box<Node>>,

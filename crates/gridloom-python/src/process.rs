@@ -122,7 +122,7 @@ impl RawProcess {
     }
 
     fn send(&self, py: Python<'_>, peer: u64, kind: &str, payload: Vec<u8>) -> PyResult<()> {
-        self.with(py, |process| process.send(PeerId(peer), kind, payload))
+        self.with(py, |process| process.send_bytes(PeerId(peer), kind, payload))
     }
 
     /// The next timer, close, or letter of one of these types.

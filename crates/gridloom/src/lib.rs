@@ -49,3 +49,7 @@ pub use timeline::timeline_html;
 pub use value::Value;
 
 pub use gridloom_core as core;
+/// A Rust type as a message that C and Python programs declare too; see [`core::wire::layout::rust`] for what
+/// corresponds to what, and [`process`] for who sends it.
+pub use gridloom_core::wire::layout::Message;
+pub use gridloom_derive::Message;

@@ -141,6 +141,14 @@ pub enum ProcessError {
         /// Its error, in words.
         why: String,
     },
+    /// A typed message cannot be sent, since its values do not fit its type, or what came is no such message.
+    #[error("{why}")]
+    WrongMessage {
+        /// Name of the message's type.
+        kind: String,
+        /// What is wrong: the type, the field, what it is and what was expected.
+        why: String,
+    },
     /// What a process's own code says.
     #[error("{0}")]
     Failed(String),

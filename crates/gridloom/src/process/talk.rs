@@ -10,6 +10,8 @@ use gridloom_core::process::TimerNumber;
 use gridloom_core::process::{Agenda, Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 use gridloom_net::jobs::processor_time;
 
+use super::typed::Types;
+
 /// Between attempts to connect to who does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
 /// Type of the letter that says that its receiver's callback failed.
@@ -39,13 +41,14 @@ pub struct Process {
     callbacks: BTreeMap<String, Option<OnLetter>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,
     measured: BTreeMap<String, u64>,
+    pub(super) types: Types,
 }
 
 impl Process {
     /// A process of that world.
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
-        Process { world, agenda: Agenda::default(), callbacks, timers, measured }
+        Process { world, agenda: Agenda::default(), callbacks, timers, measured, types: Types::default() }
     }
 
     /// The same process with its world behind another, which a binding puts between.
@@ -156,6 +159,7 @@ impl Process {
 
     /// Closes a connection; what was sent still arrives.
     pub fn close(&mut self, peer: PeerId) {
+        self.types.forget(peer);
         self.world.close(peer);
     }
 
@@ -164,19 +168,19 @@ impl Process {
         self.world.describe(peer)
     }
 
-    /// Sends a message: the name of its type, and its bytes. Returns when it is on its way.
+    /// Sends bytes as a message of a named type. Returns when it is on its way.
     ///
     /// # Errors
     /// If the connection is closed, or the message too large.
-    pub fn send(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
+    pub fn send_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
         self.world.send(peer, Letter { kind: kind.into(), payload })
     }
 
     // ---- attending
 
-    /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives goes to the
-    /// sender, who gets it where it waits for an answer, and to the log.
-    pub fn on(
+    /// From now on, [`Process::handle`] calls `callback` for messages of the type of that name. An error that it gives goes
+    /// to the sender, who gets it where it waits for an answer, and to the log.
+    pub fn on_bytes(
         &mut self,
         kind: &str,
         callback: impl FnMut(&mut Process, PeerId, Letter) -> Result<(), ProcessError> + Send + 'static,
@@ -264,10 +268,11 @@ impl Process {
         let sender = self.describe(peer);
         self.log(Level::Error, "gridloom", &format!("message '{kind}' of {sender} failed: {why}"));
         // A sender that is gone does not want to know.
-        let _ = self.send(peer, ERROR_KIND, why.as_bytes().to_vec());
+        let _ = self.send_bytes(peer, ERROR_KIND, why.as_bytes().to_vec());
     }
 
-    /// Waits for a message of that type, from that peer if one is named, so long at most. Others wait meanwhile.
+    /// Waits for a message of the type of that name, from that peer if one is named, so long at most. Others wait
+    /// meanwhile.
     ///
     /// # Errors
     /// [`ProcessError::TimedOut`]; [`ProcessError::Remote`] if a callback of that peer failed; [`ProcessError::Closed`]
@@ -317,6 +322,9 @@ impl Process {
     ) -> Result<Option<Happening>, ProcessError> {
         loop {
             if let Some(happening) = self.agenda.next(self.world.now(), &wants) {
+                if let Happening::Closed { peer, .. } = &happening {
+                    self.types.forget(*peer);
+                }
                 return Ok(Some(happening));
             }
             if until.is_some_and(|until| self.world.now() >= until) {

@@ -79,7 +79,7 @@ impl Form {
             ranges.iter().map(|r| Block { target: r.target as u32, count: r.count, start: 0 }).collect();
         let length = place_blocks(&mut blocks, self).map_err(Fault::whole)?;
         let index = Index::new(self, &ranges);
-        let text = described.then(|| self.schema.to_string());
+        let text = if described { self.schema.description() } else { None };
         let header = Header {
             abi: self.abi,
             name: self.schema.name(),

@@ -8,7 +8,8 @@
 //! Each block of memory has a type (a number that both sides get by collecting the targets of the declaration's
 //! pointers in the same way; 0 is the message itself) and a number of elements; *root* is the index of the message in
 //! block 0. The flag 1 says that the declaration's text follows. The memory is the blocks in order as they lie in the
-//! sender's memory, each beginning at a multiple of 8.
+//! sender's memory, each beginning at a multiple of 8. The number of blocks is written with as many bytes as make the
+//! memory begin at a multiple of 8 too, counted from the message's first byte: then a receiver may use it where it lies.
 //!
 //! A pointer in it holds [`ORIGIN`] plus the position of its target in the memory, that is, the start of the target's
 //! block plus the offset within; null is 0.
@@ -104,7 +105,9 @@ impl<'a> Header<'a> {
         self.description
     }
 
+    /// Writes it as the beginning of a message.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        assert!(out.is_empty(), "positions count from the message's first byte");
         out.extend_from_slice(&MAGIC);
         self.abi.write(out);
         out.push(if self.description.is_some() { DESCRIBED } else { 0 });
@@ -112,12 +115,19 @@ impl<'a> Header<'a> {
         out.extend_from_slice(&self.hash.to_le_bytes());
         write_number(self.root, out);
         write_number(self.blocks.len() as u64, out);
+        let counted = out.len();
         for block in &self.blocks {
             write_number(u64::from(block.target), out);
             write_number(block.count, out);
         }
         if let Some(text) = self.description {
             write_text(text, out);
+        }
+        let missing = out.len().next_multiple_of(BLOCK_ALIGN as usize) - out.len();
+        if missing > 0 {
+            // Of seven bits each: zeros at the end change nothing, and with at most seven more the number stays within ten.
+            out[counted - 1] |= 0x80;
+            out.splice(counted..counted, (1..=missing).map(|at| if at < missing { 0x80 } else { 0 }));
         }
     }
 }
@@ -182,6 +192,7 @@ mod tests {
             let mut bytes = Vec::new();
             header.write(&mut bytes);
             bytes.extend_from_slice(&[1, 2]);
+            assert_eq!(bytes.len() % 8, 2, "its memory is aligned");
             assert_eq!(Header::parse(&bytes), Ok(header));
             for cut in 0..bytes.len() - 2 {
                 assert!(Header::parse(&bytes[..cut]).is_err(), "cut at {cut}");

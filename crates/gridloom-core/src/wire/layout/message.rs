@@ -170,7 +170,8 @@ pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Pro
     Ok(end)
 }
 
-fn same_type(header: &Header<'_>, form: &Form) -> Result<(), Problem> {
+/// Whether the message is of the type that is expected, as it is declared here.
+pub(super) fn same_type(header: &Header<'_>, form: &Form) -> Result<(), Problem> {
     let schema = &form.schema;
     if header.name != schema.name() {
         return Err(Problem::OtherType { got: header.name.to_string(), expected: schema.name().to_string() });

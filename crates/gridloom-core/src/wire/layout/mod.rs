@@ -21,6 +21,7 @@
 //! | `plan` | conversion between two machines |
 //! | [`receiver`] | opening messages, placing them in memory |
 //! | [`gather`] | a message from the sender's memory |
+//! | `blocks` | a message that a language's binding lays out by itself |
 //! | [`value`] | a message by meaning; `value_read`, `value_write` |
 //! | [`rust`] | Rust values as messages; `rust_data` numbers, strings and the like, `rust_memory` what they are written to |
 //! | [`error`] | what is wrong with a message, and where |
@@ -35,6 +36,7 @@
 //! bit-fields, pointers into the middle of a struct of another type (what they lead to is sent as a copy).
 
 pub mod abi;
+mod blocks;
 pub mod c_parse;
 mod c_types;
 mod differences;
@@ -62,6 +64,7 @@ mod value_read;
 mod value_write;
 
 pub use abi::Abi;
+pub use blocks::{Blocks, address_of, position_of};
 pub use c_parse::{Declarations, parse};
 pub use differences::differences;
 pub use error::{LayoutError, Problem};

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use super::abi::Abi;
-use super::error::{Fault, LayoutError};
+use super::error::{Fault, LayoutError, Problem};
 use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
-use super::message::{Message, place_blocks};
+use super::message::{Message, place_blocks, same_type};
 use super::plan::{Plan, relocate};
 use super::schema::Schema;
 use super::value::Graph;
@@ -17,12 +17,16 @@ use super::value::Graph;
 /// Other representations whose plans are kept. More than there are kinds of machines in any grid; a hostile sender that
 /// invents machines only makes us compile again.
 const PLANS_MAX: usize = 16;
+/// Other declarations of the type that are remembered: a sender may describe its messages only once.
+const STRANGERS_MAX: usize = 16;
 
 /// Takes messages of one type.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     own: Form,
     others: Vec<(Form, Plan)>,
+    /// Hashes of other declarations of the type, and where they differ.
+    strangers: Vec<(u64, Vec<String>)>,
 }
 
 impl Receiver {
@@ -31,7 +35,7 @@ impl Receiver {
     /// # Errors
     /// If a type's size exceeds the limit.
     pub fn new(schema: Arc<Schema>, abi: Abi) -> Result<Receiver, LayoutError> {
-        Ok(Receiver { own: Form::new(schema, abi)?, others: Vec::new() })
+        Ok(Receiver { own: Form::new(schema, abi)?, others: Vec::new(), strangers: Vec::new() })
     }
 
     /// The message type on this machine.
@@ -45,6 +49,7 @@ impl Receiver {
     /// If it is of another type or declaration, or anything in it is not as it must be.
     pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Incoming<'a>, LayoutError> {
         let header = Header::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
+        self.recognise(&header).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         if header.abi == self.own.abi {
             let message = Message::check(header, &self.own)?;
             let blocks = message.blocks.clone();
@@ -69,6 +74,27 @@ impl Receiver {
         let mut blocks = message.blocks.clone();
         let bytes = place_blocks(&mut blocks, &self.own).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         Ok(Incoming { message, own: &self.own, plan: Some(plan), blocks, bytes })
+    }
+
+    /// Checks the message's type; differences that one message has told are known for those after it.
+    fn recognise(&mut self, header: &Header<'_>) -> Result<(), Problem> {
+        let mut problem = match same_type(header, &self.own) {
+            Ok(()) => return Ok(()),
+            Err(problem) => problem,
+        };
+        if let Problem::OtherDeclaration(found) = &mut problem {
+            match self.strangers.iter().find(|(hash, _)| *hash == header.hash) {
+                Some((_, known)) => found.clone_from(known),
+                None if found.is_empty() => {}
+                None => {
+                    if self.strangers.len() == STRANGERS_MAX {
+                        self.strangers.remove(0);
+                    }
+                    self.strangers.push((header.hash, found.clone()));
+                }
+            }
+        }
+        Err(problem)
     }
 }
 
@@ -153,13 +179,14 @@ impl Incoming<'_> {
         super::value_read::read(&self.message)
     }
 
-    /// The memory as it came, if the sender represents data as the receiver does.
-    pub(super) fn native_memory(&self) -> Option<&[u8]> {
+    /// The memory as it came, the last bytes of the message, if the sender represents data as the receiver does. Its
+    /// pointers are those of [`address_of`](super::address_of).
+    pub fn native_memory(&self) -> Option<&[u8]> {
         self.plan.is_none().then_some(self.message.memory)
     }
 
     /// Where the message's struct stands in the memory.
-    pub(super) fn root_offset(&self) -> u64 {
+    pub fn root_offset(&self) -> u64 {
         self.blocks[0].start + self.message.root * self.own.targets[0].size
     }
 }

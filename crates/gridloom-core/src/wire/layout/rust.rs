@@ -13,7 +13,7 @@
 //! | `Vec<T>` | `size_t name_length; T *name GRIDLOOM_LENGTH(name_length)` |
 //! | `Vec<T>` with `#[message(length = "m * n")]` | `T *name GRIDLOOM_LENGTH(m * n)`, over integer fields of the struct |
 //! | `Box<T>`, `Option<Box<T>>` | `T *name`; null is `None` |
-//! | a struct, by `#[derive(Message)]` | a struct of the same name |
+//! | a struct, by `#[derive(Message)]` | a struct of the same name; without fields it has one, `uint8_t unused` |
 //! | an enum without data | an enum, its constants named `Enum_Variant` |
 //! | an enum with data | `struct Enum { enum Enum_tag tag; union Enum_body body GRIDLOOM_TAG(tag); }` |
 //!
@@ -194,10 +194,23 @@ impl<T: Message> Typed<T> {
     /// If C cannot hold the value (a NUL in a string, a list of another length than its fields say), or a limit is
     /// exceeded.
     pub fn encode(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
+        self.write(value, None)
+    }
+
+    /// As [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently can say
+    /// where, for this message and for those of that declaration that come after it.
+    ///
+    /// # Errors
+    /// As [`Typed::encode`].
+    pub fn encode_described(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
+        self.write(value, self.schema().description().as_deref())
+    }
+
+    fn write(&self, value: &T, description: Option<&str>) -> Result<Vec<u8>, LayoutError> {
         let form = self.receiver.form();
         let mut writer = Writer::new(&self.targets, T::SIZE);
         value.write(&mut writer, 0).map_err(|fault| form.fail(fault))?;
-        Ok(writer.finish(form))
+        Ok(writer.finish(form, description))
     }
 
     /// The value of a message from any machine.

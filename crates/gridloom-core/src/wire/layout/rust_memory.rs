@@ -94,12 +94,12 @@ impl<'a> Writer<'a> {
         Ok(start)
     }
 
-    pub(super) fn finish(self, form: &Form) -> Vec<u8> {
+    pub(super) fn finish(self, form: &Form, description: Option<&str>) -> Vec<u8> {
         let Writer { memory, blocks, .. } = self;
         let schema = form.schema();
         let mut out = Vec::with_capacity(64 + schema.name().len() + 12 * blocks.len() + memory.len());
         let (name, hash) = (schema.name(), schema.hash());
-        Header { abi: Abi::NATIVE, name, hash, root: 0, blocks, description: None, memory: &[] }.write(&mut out);
+        Header { abi: Abi::NATIVE, name, hash, root: 0, blocks, description, memory: &[] }.write(&mut out);
         out.extend_from_slice(&memory);
         out
     }

@@ -14,7 +14,9 @@ use thiserror::Error;
 
 use super::types::{Declaration, Extent, Field, Integer, Struct, Type};
 use crate::base::Dtype;
-use crate::base::limits::{LAYOUT_DECLARATIONS_MAX, LAYOUT_MEMBERS_MAX, LAYOUT_TYPE_DEPTH_MAX, NAME_BYTES_MAX};
+use crate::base::limits::{
+    LAYOUT_DECLARATIONS_MAX, LAYOUT_MEMBERS_MAX, LAYOUT_TEXT_BYTES_MAX, LAYOUT_TYPE_DEPTH_MAX, NAME_BYTES_MAX,
+};
 use crate::idl::expr::Expr;
 use crate::idl::{BaseType, Mode, signature::Param};
 
@@ -81,6 +83,11 @@ impl Schema {
     /// What it is made of; the first is its own struct.
     pub fn declarations(&self) -> &[Declaration] {
         &self.declarations
+    }
+
+    /// Its text, if it is short enough to travel with a message.
+    pub(super) fn description(&self) -> Option<String> {
+        Some(self.to_string()).filter(|text| text.len() <= LAYOUT_TEXT_BYTES_MAX)
     }
 
     pub(super) fn by_value(&self) -> &[usize] {

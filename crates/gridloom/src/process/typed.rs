@@ -1,0 +1,103 @@
+//! Typed messages of a process: Rust values out and in, through the native data representation of `wire::layout`.
+//!
+//! A message goes as a letter whose type's name is that of the message type. The first of a type on a connection carries
+//! the type's declaration, so that a receiver that declares it differently can say where.
+//!
+//! **Invariant:** what came is checked as a whole before a value is made of it; a wrong message is an error of who attends
+//! to it, with the type, the field and what was expected, and harms nothing else.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_core::process::{PeerId, ProcessError};
+use gridloom_core::wire::layout::{LayoutError, Message, Typed};
+
+use super::Process;
+
+/// The message types that a process has used, and who was told of them.
+#[derive(Default)]
+pub(super) struct Types {
+    known: BTreeMap<TypeId, Box<dyn Any + Send>>,
+    described: BTreeMap<PeerId, BTreeSet<u64>>,
+}
+
+impl Types {
+    fn get<M: Message>(&mut self) -> &mut Typed<M> {
+        let make = || -> Box<dyn Any + Send> {
+            let made = Typed::<M>::new();
+            Box::new(made.unwrap_or_else(|error| panic!("{} is no message type: {error}", std::any::type_name::<M>())))
+        };
+        let found = self.known.entry(TypeId::of::<M>()).or_insert_with(make);
+        found.downcast_mut().expect("types are kept by their own identity")
+    }
+
+    /// Forgets what was told to who is gone.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        self.described.remove(&peer);
+    }
+}
+
+impl Process {
+    /// Sends a message. Returns when it is on its way.
+    ///
+    /// # Errors
+    /// If the connection is closed, the message too large, or its values do not fit its type
+    /// ([`ProcessError::WrongMessage`]).
+    ///
+    /// # Panics
+    /// If `M` is no message type: two of its parts have one name in C.
+    pub fn send<M: Message>(&mut self, to: PeerId, message: &M) -> Result<(), ProcessError> {
+        let schema = self.types.get::<M>().schema().clone();
+        let introduced = self.introduces(to, schema.hash());
+        let typed = self.types.get::<M>();
+        let encoded = if introduced { typed.encode_described(message) } else { typed.encode(message) };
+        let payload = encoded.map_err(|error| wrong(schema.name(), error))?;
+        self.send_bytes(to, schema.name(), payload)
+    }
+
+    /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives, and a message
+    /// that is wrong, goes to the sender, who gets it where it waits for an answer, and to the log.
+    ///
+    /// # Panics
+    /// As [`Process::send`].
+    pub fn on<M: Message>(
+        &mut self,
+        mut callback: impl FnMut(&mut Process, PeerId, M) -> Result<(), ProcessError> + Send + 'static,
+    ) {
+        let kind = self.types.get::<M>().schema().name().to_string();
+        self.on_bytes(&kind, move |process, from, letter| {
+            let message = process.decode(&letter.kind, &letter.payload)?;
+            callback(process, from, message)
+        });
+    }
+
+    /// Waits for a message of that type, from that peer if one is named, so long at most. Others wait meanwhile.
+    ///
+    /// # Errors
+    /// As [`Process::wait_for`], and [`ProcessError::WrongMessage`] if what came is no such message; it is gone then.
+    ///
+    /// # Panics
+    /// As [`Process::send`].
+    pub fn wait<M: Message>(
+        &mut self,
+        from: Option<PeerId>,
+        seconds: Option<f64>,
+    ) -> Result<(PeerId, M), ProcessError> {
+        let kind = self.types.get::<M>().schema().name().to_string();
+        let (from, payload) = self.wait_for(&kind, from, seconds)?;
+        Ok((from, self.decode(&kind, &payload)?))
+    }
+
+    /// Whether the next message of a type is to carry its declaration: the first one to each peer is.
+    pub fn introduces(&mut self, to: PeerId, hash: u64) -> bool {
+        self.types.described.entry(to).or_default().insert(hash)
+    }
+
+    fn decode<M: Message>(&mut self, kind: &str, payload: &[u8]) -> Result<M, ProcessError> {
+        self.types.get::<M>().decode(payload).map_err(|error| wrong(kind, error))
+    }
+}
+
+fn wrong(kind: &str, error: LayoutError) -> ProcessError {
+    ProcessError::WrongMessage { kind: kind.into(), why: error.to_string() }
+}
