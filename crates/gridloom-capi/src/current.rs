@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use gridloom::process::{PeerId, Process};
@@ -117,6 +117,12 @@ pub(crate) fn context<'a>() -> Result<&'a Context, Failure> {
     // runs within it only. The reference is not kept beyond the call from C that asks for it.
     let context = unsafe { CURRENT.get().as_ref() };
     context.ok_or_else(|| Failure::usage("this can be called by a process only, and by the thread that runs it"))
+}
+
+/// The current process's function; allocates nothing, for the handler of a signal.
+pub(crate) fn function<'a>() -> Option<&'a CStr> {
+    // SAFETY: as in `context`.
+    unsafe { CURRENT.get().as_ref() }.map(|context| context.function.as_c_str())
 }
 
 /// Runs a call of the current process.

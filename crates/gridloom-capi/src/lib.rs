@@ -18,6 +18,7 @@
 //! | `code` | errors as numbers |
 //! | `globals` | a copy of the program's variables for each simulated process |
 //! | `own` | a simulated process's world, which puts them in place |
+//! | `overflow` | tells who ran over its stack |
 //! | `run` | `gridloom_main` |
 //! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |
 //!
@@ -47,6 +48,7 @@ mod globals;
 mod log;
 mod memory;
 mod message;
+mod overflow;
 mod own;
 mod run;
 mod time;

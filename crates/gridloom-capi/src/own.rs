@@ -8,6 +8,7 @@ use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, Proc
 
 use crate::current::Kept;
 use crate::globals::Globals;
+use crate::overflow;
 
 /// The variables of all processes, if each has its own.
 pub(crate) type Shared = Option<Arc<Mutex<Globals>>>;
@@ -21,13 +22,17 @@ pub(crate) fn lock(globals: &Arc<Mutex<Globals>>) -> MutexGuard<'_, Globals> {
 pub(crate) struct Place {
     globals: Shared,
     number: usize,
+    /// Where its stack begins, nearly.
+    stack: usize,
     was_told_to_end: Arc<AtomicBool>,
 }
 
 impl Place {
-    pub(crate) fn enter(globals: &Shared) -> Result<Place, String> {
+    /// A new process's, whose stack begins at that address.
+    pub(crate) fn enter(globals: &Shared, stack: usize) -> Result<Place, String> {
         let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
-        Ok(Place { globals: globals.clone(), number, was_told_to_end: Arc::default() })
+        overflow::runs_at(stack);
+        Ok(Place { globals: globals.clone(), number, stack, was_told_to_end: Arc::default() })
     }
 
     /// Whether its world goes away, and has said so.
@@ -56,6 +61,7 @@ impl Drop for Back<'_> {
         if let Some(globals) = &self.0.globals {
             lock(globals).switch_to(self.0.number);
         }
+        overflow::runs_at(self.0.stack);
     }
 }
 

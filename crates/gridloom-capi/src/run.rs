@@ -15,6 +15,7 @@ use crate::config;
 use crate::current::{Context, to_c};
 use crate::declare::{self, ProcessFunction};
 use crate::globals::Globals;
+use crate::overflow;
 use crate::own::{Own, Place, Shared, lock};
 use crate::types::{self, Types};
 
@@ -64,6 +65,9 @@ fn run_program(arguments: &[String]) -> Result<c_int, String> {
         let globals = globals.clone();
         mains.insert(name, Arc::new(move |process| run_process(process, function, &globals)));
     }
+    if is_simulated {
+        overflow::watch();
+    }
     let outcome = run(&mains, StackKind::Coroutine);
     if let Some(globals) = globals {
         lock(&globals).restore();
@@ -81,7 +85,9 @@ fn run_program(arguments: &[String]) -> Result<c_int, String> {
 fn run_process(process: Process, function: ProcessFunction, globals: &Shared) -> Result<(), Error> {
     let failed = |text: String| Error::Process(ProcessError::Failed(text));
     let is_simulated = process.is_simulated();
-    let place = if is_simulated { Place::enter(globals) } else { Place::enter(&None) }.map_err(failed)?;
+    // A real process has the stack of the program, and the program's own end when it is full.
+    let stack = if is_simulated { std::ptr::from_ref(&is_simulated).addr() } else { 0 };
+    let place = Place::enter(if is_simulated { globals } else { &None }, stack).map_err(failed)?;
     let leaves = Leaves(place.clone());
     let mut process = if is_simulated { process.through(|inner| Box::new(Own { inner, place })) } else { process };
     let context = Context::new(&process);

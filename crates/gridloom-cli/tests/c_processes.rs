@@ -278,6 +278,32 @@ fn processes_that_are_told_to_end_do() {
 }
 
 #[test]
+fn who_runs_over_its_stack_is_told() {
+    let Some(program) = compiled(&fixture("globals.c"), "globals-deep", &[]) else { return };
+    let fine = deployment("c-fine", &[("laptop", "recurses", "200"), ("desk", "recurses", "100")]);
+    let (output, out, error) = simulated(&platform(), &fine, &[&program]);
+    assert!(output.status.success() && out.contains("200 frames are fine"), "{out}{error}");
+    let deep = deployment("c-deep", &[("laptop", "sleeps", ""), ("desk", "recurses", "10000")]);
+    let (output, _, error) = simulated(&platform(), &deep, &[&program]);
+    assert_eq!(output.status.code(), Some(128 + 11), "{error}");
+    assert!(error.contains("process 'recurses' ran over its stack of 1 MiB"), "{error}");
+}
+
+#[test]
+fn a_process_too_many_for_own_globals_is_told() {
+    let source = "#include <gridloom.h>\nGRIDLOOM_PROCESS(sleeps) { return gridloom_sleep(1) < 0; }\nGRIDLOOM_MAIN\n";
+    let source = support::file("sleeps.c", source);
+    let Some(program) = compiled(Path::new(&source), "sleeps", &[]) else { return };
+    let many = deployment("c-many", &vec![("laptop", "sleeps", ""); 20_001]);
+    let (output, _, error) = simulated(&platform(), &many, &[&program]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("process 20001 of this simulation cannot have its own copy"), "{error}");
+    assert!(error.contains("at most 20000 processes"), "{error}");
+    let (output, out, error) = simulated(&platform(), &many, &[&program, "--set", "gridloom.globals=shared"]);
+    assert!(output.status.success() && out.contains("simulated 1.000000 s"), "{out}{error}");
+}
+
+#[test]
 fn failures_are_told_with_their_text() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-fail", &[]) else { return };
     let one = deployment("c-fail", &[("laptop", "fails", "17")]);
@@ -299,7 +325,7 @@ fn failures_are_told_with_their_text() {
     }
     let other = deployment("c-other", &[("laptop", "unknown", "")]);
     let (_, _, error) = simulated(&platform(), &other, &[&program]);
-    assert!(error.contains("no process function 'unknown'; it has: counter, fails"), "{error}");
+    assert!(error.contains("no process function 'unknown'; it has: counter, fails, obedient"), "{error}");
     let (output, _, error) = run(Command::new(&program));
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("gridloom simulate -p PLATFORM -d DEPLOYMENT"), "{error}");

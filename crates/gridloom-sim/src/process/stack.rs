@@ -13,7 +13,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 /// Bytes of a coroutine's stack, enough for C code with arrays in its frames; pages are made as they are touched.
-const STACK_BYTES: usize = 1 << 20;
+pub const STACK_BYTES: usize = 1 << 20;
 
 /// What kind of stack a process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
