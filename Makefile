@@ -21,13 +21,13 @@ all: build python
 build: target/release/gridloom capi
 
 target/release/gridloom: $(RUST)
-	cargo build --release --locked -p gridloom-cli
+	cargo build --release --locked -p gridloom-cli -p gridloom-capi
 	@touch $@
 
 capi: target/capi/ready
 
-target/capi/ready: $(RUST) $(HEADERS)
-	cargo build --release --locked -p gridloom-capi
+# Built with the program, so that both share what they are made of.
+target/capi/ready: target/release/gridloom $(HEADERS)
 	mkdir -p target/capi/lib target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a

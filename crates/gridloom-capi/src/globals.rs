@@ -158,20 +158,21 @@ unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data:
     let (info, ranges) = unsafe { (&*info, &mut *data.cast::<Vec<Range<usize>>>()) };
     // SAFETY: the object's table has so many entries.
     let segments = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let place = |segment: &libc::Elf64_Phdr| {
-        let start = (info.dlpi_addr as usize).wrapping_add(segment.p_vaddr as usize);
-        start..start + segment.p_memsz as usize
+    let place = |at: usize, size: usize| {
+        let start = (info.dlpi_addr as usize).wrapping_add(at);
+        start..start + size
     };
     // What the loader makes read-only after it has relocated it, in whole pages.
     // SAFETY: a question about this system.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("the system has pages");
-    let sealed = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_RELRO).map(place);
+    let sealed = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_RELRO);
+    let sealed = sealed.map(|segment| place(segment.p_vaddr as usize, segment.p_memsz as usize));
     let sealed = sealed.map_or(0..0, |sealed| sealed.start / page * page..sealed.end / page * page);
     for segment in segments {
         if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W == 0 {
             continue;
         }
-        let whole = place(segment);
+        let whole = place(segment.p_vaddr as usize, segment.p_memsz as usize);
         let before = whole.start..whole.end.min(sealed.start);
         let behind = whole.start.max(sealed.end)..whole.end;
         let parts = if sealed.is_empty() { [whole, 0..0] } else { [before, behind] };
