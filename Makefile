@@ -63,7 +63,7 @@ test: test-rust test-python
 test-rust:
 	cargo test --release --locked
 
-test-python: python
+test-python: python capi
 	$(BIN)/python -m pytest -q $(PACKAGE)/tests tests
 
 bench: python

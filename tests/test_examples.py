@@ -1,9 +1,11 @@
 """The examples print what they are said to print, for real and in simulation."""
 
+import itertools
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -38,10 +40,81 @@ def test_the_first_example_simulated_twice_gives_one_trace():
     assert sum(one["bytes_by_pair"].values()) >= 5 * 32
 
 
-def test_the_processes_talk_in_simulation_and_for_real():
-    program = ["-d", "examples/processes/deployment.toml", "--", sys.executable, "examples/processes/matmul.py"]
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """The examples of processes, as commands, by language."""
+    if shutil.which("cargo") is None:
+        pytest.skip("there is no cargo")
+    build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "matmul", "--example", "pastry"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    folder, library = tmp_path_factory.mktemp("c"), ROOT / "target" / "capi"
+
+    def in_c(name):
+        if shutil.which("cc") is None:
+            pytest.skip("there is no C compiler 'cc'")
+        flags = [f"-I{library}/include", f"-L{library}/lib", "-lgridloom", f"-Wl,-rpath,{library}/lib"]
+        run("cc", f"examples/processes/{name}.c", "-o", str(folder / name), *flags)
+        return [str(folder / name)]
+
+    return {
+        "python": lambda name: [sys.executable, f"examples/processes/{name}.py"],
+        "rust": lambda name: [str(ROOT / "target" / "release" / "examples" / name)],
+        "c": in_c,
+    }
+
+
+@pytest.mark.parametrize("language", ["python", "rust", "c"])
+def test_the_processes_talk_in_simulation_and_for_real(programs, language):
+    program = ["-d", "examples/processes/deployment.toml", "--", *programs[language]("matmul")]
     assert run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).startswith("5 products are right")
     assert run(gridloom(), "deploy", *program) == "client@laptop| 5 products are right\n"
+
+
+WELCOMES = [
+    "guest@cluster-2| node 78 is welcome: 10 rows, leaves 70 to 85",
+    "guest@laptop| node 77 is welcome: 0 rows, leaves 69 to 84",
+]
+
+
+@pytest.mark.parametrize("language", ["python", "rust", "c"])
+def test_a_pastry_node_welcomes_others(programs, language):
+    program = ["-d", "examples/processes/pastry.toml", "--", *programs[language]("pastry")]
+    simulated = run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).splitlines()
+    assert sorted(simulated)[:2] == sorted(line.split("| ")[1] for line in WELCOMES)
+    assert sorted(run(gridloom(), "deploy", *program).splitlines()) == WELCOMES
+
+
+@pytest.mark.parametrize(("name", "function"), [("matmul", "server"), ("pastry", "node")])
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(["python", "rust", "c"], 2)))
+def test_processes_of_two_languages_talk_to_one_another(programs, tmp_path, name, function, one, other):
+    """A function runs in one language, the others in another: what `deploy` starts for each process chooses."""
+    chooser = tmp_path / "chooser.py"
+    commands = {True: programs[one](name), False: programs[other](name)}
+    chooser.write_text(
+        f"import json, os\nfunction = json.loads(os.environ['GRIDLOOM_PROCESS'])['spec']['function']\n"
+        f"command = {commands!r}[function == {function!r}]\nos.execv(command[0], command)\n"
+    )
+    deployment = {"matmul": "deployment", "pastry": "pastry"}[name]
+    out = run(gridloom(), "deploy", "-d", f"examples/processes/{deployment}.toml", "--", sys.executable, str(chooser))
+    assert sorted(out.splitlines()) == {"matmul": ["client@laptop| 5 products are right"], "pastry": WELCOMES}[name]
+
+
+def test_the_documentation_s_rust_program_is_the_crate_s_which_is_compiled():
+    page = (ROOT / "docs" / "processes.md").read_text()
+    crate = (ROOT / "crates" / "gridloom" / "src" / "process" / "mod.rs").read_text()
+    (program,) = re.findall(r"```rust\n(.*?)```", page, re.DOTALL)
+    assert program in re.sub(r"^//! ?", "", crate, flags=re.MULTILINE)
+
+
+def test_the_program_of_the_documentation_runs(tmp_path):
+    readme, page = ((ROOT / path).read_text() for path in ("README.md", "docs/processes.md"))
+    (program,) = {text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "@gl.process" in text}
+    deployment = "[[process]]\nhost = 'desk'\nfunction = 'server'\n[[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk']\n"
+    (tmp_path / "deployment.toml").write_text(deployment)
+    for text in (program, re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)):
+        (tmp_path / "program.py").write_text(text)
+        out = run(gridloom(), "deploy", "-d", str(tmp_path / "deployment.toml"), "--", sys.executable, str(tmp_path / "program.py"))
+        assert out == "client@laptop| 24.0\n"
 
 
 @pytest.mark.parametrize("name", ["first", "own_functions"])

@@ -80,14 +80,13 @@ pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, va
         let kind = unsafe { given(kind, "the message type") }?;
         let peer = context.peer(peer)?;
         // SAFETY: a value of the type, as the header asks.
-        let payload = unsafe { encode(process, peer, &kind, value) }?;
-        Ok(process.send_bytes(peer, &kind, payload)?)
+        unsafe { send(process, peer, &kind, value) }
     })
 }
 
-/// The message at `value`. The first of its type to a peer carries its declaration, so that a receiver that declares it
-/// differently can say where.
-unsafe fn encode(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<Vec<u8>, Failure> {
+/// Sends the message at `value`. The first of its type to a peer carries its declaration, so that a receiver that
+/// declares it differently can say where.
+unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<(), Failure> {
     let Kind { form, is_signal, .. } = types::types().get(kind)?;
     match (is_signal, value.is_null()) {
         (true, false) => {
@@ -103,8 +102,12 @@ unsafe fn encode(process: &mut Process, peer: PeerId, kind: &str, value: *const 
     let memory = unsafe { Addresses::new() };
     let unused = [0u8];
     let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
-    let is_first = process.introduces(peer, form.schema().hash());
-    Ok(if is_first { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?)
+    let hash = form.schema().hash();
+    let is_new = !process.knows(peer, hash);
+    let payload = if is_new { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?;
+    process.send_bytes(peer, kind, payload)?;
+    process.introduced(peer, hash);
+    Ok(())
 }
 
 /// See `gridloom.h`.

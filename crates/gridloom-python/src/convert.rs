@@ -297,7 +297,7 @@ fn copied(py: Python<'_>, grid: &Grid, array: &Bound<'_, PyUntypedArray>, meta: 
 /// Whether an array still has the bytes that were copied: reading them costs less than sending them twice.
 fn is_unchanged(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, copy: &Value) -> PyResult<bool> {
     let order = if matches!(copy.meta(), Meta::Array { order: Order::F, .. }) { "F" } else { "C" };
-    let words = if copy.meta().size_bytes() % 8 == 0 { "u8" } else { "u1" };
+    let words = if copy.meta().size_bytes().is_multiple_of(8) { "u8" } else { "u1" };
     let bits = |array: Bound<'_, PyAny>| -> PyResult<Py<PyAny>> {
         Ok(array.call_method1("ravel", (order,))?.call_method1("view", (words,))?.unbind())
     };

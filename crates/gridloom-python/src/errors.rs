@@ -39,6 +39,10 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             ProcessError::CannotConnect { .. } | ProcessError::NoSuchHost { .. } => "CannotConnect",
             ProcessError::Remote { .. } => "RemoteFailure",
             ProcessError::Ended { .. } => "ProcessEnded",
+            ProcessError::WrongMessage { kind, .. } => match fields.set_item("kind", kind) {
+                Ok(()) => "WrongMessage",
+                Err(failure) => return failure,
+            },
             _ => "ProcessError",
         },
         Error::Usage(_) => "UsageError",
@@ -55,6 +59,11 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
 /// An exception of a class of the package.
 pub(crate) fn error(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raised(py, class, message, &PyDict::new(py))
+}
+
+/// A message that is wrong.
+pub(crate) fn wrong_message(py: Python<'_>, kind: &str, why: &str) -> PyErr {
+    exception(py, &ProcessError::WrongMessage { kind: kind.into(), why: why.into() }.into())
 }
 
 fn raised(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyErr {

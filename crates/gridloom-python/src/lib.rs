@@ -7,6 +7,7 @@
 //! | [`session`] | grids, functions, calls under way |
 //! | [`group`] | groups, handles, reports |
 //! | [`process`] | processes that talk by messages |
+//! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
 //! | [`errors`] | Rust's errors as Python exceptions |
 //! | [`define`] | signatures of Python functions |
@@ -24,6 +25,7 @@ mod define;
 mod errors;
 mod group;
 mod memory;
+mod message;
 mod process;
 mod session;
 mod wait;
@@ -41,6 +43,8 @@ mod _gridloom {
     use crate::group::{RawGroup, RawHandle, RawReport};
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::message::RawMessageType;
     #[pymodule_export]
     use crate::process::{RawProcess, run_processes};
     #[pymodule_export]

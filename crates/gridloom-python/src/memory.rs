@@ -25,6 +25,8 @@ pub(crate) enum Keeper {
     Shared(Arc<Segment>),
     /// An argument in a worker.
     Mapping(#[allow(dead_code, reason = "kept for its memory")] Arc<Mapping>),
+    /// A received message, which nobody but its arrays looks at any more.
+    Message(#[allow(dead_code, reason = "kept for its memory")] Arc<Vec<u8>>),
     /// The caller, who drops the array before the memory goes.
     Caller,
 }

@@ -12,14 +12,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{OrRaise, error};
+use crate::message::RawMessageType;
 use crate::session::lock;
 use crate::wait::interruptible;
 
 /// How long Ctrl-C may take to be noticed in a real process that waits, seconds.
 const PATIENCE_S: f64 = 0.1;
 
-/// Something to attend to: what it is (`letter`, `timer`, `closed`), peer or timer, type or reason, payload.
-type Attended = (&'static str, u64, String, Py<PyBytes>);
+/// Something to attend to: what it is (`letter`, `wrong`, `timer`, `closed`), peer or timer, type or reason, and what a
+/// letter carries: bytes, an object of the message class that was given for its type, or what is wrong with it.
+type Attended = (&'static str, u64, String, Py<PyAny>);
 
 /// A process, for the time of its function.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -60,6 +62,19 @@ impl RawProcess {
                 return Ok(None);
             }
         }
+    }
+}
+
+impl RawProcess {
+    fn wait(&self, py: Python<'_>, kind: &str, peer: Option<u64>, seconds: Option<f64>) -> PyResult<(u64, Vec<u8>)> {
+        let got =
+            self.patiently(py, seconds, |process, part| match process.wait_for(kind, peer.map(PeerId), part) {
+                Err(ProcessError::TimedOut { .. }) => Ok(None),
+                outcome => outcome.map(Some),
+            })?;
+        let timed_out = || ProcessError::TimedOut { seconds: seconds.unwrap_or_default() };
+        let (from, payload) = got.ok_or_else(timed_out).or_raise(py)?;
+        Ok((from.0, payload))
     }
 }
 
@@ -125,18 +140,61 @@ impl RawProcess {
         self.with(py, |process| process.send_bytes(PeerId(peer), kind, payload))
     }
 
+    /// Sends an object of a message class.
+    fn send_message(
+        &self,
+        py: Python<'_>,
+        peer: u64,
+        ty: &Bound<'_, RawMessageType>,
+        object: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let ty = ty.get();
+        let peer = PeerId(peer);
+        let is_known = self.with(py, |process| Ok(process.knows(peer, ty.hash())))?;
+        let payload = ty.message(object, !is_known)?;
+        self.with(py, |process| {
+            process.send_bytes(peer, ty.kind(), payload)?;
+            process.introduced(peer, ty.hash());
+            Ok(())
+        })
+    }
+
     /// The next timer, close, or letter of one of these types.
-    fn next(&self, py: Python<'_>, kinds: Vec<String>, seconds: Option<f64>) -> PyResult<Option<Attended>> {
-        let next = self.patiently(py, seconds, |process, part| {
-            process.next(|kind| kinds.iter().any(|known| known == kind), part)
-        })?;
-        Ok(next.map(|happening| match happening {
-            Happening::Letter { from, letter } => {
-                ("letter", from.0, letter.kind.to_string(), PyBytes::new(py, &letter.payload).unbind())
+    fn next(
+        &self,
+        py: Python<'_>,
+        kinds: BTreeMap<String, Option<Py<RawMessageType>>>,
+        seconds: Option<f64>,
+    ) -> PyResult<Option<Attended>> {
+        let next = self.patiently(py, seconds, |process, part| process.next(|kind| kinds.contains_key(kind), part))?;
+        let none = || py.None();
+        Ok(match next {
+            None => None,
+            Some(Happening::Letter { from, letter }) => {
+                let kind = letter.kind.to_string();
+                Some(match kinds.get(&kind).and_then(Option::as_ref) {
+                    None => ("letter", from.0, kind, PyBytes::new(py, &letter.payload).into_any().unbind()),
+                    Some(ty) => match ty.get().object(py, letter.payload) {
+                        Ok(object) => ("letter", from.0, kind, object.unbind()),
+                        Err(error) => ("wrong", from.0, kind, error.value(py).str()?.into_any().unbind()),
+                    },
+                })
             }
-            Happening::Timer(number) => ("timer", number.0, String::new(), PyBytes::new(py, b"").unbind()),
-            Happening::Closed { peer, why } => ("closed", peer.0, why, PyBytes::new(py, b"").unbind()),
-        }))
+            Some(Happening::Timer(number)) => Some(("timer", number.0, String::new(), none())),
+            Some(Happening::Closed { peer, why }) => Some(("closed", peer.0, why, none())),
+        })
+    }
+
+    /// An object of a message class, and who sent it.
+    fn wait_message<'py>(
+        &self,
+        py: Python<'py>,
+        ty: &Bound<'py, RawMessageType>,
+        peer: Option<u64>,
+        seconds: Option<f64>,
+    ) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        let (from, payload) = self.wait(py, ty.get().kind(), peer, seconds)?;
+        Ok((from, ty.get().object(py, payload)?))
     }
 
     fn wait_for(
@@ -146,14 +204,8 @@ impl RawProcess {
         peer: Option<u64>,
         seconds: Option<f64>,
     ) -> PyResult<(u64, Py<PyBytes>)> {
-        let got =
-            self.patiently(py, seconds, |process, part| match process.wait_for(kind, peer.map(PeerId), part) {
-                Err(ProcessError::TimedOut { .. }) => Ok(None),
-                outcome => outcome.map(Some),
-            })?;
-        let timed_out = || ProcessError::TimedOut { seconds: seconds.unwrap_or_default() };
-        let (from, payload) = got.ok_or_else(timed_out).or_raise(py)?;
-        Ok((from.0, PyBytes::new(py, &payload).unbind()))
+        let (from, payload) = self.wait(py, kind, peer, seconds)?;
+        Ok((from, PyBytes::new(py, &payload).unbind()))
     }
 
     fn answer_with_error(&self, py: Python<'_>, peer: u64, kind: &str, why: &str) -> PyResult<()> {

@@ -145,3 +145,111 @@ def test_mistakes_are_named(program, tmp_path):
     assert code != 0 and "the platform has no host 'c'" in errors
     with pytest.raises(gl.UsageError, match="started by a deployment"):
         gl.run_processes()
+
+
+TYPED = """
+import numpy as np
+
+@gl.message
+class Block:
+    row: int
+    data: gl.Array["float64", "m", "n"]
+
+@gl.message
+class Bye:
+    pass
+
+@gl.message(name="Block")
+class OtherBlock:
+    row: str
+
+@gl.process
+def server(me):
+    me.listen(4000)
+    going = [True]
+    @me.on(Block)
+    def block(client, block):
+        block.data *= 2
+        me.send(client, Block(block.row + 1, block.data))
+    @me.on(Bye)
+    def bye(client, bye):
+        going[0] = bye != Bye()
+    while going[0]:
+        me.handle()
+    print("server ends;", me.waiting())
+
+@gl.process
+def client(me):
+    server = me.connect("a", 4000)
+    server.send(Block(1, np.arange(6.0).reshape(2, 3)))
+    back = server.wait(Block, timeout=30)
+    print(back.row, back.data.tolist())
+    for wrong in (lambda: server.send(OtherBlock("x")), lambda: server.send(OtherBlock("y")),
+                  lambda: server.send("Block", b"hostile")):
+        wrong()
+        try:
+            server.wait(Block, timeout=30)
+        except gl.RemoteFailure as error:
+            print(error)
+    for bad in (Block("1", back.data), Block(1, back.data[0]), 5):
+        try:
+            server.send(bad)
+        except (gl.WrongMessage, gl.InputError) as error:
+            print(type(error).__name__, error)
+    server.send(Block(7, np.empty((0, 3))))
+    peer, back = me.wait(Block)
+    print(peer is server, back.row, back.data.shape)
+    server.send(Bye())
+"""
+
+
+@pytest.mark.parametrize("world", ["simulate", "deploy"])
+def test_typed_messages_and_their_errors_are_the_same_in_both_worlds(program, tmp_path, world):
+    code, lines, errors = run(tmp_path, world, TYPED, ("server", "a"), ("client", "b"))
+    assert code == 0, errors
+    differently = (
+        "server@a:4000 failed: message 'Block': sender and receiver declare it differently: 'Block.m' exists for the receiver "
+        "only; 'Block.n' exists for the receiver only; 'Block.row' is 'char *row' for the sender and 'int64_t row' for the "
+        "receiver; 'Block.data' exists for the receiver only"
+    )
+    expected = [
+        "2 [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]",
+        differently,
+        differently,
+        "server@a:4000 failed: message 'Block': malformed header: it does not begin as a message of version 1",
+        "WrongMessage message 'Block', field 'row': expected an integer, got '1' (str)",
+        "WrongMessage message 'Block', field 'data': it has shape [3], expected [m, n]",
+        "InputError <class 'int'> is no message type; put @gridloom.message before its class",
+        "True 8 (0, 3)",
+        "server ends; {}",
+    ]
+    assert sorted(lines) == sorted(expected)
+    assert f"message 'Block' of client@b {differently.split(' ', 1)[1]}" in errors
+
+
+def test_a_wrong_message_that_was_waited_for_is_gone_and_the_next_is_read(program, tmp_path):
+    body = (
+        "@gl.message\nclass Word:\n    text: str\n"
+        "@gl.process\ndef server(me):\n    me.listen(4000)\n"
+        "    try:\n        me.wait(Word)\n    except gl.WrongMessage as error:\n        print(error.kind, error)\n"
+        "    print(me.wait(Word)[1])\n"
+        "@gl.process\ndef client(me):\n    server = me.connect('a', 4000)\n"
+        "    server.send('Word', b'x')\n    server.send(Word('right'))\n"
+    )
+    code, lines, errors = run(tmp_path, "simulate", body, ("server", "a"), ("client", "b"))
+    assert code == 0, errors
+    wrong = "Word message 'Word': malformed header: it does not begin as a message of version 1"
+    assert lines == [wrong, "Word(text='right')"]
+
+
+def test_the_second_message_of_a_type_is_shorter_by_its_declaration(program, tmp_path):
+    body = (
+        "@gl.message\nclass Word:\n    text: str\n"
+        "@gl.process\ndef server(me):\n    me.listen(4000)\n"
+        "    print([b'struct Word' in me.wait_for('Word')[1] for _ in range(3)])\n"
+        "@gl.process\ndef client(me):\n    server = me.connect('a', 4000)\n"
+        "    try:\n        server.send(Word(1))\n    except gl.WrongMessage:\n        pass\n"
+        "    for _ in range(3):\n        server.send(Word('a'))\n"
+    )
+    code, lines, errors = run(tmp_path, "simulate", body, ("server", "a"), ("client", "b"))
+    assert (code, lines) == (0, ["[True, False, False]"]), errors

@@ -11,6 +11,21 @@
 ...     print(group.report())
 """
 
+from ._c_types import (
+    CType,
+    Named,
+    Ref,
+    c_char,
+    c_int,
+    c_long,
+    c_longlong,
+    c_short,
+    c_size_t,
+    c_uint,
+    c_ulong,
+    c_ulonglong,
+    c_ushort,
+)
 from ._define import Array, C, F, Out, function
 from ._errors import (
     AgentLost,
@@ -39,12 +54,14 @@ from ._errors import (
     TimedOut,
     UnknownFunctionError,
     UsageError,
+    WrongMessage,
     WrongResult,
 )
 from ._function import Function, Future
 from ._grid import Grid, ServerInfo, Simulation, Traffic
 from ._gridloom import __version__
 from ._group import Group, Handle, Plan, Report, TaskRecord, TransferRecord
+from ._message import message, message_declaration, message_dtype
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process, ProcessRun, process, run_processes
 
@@ -53,6 +70,7 @@ __all__ = [
     "ArgumentError",
     "Array",
     "C",
+    "CType",
     "Cancelled",
     "CannotConnect",
     "CannotRun",
@@ -70,6 +88,7 @@ __all__ = [
     "Group",
     "Handle",
     "InputError",
+    "Named",
     "NotMapped",
     "Out",
     "Peer",
@@ -78,6 +97,7 @@ __all__ = [
     "ProcessEnded",
     "ProcessError",
     "ProcessRun",
+    "Ref",
     "Refused",
     "RemoteError",
     "RemoteFailure",
@@ -94,12 +114,26 @@ __all__ = [
     "TransferRecord",
     "UnknownFunctionError",
     "UsageError",
+    "WrongMessage",
     "WrongResult",
     "__version__",
     "blas_library",
+    "c_char",
+    "c_int",
+    "c_long",
+    "c_longlong",
+    "c_short",
+    "c_size_t",
+    "c_uint",
+    "c_ulong",
+    "c_ulonglong",
+    "c_ushort",
     "connect",
     "function",
     "local",
+    "message",
+    "message_declaration",
+    "message_dtype",
     "process",
     "run_processes",
     "simulate",

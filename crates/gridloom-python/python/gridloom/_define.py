@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 import typing
@@ -36,15 +37,17 @@ _NUMBERS = (
 
 
 class Array:
-    """Annotation of an array parameter or result: ``Array[dtype, *extents]``.
+    """Annotation of an array parameter, result, or field of a message: ``Array[dtype, *extents]``.
 
     Parameters
     ----------
     dtype : str or numpy type
-        Element type, such as ``"float64"`` or ``numpy.float32``.
+        Element type, such as ``"float64"`` or ``numpy.float32``; in a message also ``gl.c_int`` and the like, and a message
+        class without references, which makes an array of structs.
     *extents : str or int
         One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
-        or an expression over names and integer parameters such as ``"n-1"``.
+        or an expression over names and integer parameters such as ``"n-1"``. In a message, a name is that of an integer
+        field, or, if there is none, of a size that follows from the arrays.
     order : `C` or `F`, optional
         As last item: the memory order in which the function wants the array. By default it takes either, and a result is
         row-major.
@@ -61,6 +64,7 @@ class Array:
     """
 
     dtype: str
+    element: Any
     extents: tuple[str, ...]
     order: str
 
@@ -73,13 +77,22 @@ class Array:
         if len(items) > 1 and items[-1] in (C, F) and isinstance(items[-1], str):
             *items, order = items
         dtype = _element(items[0])
+        if dtype is None and _is_record(items[0]):
+            dtype = ""
         if dtype is None:
             raise TypeError(f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}; got {items[0]!r}")
         for extent in items[1:]:
             if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)):
                 raise TypeError(f"Array[...]: an extent is a name, an expression or a number; got {extent!r}")
         return _ArrayMeta(
-            "Array", (Array,), {"dtype": dtype, "extents": tuple(str(extent) for extent in items[1:]), "order": order}
+            "Array",
+            (Array,),
+            {
+                "dtype": dtype,
+                "element": items[0],
+                "extents": tuple(str(extent) for extent in items[1:]),
+                "order": order,
+            },
         )
 
 
@@ -88,7 +101,8 @@ class _ArrayMeta(type):
 
     def __repr__(cls) -> str:
         form: Any = cls
-        items = [repr(form.dtype), *(repr(extent) for extent in form.extents)]
+        element = getattr(form.element, "__name__", str(form.element))
+        items = [repr(form.dtype) if form.dtype else element, *(repr(extent) for extent in form.extents)]
         return f"gridloom.Array[{', '.join(items + ([form.order] if form.order != 'any' else []))}]"
 
 
@@ -229,6 +243,8 @@ def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, s
         forms = [extra for extra in annotation.__metadata__ if isinstance(extra, type) and issubclass(extra, Array)]
         annotation = forms[0] if forms else annotation.__origin__
     if isinstance(annotation, type) and issubclass(annotation, Array) and annotation is not Array:
+        if not annotation.dtype:
+            raise InputError(f"{place}: {what}: arrays of structs are for messages, not for functions; got {annotation!r}")
         return name, annotation.dtype, list(annotation.extents), annotation.order
     base = _PYTHON_TYPES.get(annotation) if isinstance(annotation, type) else None
     if base is None and isinstance(annotation, type) and issubclass(annotation, np.generic):
@@ -239,6 +255,13 @@ def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, s
             f"type, got {annotation!r}"
         )
     return name, base, None, "any"
+
+
+def _is_record(element: Any) -> bool:
+    """Whether only a message can have such elements: structs, integers of C, characters."""
+    if typing.get_origin(element) is typing.Annotated:
+        return True
+    return dataclasses.is_dataclass(element) or isinstance(element, np.dtype) and element.names is not None
 
 
 def _element(dtype: Any) -> str | None:

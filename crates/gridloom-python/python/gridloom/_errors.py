@@ -64,6 +64,20 @@ class RemoteFailure(ProcessError):
     """The handler of another process failed for a message of this one."""
 
 
+class WrongMessage(ProcessError, ValueError):
+    """A typed message cannot be sent, since its values do not fit its class, or what came is no such message.
+
+    The message names the type, the field, what it is and what was expected.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the message's type.
+    """
+
+    kind: str
+
+
 class ProcessEnded(ProcessError):
     """The process has to end: it was killed, or nothing can happen any more. Let it pass."""
 

@@ -1,16 +1,19 @@
 """Processes that talk by messages: the same program on real machines and in simulation.
 
 >>> import gridloom as gl                                    # doctest: +SKIP
+>>> @gl.message                                              # doctest: +SKIP
+... class Work:
+...     data: gl.Array["float64", "n"]
 >>> @gl.process                                              # doctest: +SKIP
 ... def server(me):
 ...     me.listen(4000)
-...     client, work = me.wait_for("work")
-...     client.send("result", work * 2)
+...     client, work = me.wait(Work)
+...     client.send(Work(2 * work.data))
 >>> @gl.process                                              # doctest: +SKIP
 ... def client(me, host):
 ...     server = me.connect(host, 4000)
-...     server.send("work", b"ab")
-...     print(server.wait_for("result"))
+...     server.send(Work(np.arange(3.0)))
+...     print(server.wait(Work).data)
 >>> gl.run_processes()                                       # doctest: +SKIP
 
 ``gridloom simulate -p PLATFORM -d DEPLOYMENT -- python program.py`` runs all processes of the deployment in virtual time;
@@ -23,14 +26,17 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from . import _gridloom
 from ._errors import ProcessEnded, UsageError
+from ._message import type_of
 
 __all__ = ["Peer", "Process", "ProcessRun", "process", "run_processes"]
 
 Handler = Callable[["Peer", Any], object]
+_Message = TypeVar("_Message")
+_Handler = TypeVar("_Handler", bound=Callable[..., object])
 
 _functions: dict[str, Callable[..., object]] = {}
 
@@ -65,26 +71,62 @@ class Peer:
         self._number = number
         self.name: str = owner._raw.describe(number)
 
-    def send(self, kind: str, payload: bytes | str = b"") -> None:
-        """Send a message. Returns when it is on its way.
+    @overload
+    def send(self, message: object, /) -> None: ...
+
+    @overload
+    def send(self, kind: str, payload: bytes | str = b"") -> None: ...
+
+    def send(self, kind: Any, payload: bytes | str = b"") -> None:
+        """Send a message. Returns when it is on its way; what is done to it afterwards changes nothing.
 
         Parameters
         ----------
-        kind : str
-            Name of the message's type.
+        kind : str or object
+            Name of the message's type, for bytes; or an object of a class made by `gridloom.message`, which is the message.
         payload : bytes or str, optional
-            What it carries.
+            What a message of a named type carries.
 
         Raises
         ------
         ConnectionClosed
             If the connection is closed.
+        WrongMessage
+            If the values of an object do not fit its class: which field, and what was expected. Nothing was sent.
         """
+        if not isinstance(kind, str):
+            self._owner._raw.send_message(self._number, type_of(type(kind)), kind)
+            return
         raw = payload.encode() if isinstance(payload, str) else payload
         self._owner._raw.send(self._number, kind, raw)
 
+    def wait(self, cls: type[_Message], timeout: float | None = None) -> _Message:
+        """Wait for a message of that class from this peer; others wait meanwhile.
+
+        Parameters
+        ----------
+        cls : type
+            A class made by `gridloom.message`.
+        timeout : float, optional
+            Time limit, seconds.
+
+        Returns
+        -------
+        object
+            The message. Its arrays show its memory, in the shapes and element types of the class.
+
+        Raises
+        ------
+        TimedOut, RemoteFailure, ConnectionClosed
+            As `wait_for`.
+        WrongMessage
+            If what came is no message of that class: which field, and what was expected. It is gone then.
+        """
+        message: _Message = self._owner._raw.wait_message(type_of(cls), self._number, timeout)[1]
+        return message
+
     def wait_for(self, kind: str, timeout: float | None = None) -> bytes:
-        """Wait for a message of that type from this peer; others wait meanwhile.
+        """Wait for a message of the type of that name from this peer; others wait meanwhile.
 
         Parameters
         ----------
@@ -133,6 +175,7 @@ class Process:
         self.function, self.host, self.arguments = raw.spec()
         self._peers: dict[int, Peer] = {}
         self._handlers: dict[str, Handler] = {}
+        self._types: dict[str, _gridloom.RawMessageType | None] = {}
         self._timers: dict[int, tuple[Callable[[], object], bool]] = {}
         self._on_close: Callable[[Peer, str], object] | None = None
 
@@ -214,20 +257,39 @@ class Process:
         """
         return self._peer(self._raw.connect(host, int(port), patience))
 
-    def on(self, kind: str, handler: Handler | None = None) -> Any:
+    def send(self, to: Peer, message: object) -> None:
+        """Send a message, an object of a class made by `gridloom.message`: as ``to.send(message)``."""
+        to.send(message)
+
+    @overload
+    def on(self, kind: type[_Message]) -> Callable[[_Handler], _Handler]: ...
+
+    @overload
+    def on(self, kind: type[_Message], handler: Callable[[Peer, _Message], object]) -> None: ...
+
+    @overload
+    def on(self, kind: str) -> Callable[[_Handler], _Handler]: ...
+
+    @overload
+    def on(self, kind: str, handler: Handler) -> None: ...
+
+    def on(self, kind: Any, handler: Handler | None = None) -> Any:
         """Call a handler for messages of a type, when `handle` attends to them.
 
         Parameters
         ----------
-        kind : str
-            Name of the message's type.
+        kind : type or str
+            A class made by `gridloom.message`, or the name of a type whose messages are bytes.
         handler : callable, optional
-            Gets the peer and what the message carries. An exception in it goes to the sender, as `RemoteFailure`.
-            Without it, this is a decorator.
+            Gets the peer and the message. An exception in it goes to the sender, as `RemoteFailure`, and so does what is
+            wrong with a message that is none of the class. Without it, this is a decorator.
         """
         if handler is None:
             return lambda function: self.on(kind, function) or function
-        self._handlers[kind] = handler
+        ty = None if isinstance(kind, str) else type_of(kind)
+        name = kind if ty is None else ty.name
+        self._handlers[name] = handler
+        self._types[name] = ty
         return None
 
     def on_close(self, handler: Callable[[Peer, str], object]) -> None:
@@ -263,12 +325,15 @@ class Process:
         until = None if timeout is None else self.now() + timeout
         while True:
             left = None if until is None else max(until - self.now(), 0.0)
-            happened = self._raw.next(list(self._handlers), left)
+            happened = self._raw.next(self._types, left)
             if happened is None:
                 return False
             what, number, text, payload = happened
             if what == "letter":
                 self._handle_letter(self._peer(number), text, payload)
+                return True
+            if what == "wrong":
+                self._raw.answer_with_error(number, text, payload)
                 return True
             if what == "timer" and number in self._timers:
                 action, repeats = self._timers[number]
@@ -286,8 +351,33 @@ class Process:
         while self.handle(max(until - self.now(), 0.0)):
             pass
 
+    def wait(self, cls: type[_Message], timeout: float | None = None) -> tuple[Peer, _Message]:
+        """Wait for a message of that class from anybody; others wait meanwhile.
+
+        Parameters
+        ----------
+        cls : type
+            A class made by `gridloom.message`.
+        timeout : float, optional
+            Time limit, seconds.
+
+        Returns
+        -------
+        Peer, object
+            Who sent it, and the message. Its arrays show its memory, in the shapes and element types of the class.
+
+        Raises
+        ------
+        TimedOut
+            If it did not come in time.
+        WrongMessage
+            If what came is no message of that class: which field, and what was expected. It is gone then.
+        """
+        number, message = self._raw.wait_message(type_of(cls), None, timeout)
+        return self._peer(number), message
+
     def wait_for(self, kind: str, timeout: float | None = None) -> tuple[Peer, bytes]:
-        """Wait for a message of that type from anybody; others wait meanwhile.
+        """Wait for a message of the type of that name from anybody; others wait meanwhile.
 
         Parameters
         ----------
@@ -319,7 +409,7 @@ class Process:
             raise UsageError(f"log: level is 'debug', 'info', 'warning' or 'error', got {level!r}")
         self._raw.log(level, category, text)
 
-    def _handle_letter(self, peer: Peer, kind: str, payload: bytes) -> None:
+    def _handle_letter(self, peer: Peer, kind: str, payload: Any) -> None:
         try:
             self._handlers[kind](peer, payload)
         except ProcessEnded:

@@ -4,6 +4,47 @@
 //! names its processes' functions and calls [`run`]. `gridloom simulate -p PLATFORM -d DEPLOYMENT -- PROGRAM`
 //! runs all processes of the deployment in one operating-system process, in virtual time; `gridloom deploy -d DEPLOYMENT
 //! -- PROGRAM` starts the same program once for each of them, for real.
+//!
+//! ```no_run
+//! use std::collections::BTreeMap;
+//! use std::sync::Arc;
+//!
+//! use gridloom::process::{Main, Process, StackKind, run};
+//! use gridloom::{Error, Message};
+//!
+//! #[derive(Message)]
+//! struct Scale {
+//!     m: usize,
+//!     n: usize,
+//!     factor: f64,
+//!     #[message(length = "m * n")]
+//!     data: Vec<f64>,
+//! }
+//!
+//! fn server(mut me: Process) -> Result<(), Error> {
+//!     me.listen(4000)?;
+//!     let (client, mut scale) = me.wait::<Scale>(None, None)?;
+//!     scale.data.iter_mut().for_each(|value| *value *= scale.factor);
+//!     me.send(client, &scale)?;
+//!     Ok(())
+//! }
+//!
+//! fn client(mut me: Process) -> Result<(), Error> {
+//!     let server = me.connect("desk", 4000, 10.0)?;
+//!     me.send(server, &Scale { m: 3, n: 4, factor: 2.0, data: vec![1.0; 12] })?;
+//!     let (_, scaled) = me.wait::<Scale>(Some(server), Some(10.0))?;
+//!     println!("{}", scaled.data.iter().sum::<f64>());
+//!     Ok(())
+//! }
+//!
+//! fn main() -> Result<(), Error> {
+//!     let mains = BTreeMap::from([
+//!         ("server".to_string(), Arc::new(server) as Main),
+//!         ("client".to_string(), Arc::new(client) as Main),
+//!     ]);
+//!     run(&mains, StackKind::Coroutine).map(drop)
+//! }
+//! ```
 
 mod run;
 mod talk;

@@ -48,11 +48,13 @@ impl Process {
     /// If `M` is no message type: two of its parts have one name in C.
     pub fn send<M: Message>(&mut self, to: PeerId, message: &M) -> Result<(), ProcessError> {
         let schema = self.types.get::<M>().schema().clone();
-        let introduced = self.introduces(to, schema.hash());
+        let is_new = !self.knows(to, schema.hash());
         let typed = self.types.get::<M>();
-        let encoded = if introduced { typed.encode_described(message) } else { typed.encode(message) };
+        let encoded = if is_new { typed.encode_described(message) } else { typed.encode(message) };
         let payload = encoded.map_err(|error| wrong(schema.name(), error))?;
-        self.send_bytes(to, schema.name(), payload)
+        self.send_bytes(to, schema.name(), payload)?;
+        self.introduced(to, schema.hash());
+        Ok(())
     }
 
     /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives, and a message
@@ -88,9 +90,14 @@ impl Process {
         Ok((from, self.decode(&kind, &payload)?))
     }
 
-    /// Whether the next message of a type is to carry its declaration: the first one to each peer is.
-    pub fn introduces(&mut self, to: PeerId, hash: u64) -> bool {
-        self.types.described.entry(to).or_default().insert(hash)
+    /// Whether a peer was sent the declaration of a message type, by its hash. For who lays out messages by itself.
+    pub fn knows(&self, peer: PeerId, hash: u64) -> bool {
+        self.types.described.get(&peer).is_some_and(|known| known.contains(&hash))
+    }
+
+    /// Notes that a peer was sent it.
+    pub fn introduced(&mut self, peer: PeerId, hash: u64) {
+        self.types.described.entry(peer).or_default().insert(hash);
     }
 
     fn decode<M: Message>(&mut self, kind: &str, payload: &[u8]) -> Result<M, ProcessError> {
