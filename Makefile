@@ -1,6 +1,7 @@
 # Everything Gridloom needs is built into target/ and .venv/ of this folder.
 #   make demo    build, start a local grid, run the demonstration on real input, write out/demo/
 #   make test    all tests
+#   make capi    the library for C and its headers, target/capi/
 #   make bench   figures beside the machine's limits, out/bench/figures.json
 #   make lint    formatting, lint and type checks, and whether the stubs fit
 #   make wheel   a Python wheel in target/wheels/
@@ -10,16 +11,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
 RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.c' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
+HEADERS := crates/gridloom-capi/include/gridloom.h crates/gridloom-core/include/gridloom_layout.h
 PYSOURCES := $(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' 2>/dev/null) $(PACKAGE)/pyproject.toml
 
-.PHONY: all build python demo test test-rust test-python bench lint wheel clean
+.PHONY: all build capi python demo test test-rust test-python bench lint wheel clean
 
 all: build python
 
-build: target/release/gridloom
+build: target/release/gridloom capi
 
 target/release/gridloom: $(RUST)
-	cargo build --release --locked -p gridloom-cli
+	cargo build --release --locked -p gridloom-cli -p gridloom-capi
+	@touch $@
+
+capi: target/capi/ready
+
+# Built with the program, so that both share what they are made of.
+target/capi/ready: target/release/gridloom $(HEADERS)
+	mkdir -p target/capi/lib target/capi/include
+	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
+	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
+	install -m 644 $(HEADERS) target/capi/include/
 	@touch $@
 
 $(VENV)/ready: requirements.txt
@@ -51,7 +63,7 @@ test: test-rust test-python
 test-rust:
 	cargo test --release --locked
 
-test-python: python
+test-python: python capi
 	$(BIN)/python -m pytest -q $(PACKAGE)/tests tests
 
 bench: python

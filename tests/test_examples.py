@@ -1,5 +1,6 @@
 """The examples print what they are said to print, for real and in simulation."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -40,19 +41,29 @@ def test_the_first_example_simulated_twice_gives_one_trace():
 
 
 @pytest.fixture(scope="session")
-def programs():
+def programs(tmp_path_factory):
     """The examples of processes, as commands, by language."""
     if shutil.which("cargo") is None:
         pytest.skip("there is no cargo")
     build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "matmul", "--example", "pastry"]
     subprocess.run(build, cwd=ROOT, check=True)
+    folder, library = tmp_path_factory.mktemp("c"), ROOT / "target" / "capi"
+
+    def in_c(name):
+        if shutil.which("cc") is None:
+            pytest.skip("there is no C compiler 'cc'")
+        flags = [f"-I{library}/include", f"-L{library}/lib", "-lgridloom", f"-Wl,-rpath,{library}/lib"]
+        run("cc", f"examples/processes/{name}.c", "-o", str(folder / name), *flags)
+        return [str(folder / name)]
+
     return {
         "python": lambda name: [sys.executable, f"examples/processes/{name}.py"],
         "rust": lambda name: [str(ROOT / "target" / "release" / "examples" / name)],
+        "c": in_c,
     }
 
 
-@pytest.mark.parametrize("language", ["python", "rust"])
+@pytest.mark.parametrize("language", ["python", "rust", "c"])
 def test_the_processes_talk_in_simulation_and_for_real(programs, language):
     program = ["-d", "examples/processes/deployment.toml", "--", *programs[language]("matmul")]
     assert run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).startswith("5 products are right")
@@ -65,7 +76,7 @@ WELCOMES = [
 ]
 
 
-@pytest.mark.parametrize("language", ["python", "rust"])
+@pytest.mark.parametrize("language", ["python", "rust", "c"])
 def test_a_pastry_node_welcomes_others(programs, language):
     program = ["-d", "examples/processes/pastry.toml", "--", *programs[language]("pastry")]
     simulated = run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).splitlines()
@@ -73,14 +84,15 @@ def test_a_pastry_node_welcomes_others(programs, language):
     assert sorted(run(gridloom(), "deploy", *program).splitlines()) == WELCOMES
 
 
-@pytest.mark.parametrize(("name", "rust"), [("matmul", "server"), ("matmul", "client"), ("pastry", "node"), ("pastry", "guest")])
-def test_processes_of_both_languages_talk_to_one_another(programs, tmp_path, name, rust):
-    """One function runs in Rust, the others in Python: what `deploy` starts for each process chooses."""
+@pytest.mark.parametrize(("name", "function"), [("matmul", "server"), ("pastry", "node")])
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(["python", "rust", "c"], 2)))
+def test_processes_of_two_languages_talk_to_one_another(programs, tmp_path, name, function, one, other):
+    """A function runs in one language, the others in another: what `deploy` starts for each process chooses."""
     chooser = tmp_path / "chooser.py"
-    commands = {True: programs["rust"](name), False: programs["python"](name)}
+    commands = {True: programs[one](name), False: programs[other](name)}
     chooser.write_text(
         f"import json, os\nfunction = json.loads(os.environ['GRIDLOOM_PROCESS'])['spec']['function']\n"
-        f"command = {commands!r}[function == {rust!r}]\nos.execv(command[0], command)\n"
+        f"command = {commands!r}[function == {function!r}]\nos.execv(command[0], command)\n"
     )
     deployment = {"matmul": "deployment", "pastry": "pastry"}[name]
     out = run(gridloom(), "deploy", "-d", f"examples/processes/{deployment}.toml", "--", sys.executable, str(chooser))

@@ -17,5 +17,5 @@ mod world;
 pub use kernel::ProcessId;
 pub(crate) use kernel::{LetterFlow, Processes};
 pub use runner::{Body, Deadlock, Runner, Waiting};
-pub use stack::StackKind;
+pub use stack::{STACK_BYTES, StackKind};
 pub use world::SimProcess;

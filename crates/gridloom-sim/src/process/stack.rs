@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// Bytes of a coroutine's stack; its pages are made as they are touched.
-const STACK_BYTES: usize = 256 << 10;
+/// Bytes of a coroutine's stack, enough for C code with arrays in its frames; pages are made as they are touched.
+pub const STACK_BYTES: usize = 1 << 20;
 
 /// What kind of stack a process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -51,6 +51,13 @@ impl Process {
         Process { world, agenda: Agenda::default(), callbacks, timers, measured, types: Types::default() }
     }
 
+    /// The same process with its world behind another, which a binding puts between.
+    #[must_use]
+    pub fn through(mut self, wrap: impl FnOnce(Box<dyn ProcessWorld>) -> Box<dyn ProcessWorld>) -> Process {
+        self.world = wrap(self.world);
+        self
+    }
+
     /// Its function, host and arguments.
     pub fn spec(&self) -> &ProcessSpec {
         self.world.spec()
@@ -212,7 +219,9 @@ impl Process {
     /// If the process has to end, or a timer's callback fails.
     pub fn handle(&mut self, seconds: Option<f64>) -> Result<bool, ProcessError> {
         let until = seconds.map(|seconds| self.after(seconds));
-        let kinds: Vec<String> = self.callbacks.keys().cloned().collect();
+        // What comes for a callback that runs now, and waits in here, is attended to after it.
+        let idle = self.callbacks.iter().filter(|(_, callback)| callback.is_some());
+        let kinds: Vec<String> = idle.map(|(kind, _)| kind.clone()).collect();
         let wants = |kind: &str| kinds.binary_search_by(|known| known.as_str().cmp(kind)).is_ok();
         loop {
             match self.next_until(wants, until)? {

@@ -1,0 +1,182 @@
+//! Sockets by host and port, and messages through them.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use gridloom::process::{Letter, PeerId, Process};
+
+use crate::code::{Failure, GRIDLOOM_OK};
+use crate::current::{self, Context, code_of, with};
+use crate::declare::text;
+use crate::memory::{Addresses, address_of};
+use crate::message::{CMessage, Owned};
+use crate::types::{self, Kind};
+
+/// A text that must be there.
+pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
+    // SAFETY: null or a text, promised by the caller.
+    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; give a text")))
+}
+
+/// A time limit; `None` for none.
+pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
+    if seconds.is_nan() {
+        return Err(Failure::usage("a time of NaN seconds; give a number, or GRIDLOOM_FOREVER"));
+    }
+    Ok((seconds >= 0.0).then_some(seconds))
+}
+
+fn port_of(port: c_int) -> Result<u16, Failure> {
+    u16::try_from(port).map_err(|_| Failure::usage(format!("port {port} is none; ports are 0 to 65535")))
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
+    with(|process, _| Ok(c_int::from(process.listen(port_of(port)?)?))).unwrap_or_else(|code| code)
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
+    let connected = with(|process, context| {
+        // SAFETY: a text, as the header asks.
+        let host = unsafe { given(host, "the host's name") }?;
+        let patience = limit(patience)?.unwrap_or(f64::INFINITY);
+        Ok(context.learn(process.connect(&host, port_of(port)?, patience)?))
+    });
+    connected.unwrap_or_else(i64::from)
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_close(peer: i64) {
+    // What is no connection needs no closing; the text is there for who asks.
+    let _ = with(|process, context| {
+        process.close(context.peer(peer)?);
+        Ok(())
+    });
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, size: usize) -> usize {
+    let described = with(|process, context| Ok(process.describe(context.peer(peer)?))).unwrap_or_default();
+    if size > 0 && !text.is_null() {
+        let length = described.len().min(size - 1);
+        // SAFETY: there is room for `size` characters, as the header asks.
+        unsafe {
+            std::ptr::copy_nonoverlapping(described.as_ptr(), text.cast(), length);
+            *text.add(length) = 0;
+        }
+    }
+    described.len()
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, value: *const c_void) -> c_int {
+    code_of(|process, context| {
+        // SAFETY: a text, as the header asks.
+        let kind = unsafe { given(kind, "the message type") }?;
+        let peer = context.peer(peer)?;
+        // SAFETY: a value of the type, as the header asks.
+        unsafe { send(process, peer, &kind, value) }
+    })
+}
+
+/// Sends the message at `value`. The first of its type to a peer carries its declaration, so that a receiver that
+/// declares it differently can say where.
+unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<(), Failure> {
+    let Kind { form, is_signal, .. } = types::types().get(kind)?;
+    match (is_signal, value.is_null()) {
+        (true, false) => {
+            return Err(Failure::usage(format!("message type '{kind}' is a signal, without data; send it with NULL")));
+        }
+        (false, true) => {
+            let text = format!("a message of type '{kind}' is sent with NULL; give the address of its struct");
+            return Err(Failure::usage(text));
+        }
+        (true, true) | (false, false) => {}
+    }
+    // SAFETY: the caller's value, or the one byte of a signal, is as its declaration says, and the thread is here.
+    let memory = unsafe { Addresses::new() };
+    let unused = [0u8];
+    let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
+    let hash = form.schema().hash();
+    let is_new = !process.knows(peer, hash);
+    let payload = if is_new { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?;
+    process.send_bytes(peer, kind, payload)?;
+    process.introduced(peer, hash);
+    Ok(())
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_send_bytes(
+    peer: i64,
+    kind: *const c_char,
+    bytes: *const c_void,
+    size: usize,
+) -> c_int {
+    code_of(|process, context| {
+        // SAFETY: a text, as the header asks.
+        let kind = unsafe { given(kind, "the message type") }?;
+        if bytes.is_null() && size > 0 {
+            return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
+        }
+        let payload = match size {
+            0 => Vec::new(),
+            // SAFETY: so many bytes are there, as the header asks.
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec(),
+        };
+        Ok(process.send_bytes(context.peer(peer)?, &kind, payload)?)
+    })
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_wait_for(
+    kind: *const c_char,
+    from: i64,
+    seconds: f64,
+    message: *mut *mut CMessage,
+) -> c_int {
+    // SAFETY: a text, as the header asks.
+    let got = with(|process, context| {
+        wait_for(process, context, &unsafe { given(kind, "the message type") }?, from, seconds)
+    });
+    match got {
+        Ok(owned) if !message.is_null() => {
+            // SAFETY: a place for a pointer, as the header asks.
+            unsafe { *message = owned.into_raw() };
+            GRIDLOOM_OK
+        }
+        // Who does not want to see it does not want to free it.
+        Ok(_) => GRIDLOOM_OK,
+        Err(code) => code,
+    }
+}
+
+fn wait_for(
+    process: &mut Process,
+    context: &Context,
+    kind: &str,
+    from: i64,
+    seconds: f64,
+) -> Result<Box<Owned>, Failure> {
+    let from = if from == -1 { None } else { Some(context.peer(from)?) };
+    let (from, payload) = process.wait_for(kind, from, limit(seconds)?)?;
+    Owned::new(context, from, &Letter { kind: kind.into(), payload })
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_last_error() -> *const c_char {
+    current::last_error()
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_remote_code() -> c_int {
+    current::context().map_or(0, |context| context.remote_code.get())
+}

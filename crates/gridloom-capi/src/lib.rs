@@ -1,0 +1,67 @@
+//! Gridloom for C: what `include/gridloom.h` declares. The header documents each function for who calls it.
+//!
+//! ```text
+//!  GRIDLOOM_MESSAGE, GRIDLOOM_PROCESS ──before main──▶ declare ──▶ types: kind ▶ schema, receiver
+//!  gridloom_main ──▶ run ──▶ gridloom::process::run ──▶ a C function on a stack of its own
+//!  gridloom_send, … ──▶ current: which process calls ──▶ gridloom::process::Process ──▶ its world
+//!                                                                                        │ own: before C runs again,
+//!                                                                                        ▼ its globals are in place
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `declare` | what a program declares before `main` |
+//! | `types` | its message types |
+//! | `memory` | C's memory, for the layout's encoder |
+//! | `message` | received messages |
+//! | `current` | which process runs, and its last error |
+//! | `code` | errors as numbers |
+//! | `globals` | a copy of the program's variables for each simulated process |
+//! | `own` | a simulated process's world, which puts them in place |
+//! | `overflow` | tells who ran over its stack |
+//! | `run` | `gridloom_main` |
+//! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |
+//!
+//! **Invariants**
+//! - One thread runs C code, and it runs one process at a time; `current` names it and its globals are in place whenever
+//!   C code runs.
+//! - Nothing of the library's own lies in the program's writable memory, or globals are not exchanged (`globals`).
+//! - Functions of the header are `extern "C-unwind"`: a simulated process that goes on after its end is unwound through
+//!   its C frames, which own nothing that a compiler would drop.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "what a function expects of its pointers is the header's to say: a pointer is valid for what it is declared \
+              to lead to, as for any function of C"
+)]
+#![allow(unsafe_code, reason = "this is the boundary to C")]
+
+mod array;
+mod callbacks;
+mod code;
+mod config;
+mod connections;
+mod current;
+mod declare;
+mod dictionary;
+mod globals;
+mod log;
+mod memory;
+mod message;
+mod overflow;
+mod own;
+mod run;
+mod time;
+mod types;
+
+pub use array::*;
+pub use callbacks::*;
+pub use code::*;
+pub use config::*;
+pub use connections::*;
+pub use declare::*;
+pub use dictionary::*;
+pub use log::*;
+pub use message::*;
+pub use run::*;
+pub use time::*;

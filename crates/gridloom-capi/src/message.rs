@@ -1,0 +1,124 @@
+//! Received messages: one piece of memory each, that C may read and write until it frees it.
+
+use std::ffi::{CString, c_char, c_void};
+
+use gridloom::process::{Letter, PeerId};
+
+use crate::code::Failure;
+use crate::current::{self, Context, to_c};
+use crate::types::{self, Kind};
+
+/// `gridloom_message`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CMessage {
+    /// Its type.
+    pub kind: *const c_char,
+    /// From whom.
+    pub from: i64,
+    /// Its struct.
+    pub data: *mut c_void,
+    /// Bytes of its memory.
+    pub size: usize,
+}
+
+/// A message with what it owns. C sees the first field.
+#[repr(C)]
+pub(crate) struct Owned {
+    message: CMessage,
+    kind: CString,
+    /// Words, since that is the alignment that messages need.
+    arena: Vec<u64>,
+    pub(crate) is_kept: bool,
+}
+
+impl Owned {
+    /// The message in a letter, for that process.
+    pub(crate) fn new(context: &Context, from: PeerId, letter: &Letter) -> Result<Box<Owned>, Failure> {
+        let mut owned = Owned {
+            message: CMessage {
+                kind: std::ptr::null(),
+                from: context.learn(from),
+                data: std::ptr::null_mut(),
+                size: 0,
+            },
+            kind: to_c(&letter.kind),
+            arena: Vec::new(),
+            is_kept: false,
+        };
+        match types::types().find(&letter.kind) {
+            // Bytes of a program that declares no types, and none.
+            Some(Kind { is_signal: true, .. }) if letter.payload.is_empty() => {}
+            Some(Kind { receiver, is_signal, .. }) => {
+                let mut receiver = types::lock(receiver);
+                let incoming = receiver.open(&letter.payload)?;
+                if !is_signal {
+                    let memory = owned.room(incoming.size_bytes());
+                    let base = memory.as_mut_ptr().expose_provenance();
+                    let root = incoming.place(memory, base as u64)?;
+                    owned.message.data = std::ptr::with_exposed_provenance_mut(root as usize);
+                }
+            }
+            None => {
+                let memory = owned.room(letter.payload.len());
+                memory.copy_from_slice(&letter.payload);
+                owned.message.data = memory.as_mut_ptr().cast();
+            }
+        }
+        owned.message.kind = owned.kind.as_ptr();
+        let start = owned.arena.as_ptr().addr();
+        if !owned.arena.is_empty() {
+            context.arenas.borrow_mut().insert(start, start + 8 * owned.arena.len());
+        }
+        Ok(Box::new(owned))
+    }
+
+    /// Memory for so many bytes.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        self.arena = vec![0; bytes.div_ceil(8)];
+        self.message.size = bytes;
+        // SAFETY: the bytes of initialised words; the vector is not touched as such any more until it is dropped.
+        unsafe { std::slice::from_raw_parts_mut(self.arena.as_mut_ptr().cast(), bytes) }
+    }
+
+    /// Gives it to C, which frees it with `gridloom_message_free`.
+    pub(crate) fn into_raw(self: Box<Owned>) -> *mut CMessage {
+        Box::into_raw(self).cast()
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// The pointer comes from [`Owned::into_raw`] and was not taken back yet.
+    pub(crate) unsafe fn from_raw(message: *mut CMessage) -> Box<Owned> {
+        // SAFETY: promised by the caller; a message is the first field of what owns it.
+        unsafe { Box::from_raw(message.cast()) }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Ok(context) = current::context() {
+            context.arenas.borrow_mut().remove(&self.arena.as_ptr().addr());
+        }
+    }
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_message_free(message: *mut CMessage) {
+    if !message.is_null() {
+        // SAFETY: a message that is C's, as the header asks.
+        drop(unsafe { Owned::from_raw(message) });
+    }
+}
+
+/// See `gridloom.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_message_keep(message: *mut CMessage) -> *mut CMessage {
+    // SAFETY: a message of ours, as the header asks.
+    if let Some(owned) = unsafe { message.cast::<Owned>().as_mut() } {
+        owned.is_kept = true;
+    }
+    message
+}

@@ -1,0 +1,135 @@
+//! A simulated process's world: while its code blocks others run, and before it goes on its globals are in place again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_core::base::Time;
+use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+
+use crate::current::Kept;
+use crate::globals::Globals;
+use crate::overflow;
+
+/// The variables of all processes, if each has its own.
+pub(crate) type Shared = Option<Arc<Mutex<Globals>>>;
+
+pub(crate) fn lock(globals: &Arc<Mutex<Globals>>) -> MutexGuard<'_, Globals> {
+    globals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process's place among the others, for as long as its code runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    globals: Shared,
+    number: usize,
+    /// Where its stack begins, nearly.
+    stack: usize,
+    was_told_to_end: Arc<AtomicBool>,
+}
+
+impl Place {
+    /// A new process's, whose stack begins at that address.
+    pub(crate) fn enter(globals: &Shared, stack: usize) -> Result<Place, String> {
+        let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
+        overflow::runs_at(stack);
+        Ok(Place { globals: globals.clone(), number, stack, was_told_to_end: Arc::default() })
+    }
+
+    /// Whether its world goes away, and has said so.
+    pub(crate) fn was_told_to_end(&self) -> bool {
+        self.was_told_to_end.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn leave(&self) {
+        if let Some(globals) = &self.globals {
+            lock(globals).leave(self.number);
+        }
+    }
+}
+
+/// A world whose calls may let other processes run.
+pub(crate) struct Own {
+    pub(crate) inner: Box<dyn ProcessWorld>,
+    pub(crate) place: Place,
+}
+
+/// Puts everything of this process in place when dropped: also when the call is unwound, as C frames are above it.
+struct Back<'a>(&'a Place, #[allow(dead_code, reason = "it acts when dropped")] Kept);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        if let Some(globals) = &self.0.globals {
+            lock(globals).switch_to(self.0.number);
+        }
+        overflow::runs_at(self.0.stack);
+    }
+}
+
+impl Own {
+    fn blocks<R>(
+        &mut self,
+        call: impl FnOnce(&mut dyn ProcessWorld) -> Result<R, ProcessError>,
+    ) -> Result<R, ProcessError> {
+        let back = Back(&self.place, Kept::new());
+        let result = call(&mut *self.inner);
+        drop(back);
+        if let Err(ProcessError::Ended { .. }) = &result {
+            self.place.was_told_to_end.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl ProcessWorld for Own {
+    fn spec(&self) -> &ProcessSpec {
+        self.inner.spec()
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
+        self.inner.listen(port)
+    }
+
+    fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
+        self.blocks(|world| world.connect(host, port))
+    }
+
+    fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        self.blocks(|world| world.send(peer, letter))
+    }
+
+    fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
+        self.blocks(|world| world.receive(until))
+    }
+
+    fn close(&mut self, peer: PeerId) {
+        self.inner.close(peer);
+    }
+
+    fn describe(&self, peer: PeerId) -> String {
+        self.inner.describe(peer)
+    }
+
+    fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
+        self.blocks(|world| world.sleep_until(at))
+    }
+
+    fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
+        self.blocks(|world| world.compute(flops))
+    }
+
+    fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError> {
+        self.blocks(|world| world.computed(real_ns))
+    }
+
+    fn log(&mut self, level: Level, category: &str, text: &str) {
+        self.inner.log(level, category, text);
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.inner.is_simulated()
+    }
+}

@@ -1,0 +1,219 @@
+//! A program's message types: by the name of the type, the struct that it carries.
+//!
+//! All declarations are read as one text, a line for each, so that one may use what another declares; the line of an error
+//! leads back to the file where it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use gridloom_core::idl::near::{did_you_mean, near_names};
+use gridloom_core::wire::layout::types::Declaration;
+use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, parse};
+
+use crate::code::Failure;
+use crate::declare::Declared;
+
+/// The types of this program.
+static TYPES: OnceLock<Types> = OnceLock::new();
+
+/// Message types by name.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    kinds: BTreeMap<String, Kind>,
+}
+
+/// A message type.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// Lays it out for sending.
+    pub(crate) form: Form,
+    /// Takes it from any machine.
+    pub(crate) receiver: Mutex<Receiver>,
+    /// Whether the program sees no data. On its way it has one field that nobody looks at, since a struct has one.
+    pub(crate) is_signal: bool,
+}
+
+impl Types {
+    /// Reads what a program declares.
+    pub(crate) fn new(declared: &[Declared]) -> Result<Types, String> {
+        let declarations = read(declared)?;
+        let mut kinds = BTreeMap::new();
+        let mut carried: BTreeMap<&str, &Declared> = BTreeMap::new();
+        for made in declared {
+            let Some(kind) = &made.kind else { continue };
+            if let Some(other) = carried.insert(kind, made) {
+                if (&other.name, &other.text) != (&made.name, &made.text) {
+                    let (file, line) = (&other.file, other.line);
+                    return Err(at(made, format!("message type '{kind}' is declared differently in {file}:{line}")));
+                }
+                continue;
+            }
+            kinds.insert(kind.clone(), Kind::new(kind, made, &declarations)?);
+        }
+        Ok(Types { kinds })
+    }
+
+    /// The message type of that name, if it is declared.
+    pub(crate) fn find(&self, kind: &str) -> Option<&Kind> {
+        self.kinds.get(kind)
+    }
+
+    /// The message type of that name.
+    pub(crate) fn get(&self, kind: &str) -> Result<&Kind, Failure> {
+        self.find(kind).ok_or_else(|| {
+            let near = did_you_mean(&near_names(kind, self.kinds.keys().map(String::as_str)));
+            let known: Vec<&str> = self.kinds.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+            Failure::usage(format!("message type '{kind}' is not declared{near}; declared are: {known}"))
+        })
+    }
+}
+
+impl Kind {
+    fn new(kind: &str, declared: &Declared, declarations: &Declarations) -> Result<Kind, String> {
+        let Some(name) = &declared.name else { return Kind::signal(kind).map_err(|error| at(declared, error)) };
+        let schema = declarations.schema(name).map_err(|error| at(declared, error.to_string()))?;
+        let schema = renamed(&schema, kind).map_err(|error| at(declared, error.to_string()))?;
+        let kind = Kind::of(schema, false).map_err(|error| at(declared, error))?;
+        let shape = kind.form.shape(0);
+        if (shape.size, shape.align) != (declared.size as u64, declared.align as u64) {
+            let Declared { size, align, .. } = declared;
+            return Err(at(
+                declared,
+                format!(
+                    "struct {name} has {size} bytes at multiples of {align} for the compiler, and {} at multiples of {} \
+                     by its text; is an attribute or an option of the compiler (-fpack-struct, -fshort-enums) at work, or \
+                     a #define in the text?",
+                    shape.size, shape.align
+                ),
+            ));
+        }
+        Ok(kind)
+    }
+
+    fn signal(kind: &str) -> Result<Kind, String> {
+        let text = format!("struct {kind} {{ uint8_t unused; }};");
+        let declarations = parse(&text, "signal").map_err(|error| error.message)?;
+        Kind::of(declarations.schema(kind).map_err(|error| error.to_string())?, true)
+    }
+
+    fn of(schema: Schema, is_signal: bool) -> Result<Kind, String> {
+        let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE).map_err(|error| error.to_string())?;
+        Ok(Kind { form: receiver.form().clone(), receiver: Mutex::new(receiver), is_signal })
+    }
+}
+
+/// A message type's struct under the type's own name, as programs of other languages know it.
+fn renamed(schema: &Schema, kind: &str) -> Result<Schema, SchemaError> {
+    let mut declarations = schema.declarations().to_vec();
+    if let Some(Declaration::Struct(declared)) = declarations.first_mut() {
+        declared.name = kind.to_string();
+    }
+    Schema::new(&declarations, 0)
+}
+
+/// The types of this program, once they are set.
+pub(crate) fn types() -> &'static Types {
+    TYPES.get_or_init(Types::default)
+}
+
+/// Sets them; only the first time counts.
+pub(crate) fn set_types(types: Types) {
+    let _ = TYPES.set(types);
+}
+
+pub(crate) fn lock(receiver: &Mutex<Receiver>) -> MutexGuard<'_, Receiver> {
+    receiver.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn at(declared: &Declared, message: String) -> String {
+    format!("{}:{}: {message}", declared.file, declared.line)
+}
+
+/// All that is declared, each text once.
+fn read(declared: &[Declared]) -> Result<Declarations, String> {
+    let mut lines: Vec<&Declared> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut source = String::new();
+    for constants in [true, false] {
+        for made in declared {
+            let mut line = String::new();
+            match (&made.kind, &made.name, &made.text) {
+                (None, Some(constant), None) if constants => {
+                    let _ = write!(line, "enum {{ {constant} = {} }};", made.value);
+                }
+                (_, _, Some(text)) if !constants => line = format!("{};", text.replace('\n', " ")),
+                _ => continue,
+            }
+            if seen.insert(line.clone()) {
+                source += &line;
+                source += "\n";
+                lines.push(made);
+            }
+        }
+    }
+    parse(&source, "declarations").map_err(|error| {
+        let Some(made) = lines.get(error.line - 1) else { return error.to_string() };
+        let text = source.lines().nth(error.line - 1).unwrap_or_default();
+        let before: String = text.chars().take(error.column - 1).collect();
+        let rest: String = text.chars().skip(error.column - 1).take(30).collect();
+        let from = before.char_indices().rev().nth(29).map_or(0, |(index, _)| index);
+        let place = format!("{}>>>{rest}", &before[from..]);
+        at(made, format!("{}, at '{place}'; constants of #define need GRIDLOOM_CONSTANT(name)", error.message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: &str, text: &str, size: usize) -> Declared {
+        let (name, text) = (Some(kind.to_string()), Some(text.to_string()));
+        Declared { kind: name.clone(), name, text, file: "p.c".into(), line: 7, size, align: 4, value: 0 }
+    }
+
+    fn constant(name: &str, value: i64) -> Declared {
+        Declared { name: Some(name.into()), value, file: "p.c".into(), line: 2, ..Declared::default() }
+    }
+
+    #[test]
+    fn declarations_use_one_another_and_a_header_may_be_read_twice() {
+        let pair = message("pair", "struct pair { struct one first; int rest[WIDTH]; }", 16);
+        let one = message("one", "struct one { int n; }", 4);
+        let kinds = Types::new(&[pair.clone(), one.clone(), constant("WIDTH", 3), one, pair]).unwrap().kinds;
+        assert_eq!(kinds.into_keys().collect::<Vec<_>>(), ["one", "pair"]);
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let wrong = |declared: &[Declared]| Types::new(declared).unwrap_err();
+        let text = wrong(&[message("one", "struct one { int n[WIDTH]; }", 4)]);
+        assert!(text.starts_with("p.c:7: "), "{text}");
+        assert!(text.contains("WIDTH") && text.contains(">>>") && text.contains("GRIDLOOM_CONSTANT"), "{text}");
+        let text = wrong(&[message("one", "struct one { int n; }", 8)]);
+        assert!(text.contains("8 bytes") && text.contains("and 4 at multiples of 4"), "{text}");
+        let other = Declared { name: Some("two".into()), text: None, ..message("one", "", 4) };
+        let text = wrong(&[message("one", "struct one { int n; }; struct two { int n; }", 4), other]);
+        assert!(text.contains("differently in p.c:7"), "{text}");
+    }
+
+    #[test]
+    fn a_message_type_has_its_own_name_and_a_signal_one_field() {
+        let stop = Declared { kind: Some("stop".into()), file: "p.c".into(), ..Declared::default() };
+        let other = Declared { kind: Some("goal".into()), text: None, ..message("link", "", 8) };
+        let other = Declared { align: 8, size: 8, ..other };
+        let link = Declared { align: 8, ..message("link", "struct link { struct link *next; }", 8) };
+        let types = Types::new(&[link, other, stop]).unwrap();
+        let text = |kind: &str| types.get(kind).unwrap().form.schema().to_string();
+        assert_eq!(text("goal"), "struct goal {\n    struct goal *next;\n};\n");
+        assert_eq!(text("stop"), "struct stop {\n    uint8_t unused;\n};\n");
+    }
+
+    #[test]
+    fn unknown_types_are_named_with_near_ones() {
+        let types = Types::new(&[message("matrix", "struct matrix { int n; }", 4)]).unwrap();
+        let text = types.get("matrx").unwrap_err().text;
+        assert!(text.contains("did you mean 'matrix'") && text.contains("declared are: matrix"), "{text}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `gridloom.h` and the library agree: each function that is exported is declared anew after the header, with the types
+//! that its Rust signature has, so that the C compiler refuses any difference; and neither has a function more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gridloom_capi::{CDeclaration, CMeasure, CMessage};
+
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Exported functions as C declares them, by name.
+fn exported() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for file in std::fs::read_dir(own("src")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for part in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let (_, signature) = part.split_once("extern \"C-unwind\" fn ").unwrap();
+            let (signature, _) = signature.split_once('{').unwrap();
+            let (name, rest) = signature.split_once('(').unwrap();
+            let (parameters, result) = rest.rsplit_once(')').unwrap();
+            let types: Vec<String> = parameters
+                .split(',')
+                .filter(|parameter| !parameter.trim().is_empty())
+                .map(|parameter| c_type(parameter.split_once(':').unwrap().1))
+                .collect();
+            let result = result.trim().strip_prefix("->").map_or("void".into(), c_type);
+            let types = if types.is_empty() { "void".into() } else { types.join(", ") };
+            found.insert(name.to_string(), format!("{result} {name}({types});"));
+        }
+    }
+    found
+}
+
+/// A Rust type in C.
+fn c_type(rust: &str) -> String {
+    let rust = rust.trim();
+    if let Some(target) = rust.strip_prefix("*mut ") {
+        return format!("{} *", c_type(target));
+    }
+    if let Some(target) = rust.strip_prefix("*const ") {
+        return format!("const {} *", c_type(target));
+    }
+    let name = match rust {
+        "c_int" => "int",
+        "c_char" => "char",
+        "c_void" => "void",
+        "f64" => "double",
+        "i64" => "int64_t",
+        "usize" => "size_t",
+        "CMessage" => "gridloom_message",
+        "CMeasure" => "gridloom_measure",
+        "CDeclaration" => "gridloom_declaration",
+        "Dictionary" => "gridloom_dictionary",
+        "ProcessFunction" => "gridloom_process_function",
+        "Callback" => "gridloom_callback",
+        "TimerCallback" => "gridloom_timer_callback",
+        other => panic!("the Rust type '{other}' has no counterpart in this test"),
+    };
+    name.to_string()
+}
+
+/// Functions that the header declares and does not define.
+fn declared(header: &str) -> BTreeSet<String> {
+    let mut code = String::new();
+    for (number, part) in header.split("/*").enumerate() {
+        code += if number == 0 { part } else { part.split_once("*/").unwrap().1 };
+    }
+    // Neither macros nor what is inside of something.
+    let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with(['#', ' '])).collect();
+    let mut names = BTreeSet::new();
+    for statement in lines.join("\n").split(';').map(str::trim).filter(|statement| !statement.contains("static inline"))
+    {
+        let Some((before, _)) = statement.split_once('(') else { continue };
+        let name = before.split([' ', '*']).next_back().unwrap();
+        if name.starts_with("gridloom_") && !statement.starts_with("typedef") {
+            names.insert(name.to_string());
+        }
+    }
+    names
+}
+
+/// What is wrong with a text for the C compiler; `None` if there is none.
+fn complaints(text: &str) -> Option<String> {
+    let mut compiler = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-x", "c", "-"])
+        .arg("-I")
+        .arg(own("include"))
+        .arg("-I")
+        .arg(own("../gridloom-core/include"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    compiler.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    Some(String::from_utf8(compiler.wait_with_output().unwrap().stderr).unwrap())
+}
+
+#[test]
+fn the_header_declares_what_the_library_has() {
+    let header = std::fs::read_to_string(own("include/gridloom.h")).unwrap();
+    let exported = exported();
+    assert_eq!(declared(&header), exported.keys().cloned().collect());
+    assert!(exported.len() > 30);
+
+    let mut text = String::from("#include <gridloom.h>\n");
+    text.extend(exported.values().map(|declaration| format!("{declaration}\n")));
+    let static_size = |name: &str, size: usize| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n");
+    text += &static_size("gridloom_message", size_of::<CMessage>());
+    text += &static_size("gridloom_measure", size_of::<CMeasure>());
+    text += &static_size("gridloom_declaration", size_of::<CDeclaration>());
+    let offset = |name: &str, field: &str, offset: usize| {
+        format!("_Static_assert(offsetof({name}, {field}) == {offset}, \"{field}\");\n")
+    };
+    text += &offset("gridloom_message", "from", std::mem::offset_of!(CMessage, from));
+    text += &offset("gridloom_message", "data", std::mem::offset_of!(CMessage, data));
+    text += &offset("gridloom_message", "size", std::mem::offset_of!(CMessage, size));
+    text += &offset("gridloom_measure", "runs", std::mem::offset_of!(CMeasure, runs));
+    text += &offset("gridloom_declaration", "line", std::mem::offset_of!(CDeclaration, line));
+    text += &offset("gridloom_declaration", "align", std::mem::offset_of!(CDeclaration, align));
+    text += &offset("gridloom_declaration", "value", std::mem::offset_of!(CDeclaration, value));
+    let codes = std::fs::read_to_string(own("src/code.rs")).unwrap();
+    let codes: Vec<(&str, &str)> = codes
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub const ")?.strip_suffix(';')?.split_once(": c_int = "))
+        .collect();
+    let (_, listed) = header.split_once("typedef enum gridloom_code {").unwrap();
+    assert_eq!(codes.len(), listed.split('}').next().unwrap().matches("GRIDLOOM_").count());
+    for (name, value) in codes {
+        text += &format!("_Static_assert({name} == {value}, \"{name}\");\n");
+    }
+
+    let Some(found) = complaints(&text) else {
+        eprintln!("skipped in part: there is no C compiler 'cc' here");
+        return;
+    };
+    assert_eq!(found, "");
+    // The check can fail: in a type, in a size, in a code.
+    for wrong in [
+        "int gridloom_sleep(float);",
+        "void *gridloom_handle(double);",
+        "_Static_assert(sizeof(gridloom_message) == 8, \"\");",
+        "_Static_assert(GRIDLOOM_ENDED == -7, \"\");",
+    ] {
+        assert_ne!(complaints(&format!("{text}{wrong}\n")).unwrap(), "", "{wrong}");
+    }
+}
