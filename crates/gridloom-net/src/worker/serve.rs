@@ -175,9 +175,9 @@ impl Worker {
         if let Err(why) = &loaded.outcome {
             return (Err(cannot_run(why.clone())), 0);
         }
-        let params = &loaded.definition.signature.params;
+        let signature = &loaded.definition.signature;
         let mut buffers = Vec::with_capacity(run.outs.len());
-        let result = prepare(&mut self.cache, params, &run, inline, &mut buffers).map(|inputs| {
+        let result = prepare(&mut self.cache, signature, &run, inline, &mut buffers).map(|inputs| {
             let args: Vec<ArgView<'_>> = inputs.iter().map(Input::view).collect();
             let mut outs: Vec<OutView<'_>> = run
                 .outs

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::{Meta, Order, TaskError};
-use gridloom_core::idl::{ArrayOrder, Param};
+use gridloom_core::idl::{ArrayOrder, Given, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
 use super::protocol::{Place, Run, Value};
@@ -66,25 +66,25 @@ impl Buffer {
     }
 }
 
-/// Fetches the arguments and makes room for the results, those of `INOUT` parameters filled.
+/// Fetches the arguments, checks the call and makes room for the results, those of `INOUT` parameters filled.
 pub(super) fn prepare<'a>(
     cache: &mut Cache,
-    params: &[Param],
+    signature: &Signature,
     run: &Run,
     inline: &'a [u8],
     buffers: &mut Vec<Buffer>,
 ) -> Result<Vec<Input<'a>>, TaskError> {
-    let expected = (params.iter().filter(|p| p.is_input()).count(), params.iter().filter(|p| p.is_output()).count());
-    if expected != (run.args.len(), run.outs.len()) {
-        let (args, outs) = expected;
-        let got = format!("{} arguments and {} results", run.args.len(), run.outs.len());
-        return Err(refused(format!("it takes {args} arguments and gives {outs} results, the call has {got}")));
-    }
+    let params = &signature.params;
     let mut inputs = Vec::with_capacity(run.args.len());
     let mut rest = inline;
     for (value, param) in run.args.iter().zip(params.iter().filter(|param| param.is_input())) {
         inputs.push(input(cache, value, wanted_order(param), &mut rest)?);
     }
+    // Whatever the server let through: native code believes the sizes.
+    let given = inputs.iter().map(|input| Some(Given { meta: &input.meta, bytes: input.bytes() }));
+    signature
+        .check_call(given, run.outs.iter().map(|out| &out.meta))
+        .map_err(|error| refused(error.reason(&signature.name)))?;
     let (mut arg, mut out) = (0, 0);
     for param in params {
         if param.is_output() {
