@@ -51,6 +51,7 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
             ],
         ),
         native("fill", vec![scalar("n", In, Int64), scalar("value", In, Float64), array("out", Out, Float64, vec![N])]),
+        native("first_only", vec![scalar("n", In, Int64), array("out", Out, Float64, vec![N])]),
         native("sum", vec![scalar("n", In, Int64), array("x", In, Float64, vec![N]), scalar("out", Out, Float64)]),
         native(
             "copy",
@@ -164,6 +165,24 @@ fn arrays_pass_in_frames_and_in_shared_memory() {
         let x = bench.put_doubles(&values);
         let out = bench.call("copy", vec![count(n as i64), x], vec![Meta::array(Dtype::Float64, &[n as u64])]).unwrap();
         assert_eq!(doubles(&out[0]), values, "{n}");
+    }
+}
+
+#[test]
+fn what_a_function_leaves_unwritten_is_zero() {
+    let mut bench = bench();
+    for n in [3usize, 100, 50_000] {
+        let meta = || vec![Meta::array(Dtype::Float64, &[n as u64])];
+        let secret = bench.start("fill", vec![count(n as i64), number(7.0)], meta());
+        let made = bench.wait(&secret).unwrap();
+        // Its memory is free for the next call, in the worker that has it mapped already.
+        assert!(bench.store.remove(&made[0].0));
+        let free = bench.store.pool().kept_bytes();
+        let mut expected = vec![0.0; n];
+        expected[0] = 1.0;
+        assert_eq!(doubles(&bench.call("first_only", vec![count(n as i64)], meta()).unwrap()[0]), expected, "{n}");
+        assert_eq!(free > 0, n == 50_000, "only this one is in shared memory");
+        assert!(bench.store.pool().kept_bytes() < free || free == 0, "the call got the memory of the one before");
     }
 }
 

@@ -9,8 +9,9 @@
 //! shrinking before anybody maps it, so a read never leaves it. A file's key ([`Segment::key`]) is never reused
 //! within the process, and outlives reuse of the memory: whoever caches mappings by key keeps them warm too.
 //!
-//! **Not done here.** Reused memory is not cleared: it holds what the same server held before. Who may see a segment,
-//! and how many bytes may be held, is decided elsewhere.
+//! **Not done here.** Reused memory is not cleared, as most of it is written whole at once: it holds what the same
+//! server held before, and says so ([`SegmentMut::take_zeroed`]) to who hands it to a function, which may leave gaps.
+//! Who may see a segment, and how many bytes may be held, is decided elsewhere.
 
 mod mapping;
 mod pool;
@@ -173,13 +174,17 @@ impl std::fmt::Debug for Segment {
 
 /// Shared memory that still has its one writer.
 #[derive(Debug)]
-pub struct SegmentMut(Segment);
+pub struct SegmentMut {
+    segment: Segment,
+    zeroed: bool,
+}
 
 impl SegmentMut {
     /// Its bytes, whatever they held before.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let len = self.0.len as usize;
-        let memory = self.0.memory.as_mut().expect("memory is there until the segment is dropped");
+        self.zeroed = false;
+        let len = self.segment.len as usize;
+        let memory = self.segment.memory.as_mut().expect("memory is there until the segment is dropped");
         let at = memory.mapping.as_ptr();
         // SAFETY: a mapping for writing of at least `len` bytes that lives as long as `self`; no other segment has
         // this memory (it left the pool), weak references never give bytes, so this slice is the only one.
@@ -188,12 +193,18 @@ impl SegmentMut {
 
     /// The segment as it is handed to the process that writes it.
     pub fn segment(&self) -> &Segment {
-        &self.0
+        &self.segment
+    }
+
+    /// Whether its bytes are all 0, as in memory that is used for the first time. Said once: who asks is about to hand
+    /// it to a writer.
+    pub fn take_zeroed(&mut self) -> bool {
+        std::mem::replace(&mut self.zeroed, false)
     }
 
     /// No more writing.
     pub fn freeze(self) -> Arc<Segment> {
-        Arc::new(self.0)
+        Arc::new(self.segment)
     }
 }
 

@@ -37,15 +37,12 @@ impl Pool {
     /// If the system is out of memory, mappings or file descriptors.
     pub fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
         let class = class_bytes(size_bytes)?;
-        let memory = match self.0.take(class) {
-            Some(memory) => memory,
-            None => {
-                let fd = sealed_file(class)?;
-                let mapping = Mapping::read_write(fd.as_fd(), class)?;
-                Memory::new(fd, mapping)
-            }
-        };
-        Ok(self.segment(memory, size_bytes, false))
+        if let Some(memory) = self.0.take(class) {
+            return Ok(SegmentMut { segment: self.segment(memory, size_bytes, false), zeroed: false });
+        }
+        let fd = sealed_file(class)?;
+        let mapping = Mapping::read_write(fd.as_fd(), class)?;
+        Ok(SegmentMut { segment: self.segment(Memory::new(fd, mapping), size_bytes, false), zeroed: true })
     }
 
     /// Takes over a file that a worker of this process made and filled, and no longer writes.
@@ -54,7 +51,7 @@ impl Pool {
     /// If the file is shorter than `len` bytes, can still shrink, or cannot be mapped.
     pub fn adopt(&self, fd: OwnedFd, len: u64) -> io::Result<Arc<Segment>> {
         let mapping = Mapping::read_write(fd.as_fd(), len)?;
-        Ok(self.segment(Memory::new(fd, mapping), len, true).freeze())
+        Ok(Arc::new(self.segment(Memory::new(fd, mapping), len, true)))
     }
 
     /// Bytes kept warm and not in use.
@@ -62,15 +59,15 @@ impl Pool {
         self.0.lock().bytes
     }
 
-    fn segment(&self, memory: Arc<Memory>, len: u64, retired: bool) -> SegmentMut {
-        SegmentMut(Segment {
+    fn segment(&self, memory: Arc<Memory>, len: u64, retired: bool) -> Segment {
+        Segment {
             id: SegmentId(memory.key),
             memory: Some(memory),
             len,
             home: Arc::downgrade(&self.0),
             retired: AtomicBool::new(retired),
             on_drop: Mutex::new(None),
-        })
+        }
     }
 }
 
@@ -113,6 +110,7 @@ mod tests {
     fn memory_returns_warm_and_keeps_its_key() {
         let pool = Pool::new(1 << 20);
         let mut first = pool.allocate(100_000).unwrap();
+        assert!(first.take_zeroed() && !first.take_zeroed());
         first.bytes_mut().fill(7);
         let first = first.freeze();
         let (key, at) = (first.key(), first.as_ptr());
@@ -121,7 +119,8 @@ mod tests {
         assert_eq!(pool.kept_bytes(), 0);
         drop(second);
         assert!(pool.kept_bytes() >= 100_000);
-        let again = pool.allocate(100_001).unwrap();
+        let mut again = pool.allocate(100_001).unwrap();
+        assert!(!again.take_zeroed());
         assert_eq!((again.segment().key(), again.segment().as_ptr()), (key, at));
         assert_eq!(again.segment().bytes()[99_999], 7);
     }

@@ -155,6 +155,8 @@ struct TextBuffer {
 impl Prepared {
     fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
         let params = &self.definition.signature.params;
+        // Native code is free to leave parts of a result as they are.
+        outs.iter_mut().for_each(OutView::clear);
         // Each argument has a cell: its value, or the pointer to it; pointers of FORTRAN values go to `referred`.
         let mut cells: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut referred: Vec<Cell> = vec![[0; 2]; self.args.len()];

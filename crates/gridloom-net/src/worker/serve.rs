@@ -69,7 +69,9 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
                 ToWorker::Run(run) => {
                     let inline = inline.to_vec();
                     for value in run.args.iter().chain(&run.outs) {
-                        if let Place::Shared { key, new: true, len, .. } = value.place {
+                        if let Place::Shared { key, new: true, len, .. } | Place::Room { key, new: true, len, .. } =
+                            value.place
+                        {
                             worker.cache.learn(key, inbox.take_fd()?, len);
                         }
                     }
@@ -183,7 +185,10 @@ impl Worker {
                 .outs
                 .iter()
                 .zip(&mut buffers)
-                .map(|(out, buffer)| OutView { meta: out.meta.clone(), room: buffer.room() })
+                .map(|(out, buffer)| {
+                    let stale = buffer.is_stale();
+                    OutView { meta: out.meta.clone(), room: buffer.room(), stale }
+                })
                 .collect();
             let begin = Instant::now();
             let outcome = functions.call(run.function, &args, &mut outs);

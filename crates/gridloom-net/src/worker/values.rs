@@ -17,7 +17,7 @@ use crate::segment::Mapping;
 /// Result buffers of one call, by parameter.
 pub(super) enum Buffer {
     Scratch(Aligned),
-    Shared { key: u64, mapping: Mapping, len: usize },
+    Shared { key: u64, mapping: Mapping, len: usize, stale: bool },
     Growing(Vec<u8>),
 }
 
@@ -62,6 +62,17 @@ impl Buffer {
             Buffer::Scratch(bytes) => Room::Fixed(bytes.bytes_mut()),
             Buffer::Shared { mapping, len, .. } => Room::Fixed(&mut mapping.bytes_mut()[..*len]),
             Buffer::Growing(bytes) => Room::Growing(bytes),
+        }
+    }
+
+    /// Whether it holds what another call left there.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Buffer::Shared { stale: true, .. })
+    }
+
+    fn written_whole(&mut self) {
+        if let Buffer::Shared { stale, .. } = self {
+            *stale = false;
         }
     }
 }
@@ -118,7 +129,9 @@ fn input<'a>(
                 cache.readable(key).map_err(|error| cannot_run(format!("cannot map an argument: {error}")))?;
             (&[][..], Some((mapping, offset as usize, size_bytes as usize)))
         }
-        Place::File { .. } => return Err(refused("an argument cannot be a file".into())),
+        Place::Room { .. } | Place::File { .. } => {
+            return Err(refused("an argument cannot be room for a result, nor a file".into()));
+        }
     };
     let from = match &mapped {
         Some((mapping, offset, len)) => mapping.bytes().get(*offset..*offset + *len).unwrap_or_default(),
@@ -146,13 +159,13 @@ fn input<'a>(
 fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
     match (&value.meta, value.place) {
         (Meta::Text { .. } | Meta::Bytes { .. }, _) => Ok(Buffer::Growing(Vec::new())),
-        (_, Place::Shared { key, size_bytes, .. }) => {
+        (_, Place::Room { key, size_bytes, zeroed, .. }) => {
             let mapping =
                 cache.take_writable(key).map_err(|error| cannot_run(format!("cannot map a result: {error}")))?;
-            Ok(Buffer::Shared { key, mapping, len: size_bytes as usize })
+            Ok(Buffer::Shared { key, mapping, len: size_bytes as usize, stale: !zeroed })
         }
         (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
-        (_, Place::File { .. }) => Err(refused("a result cannot be asked for as a file".into())),
+        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no room".into())),
     }
 }
 
@@ -171,6 +184,7 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
         Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => None,
     };
     to_native(&old.meta, old.bytes(), wanted, to).map_err(refused)?;
+    buffer.written_whole();
     Ok(())
 }
 
