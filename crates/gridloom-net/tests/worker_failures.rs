@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use common::*;
 use gridloom_core::base::{Dtype, Meta, TaskError};
 use gridloom_core::idl::expr::Expr;
-use gridloom_core::idl::{Body, Definition, Mode};
+use gridloom_core::idl::{Body, CallArgument, Definition, Mode};
 use rustix::process::{Signal, kill_process};
 
 fn definitions() -> Vec<Definition> {
@@ -21,7 +21,13 @@ fn definitions() -> Vec<Definition> {
         native("no_such_symbol", vec![]),
         native("leave", vec![scalar("status", Mode::In, Dtype::Int32)]),
         native("wait_for_file", vec![text("path", Mode::In)]),
-        native("write_input", vec![array("x", Mode::In, Dtype::Float64, vec![])]),
+        native_with(
+            "write_input",
+            vec![scalar("n", Mode::In, Dtype::Int64), array("x", Mode::In, Dtype::Float64, vec![n()])],
+            vec![CallArgument::Param(1)],
+            None,
+            gridloom_core::idl::Language::C,
+        ),
         native(
             "fill",
             vec![
@@ -88,7 +94,7 @@ fn a_function_cannot_write_on_shared_input() {
     let values = vec![5.0; 10_000];
     let x = bench.put_doubles(&values);
     let Arg::Datum(datum) = x else { unreachable!() };
-    assert_eq!(crash(&mut bench, "write_input", vec![x]), "signal 11 (SIGSEGV)");
+    assert_eq!(crash(&mut bench, "write_input", vec![count(10_000), x]), "signal 11 (SIGSEGV)");
     assert_eq!(doubles(bench.store.get(&datum).unwrap().1.bytes()), values);
 }
 

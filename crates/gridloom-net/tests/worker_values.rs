@@ -51,6 +51,7 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
             ],
         ),
         native("fill", vec![scalar("n", In, Int64), scalar("value", In, Float64), array("out", Out, Float64, vec![N])]),
+        native("first_only", vec![scalar("n", In, Int64), array("out", Out, Float64, vec![N])]),
         native("sum", vec![scalar("n", In, Int64), array("x", In, Float64, vec![N]), scalar("out", Out, Float64)]),
         native(
             "copy",
@@ -100,7 +101,6 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
             None,
             Language::Fortran,
         ),
-        native("write_input", vec![array("x", In, Float64, vec![])]),
     ]
 }
 
@@ -166,9 +166,54 @@ fn arrays_pass_in_frames_and_in_shared_memory() {
         let out = bench.call("copy", vec![count(n as i64), x], vec![Meta::array(Dtype::Float64, &[n as u64])]).unwrap();
         assert_eq!(doubles(&out[0]), values, "{n}");
     }
-    let x = bench.put(Meta::array(Dtype::Float64, &[]), &bytes_of(&[7.0]));
-    let out = bench.call("copy", vec![count(1), x], vec![Meta::array(Dtype::Float64, &[])]).unwrap();
-    assert_eq!(doubles(&out[0]), [7.0]);
+}
+
+#[test]
+fn what_a_function_leaves_unwritten_is_zero() {
+    let mut bench = bench();
+    for n in [3usize, 100, 50_000] {
+        let meta = || vec![Meta::array(Dtype::Float64, &[n as u64])];
+        let secret = bench.start("fill", vec![count(n as i64), number(7.0)], meta());
+        let made = bench.wait(&secret).unwrap();
+        // Its memory is free for the next call, in the worker that has it mapped already.
+        assert!(bench.store.remove(&made[0].0));
+        let free = bench.store.pool().kept_bytes();
+        let mut expected = vec![0.0; n];
+        expected[0] = 1.0;
+        assert_eq!(doubles(&bench.call("first_only", vec![count(n as i64)], meta()).unwrap()[0]), expected, "{n}");
+        assert_eq!(free > 0, n == 50_000, "only this one is in shared memory");
+        assert!(bench.store.pool().kept_bytes() < free || free == 0, "the call got the memory of the one before");
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_before_anything_reads_or_writes_by_them() {
+    let mut bench = bench();
+    let out = |n: u64| vec![Meta::array(Dtype::Float64, &[n])];
+    for held in [2usize, 20_000] {
+        let x = || vec![1.0; held];
+        let said = held as i64 + 1_000_000_000;
+        let refusal = |outcome: Result<Vec<Vec<u8>>, TaskError>| match outcome {
+            Err(TaskError::Refused { why, .. }) => why,
+            other => panic!("{other:?}"),
+        };
+        let args = vec![count(said), bench.put_doubles(&x())];
+        let why = refusal(bench.call("sum", args, vec![out_scalar(Dtype::Float64)]));
+        assert!(why.contains(&format!("'x' has shape [{held}], expected [n] = [{said}] (n = {said}")), "{why}");
+        let args = vec![count(held as i64), bench.put_doubles(&x())];
+        let why = refusal(bench.call("copy", args, out(held as u64 - 1)));
+        assert!(why.contains(&format!("'y' has shape [{}], expected [n] = [{held}]", held - 1)), "{why}");
+        let args = vec![count(-1), bench.put_doubles(&x())];
+        let why = refusal(bench.call("sum", args, vec![out_scalar(Dtype::Float64)]));
+        assert!(why.contains("extent 1 of 'x'"), "{why}");
+    }
+    let flat = vec![count(2), bench.put_doubles(&[1.0; 4]), bench.put_doubles(&[1.0; 4])];
+    let error = bench.call("dgemm_naive", flat, vec![Meta::array(Dtype::Float64, &[2, 2])]).unwrap_err();
+    assert!(error.to_string().contains("[n, n] of 2 dimensions"), "{error}");
+    // The worker lives on.
+    assert_eq!(bench.jobs.worker_pids().len(), 1);
+    let x = bench.put_doubles(&[1.0, 2.0]);
+    assert_eq!(doubles(&bench.call("sum", vec![count(2), x], vec![out_scalar(Dtype::Float64)]).unwrap()[0]), [3.0]);
 }
 
 #[test]
@@ -282,7 +327,7 @@ fn a_wrong_type_is_refused_before_native_code_sees_it() {
     let mut bench = bench();
     let error = bench.call("add", vec![small(1), number(2.0)], vec![out_scalar(Dtype::Float64)]).unwrap_err();
     assert!(matches!(&error, TaskError::Refused { server, .. } if server == "bench"), "{error}");
-    assert!(error.to_string().contains("'a' got int32"), "{error}");
+    assert!(error.to_string().contains("'a' is a int32 number, expected a float64 number"), "{error}");
     let error = bench.call("add", vec![number(2.0)], vec![out_scalar(Dtype::Float64)]).unwrap_err();
     assert!(matches!(error, TaskError::Refused { .. }), "{error}");
 }

@@ -12,7 +12,8 @@
 
 use crate::base::{ByteOrder, Dtype, Meta, Order};
 use crate::idl::bind_error::BindError;
-use crate::idl::expr::{EvalError, EvalFailure, Expr};
+use crate::idl::expr::Expr;
+use crate::idl::extents::{Sizes, described, wanted};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::scalar::{Scalar, is_real, scalar_value};
 use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
@@ -50,8 +51,7 @@ impl Signature {
         let given = self.assign(positional.len(), named)?;
         let actual =
             |index: usize| given[index].map(|at| positional.get(at).unwrap_or_else(|| &named[at - positional.len()].1));
-        let mut binding =
-            Binding { signature: self, scalars: vec![None; self.params.len()], source: vec![None; self.params.len()] };
+        let mut binding = Binding(Sizes::unknown(self));
         for index in self.inputs() {
             if let Some(actual) = actual(index) {
                 binding.check_kind(index, actual)?;
@@ -78,7 +78,7 @@ impl Signature {
         }
         let work_flops = self.work.as_ref().map(|work| binding.work(work)).transpose()?;
         let actual_of = self.inputs().map(|index| given[index]).collect();
-        Ok(Bound { scalars: binding.scalars, outputs, work_flops, actual_of })
+        Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, actual_of })
     }
 
     /// Which argument goes to which parameter.
@@ -126,33 +126,33 @@ impl Signature {
 }
 
 /// A call while it is being checked.
-struct Binding<'a> {
-    signature: &'a Signature,
-    scalars: Vec<Option<(Meta, Vec<u8>)>>,
-    /// Array parameter from which a size was inferred.
-    source: Vec<Option<usize>>,
-}
+struct Binding<'a>(Sizes<'a>);
 
 impl Binding<'_> {
+    /// Extents, now that the sizes are known.
+    fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
+        match &actual.meta {
+            Meta::Array { shape, .. } if self.0.signature.params[index].is_array => self.0.check_shape(index, shape),
+            _ => Ok(()),
+        }
+    }
+
     /// Kind, element type, number of dimensions and memory order; takes the value of a scalar.
     fn check_kind(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
-        let param = &self.signature.params[index];
+        let param = &self.0.signature.params[index];
         let wrong = |remedy: String| {
             let expected = wanted(param);
             let got = described(&actual.meta);
-            Err(BindError::Type { function: self.function(), param: param.name.clone(), expected, got, remedy })
+            Err(BindError::Type { function: self.0.function(), param: param.name.clone(), expected, got, remedy })
         };
         match (&actual.meta, param.base) {
             (Meta::Array { dtype, order, shape, .. }, BaseType::Number(want)) if param.is_array => {
                 if *dtype != want {
                     return wrong(format!("; convert it with .astype(numpy.{want})"));
                 }
-                if shape.len() != param.dims.len() {
-                    let expected = format!("{} of {} dimensions", self.symbolic(param), param.dims.len());
-                    return Err(self.shape_error(param, shape, expected));
-                }
+                self.0.check_dimensions(param, shape)?;
                 if actual.meta.checked_size_bytes().is_none() {
-                    return Err(self.malformed(param, "its size is past 2^64 bytes".to_string()));
+                    return Err(self.0.malformed(param, "its size is past 2^64 bytes".to_string()));
                 }
                 self.check_order(param, *order, shape)
             }
@@ -168,12 +168,12 @@ impl Binding<'_> {
                 if let Some(bytes) = &actual.inline {
                     if bytes.len() as u64 != actual.meta.size_bytes() {
                         let why = format!("{} bytes of {} given", bytes.len(), actual.meta.size_bytes());
-                        return Err(self.malformed(param, why));
+                        return Err(self.0.malformed(param, why));
                     }
                     if param.base == BaseType::Text && std::str::from_utf8(bytes).is_err() {
-                        return Err(self.malformed(param, "its text is not UTF-8".to_string()));
+                        return Err(self.0.malformed(param, "its text is not UTF-8".to_string()));
                     }
-                    self.scalars[index] = Some((actual.meta.clone(), bytes.clone()));
+                    self.0.scalars[index] = Some((actual.meta.clone(), bytes.clone()));
                 }
                 Ok(())
             }
@@ -189,8 +189,8 @@ impl Binding<'_> {
         want: Dtype,
         inline: Option<&[u8]>,
     ) -> Result<(), BindError> {
-        let param = &self.signature.params[index];
-        let (function, name) = (self.function(), param.name.clone());
+        let param = &self.0.signature.params[index];
+        let (function, name) = (self.0.function(), param.name.clone());
         let convertible = dtype == want || kind_converts(dtype, want);
         let Some(bytes) = inline else {
             return match (dtype == want, convertible) {
@@ -201,18 +201,18 @@ impl Binding<'_> {
         };
         if bytes.len() as u64 != dtype.size_bytes() {
             let why = format!("{} bytes given for {dtype}, which has {}", bytes.len(), dtype.size_bytes());
-            return Err(self.malformed(param, why));
+            return Err(self.0.malformed(param, why));
         }
         let verbatim = dtype == want && byte_order == ByteOrder::NATIVE;
         if verbatim {
-            self.scalars[index] = Some((Meta::scalar(want), bytes.to_vec()));
+            self.0.scalars[index] = Some((Meta::scalar(want), bytes.to_vec()));
             return Ok(());
         }
         if !convertible {
             return Err(self.kind_error(param, dtype, want));
         }
         let Some(value) = Scalar::read(dtype, byte_order, bytes) else {
-            return Err(self.malformed(param, format!("{dtype} does not change byte order; convert it to float64")));
+            return Err(self.0.malformed(param, format!("{dtype} does not change byte order; convert it to float64")));
         };
         let Some(converted) = value.write(want) else {
             let remedy = match want {
@@ -222,7 +222,7 @@ impl Binding<'_> {
             let (expected, got) = (want.to_string(), format!("{value} ({dtype})"));
             return Err(BindError::NotExact { function, param: name, expected, got, remedy });
         };
-        self.scalars[index] = Some((Meta::scalar(want), converted));
+        self.0.scalars[index] = Some((Meta::scalar(want), converted));
         Ok(())
     }
 
@@ -234,77 +234,36 @@ impl Binding<'_> {
             (ArrayOrder::F, Order::C) => ("Fortran (column-major)", "C (row-major)", "numpy.asfortranarray"),
             (ArrayOrder::C, Order::C) | (ArrayOrder::F, Order::F) | (ArrayOrder::Any, _) => return Ok(()),
         };
-        let (function, param) = (self.function(), param.name.clone());
+        let (function, param) = (self.0.function(), param.name.clone());
         Err(BindError::Order { function, param, expected, got, remedy })
     }
 
     /// Takes sizes that nobody gave from an array's extents.
     fn infer_from(&mut self, index: usize, actual: &Actual, given: &[Option<usize>]) -> Result<(), BindError> {
-        let signature = self.signature;
+        let signature = self.0.signature;
         let (param, Meta::Array { shape, .. }) = (&signature.params[index], &actual.meta) else { return Ok(()) };
         if !param.is_array {
             return Ok(());
         }
         for (dim, extent) in param.dims.iter().zip(shape) {
             let Expr::Param(size) = *dim else { continue };
-            if given[size].is_some() || self.scalars[size].is_some() {
+            if given[size].is_some() || self.0.scalars[size].is_some() {
                 continue;
             }
             let BaseType::Number(dtype) = signature.params[size].base else { continue };
             let Some(bytes) = Scalar::Integer(i128::from(*extent)).write(dtype) else {
                 let name = &signature.params[size].name;
-                let expected = format!("{} with an extent {name} that fits {dtype}", self.symbolic(param));
-                return Err(self.shape_error(param, shape, expected));
+                let expected = format!("{} with an extent {name} that fits {dtype}", self.0.symbolic(param));
+                return Err(self.0.shape_error(param, shape, expected));
             };
-            self.scalars[size] = Some((Meta::scalar(dtype), bytes));
-            self.source[size] = Some(index);
+            self.0.scalars[size] = Some((Meta::scalar(dtype), bytes));
+            self.0.source[size] = Some(index);
         }
         Ok(())
     }
 
-    fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
-        let (param, Meta::Array { shape, .. }) = (&self.signature.params[index], &actual.meta) else { return Ok(()) };
-        if !param.is_array {
-            return Ok(());
-        }
-        let expected = self.extents(index)?;
-        if expected == *shape {
-            return Ok(());
-        }
-        let differing: Vec<usize> = (0..shape.len()).filter(|dim| expected[*dim] != shape[*dim]).collect();
-        let blamed = |size: usize| differing.iter().any(|dim| param.dims[*dim].params().contains(&size));
-        // A size that this array itself sets, and agrees with, is left as a name.
-        let numbers: Vec<String> = (0..shape.len())
-            .map(|dim| match &param.dims[dim] {
-                Expr::Param(size) if self.source[*size] == Some(index) && !blamed(*size) => {
-                    self.signature.params[*size].name.clone()
-                }
-                _ => expected[dim].to_string(),
-            })
-            .collect();
-        let mut origins: Vec<usize> = differing.iter().flat_map(|dim| param.dims[*dim].params()).collect();
-        origins.sort_unstable();
-        origins.dedup();
-        let origins: Vec<String> = origins.into_iter().map(|size| self.origin(size)).collect();
-        let origins = if origins.is_empty() { String::new() } else { format!(" ({})", origins.join(", ")) };
-        let symbolic = self.symbolic(param);
-        let numbers = format!("[{}]", numbers.join(", "));
-        let text = if symbolic == numbers { numbers } else { format!("{symbolic} = {numbers}{origins}") };
-        Err(self.shape_error(param, shape, text))
-    }
-
-    /// `k = 3 from argument 'a'`.
-    fn origin(&self, size: usize) -> String {
-        let name = &self.signature.params[size].name;
-        let value = scalar_value(&self.scalars, size).map_or_else(|| "?".to_string(), |value| value.to_string());
-        match self.source[size] {
-            Some(array) => format!("{name} = {value} from argument '{}'", self.signature.params[array].name),
-            None => format!("{name} = {value} as given"),
-        }
-    }
-
     fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {
-        let param = &self.signature.params[index];
+        let param = &self.0.signature.params[index];
         let dtype = match param.base {
             BaseType::Number(dtype) => dtype,
             BaseType::Text => return Ok(Meta::Text { size_bytes: 0 }),
@@ -318,12 +277,12 @@ impl Binding<'_> {
             (ArrayOrder::Any, Some(Meta::Array { order, .. })) => *order,
             (ArrayOrder::C | ArrayOrder::Any, _) => Order::C,
         };
-        let shape = self.extents(index)?;
+        let shape = self.0.extents(index)?;
         let meta = Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape };
         if meta.checked_size_bytes().is_none() {
-            let what = format!("array '{}' of shape {}", param.name, self.symbolic(param));
+            let what = format!("array '{}' of shape {}", param.name, self.0.symbolic(param));
             return Err(BindError::Value {
-                function: self.function(),
+                function: self.0.function(),
                 what,
                 why: format!("{meta} is past 2^64 bytes"),
             });
@@ -331,55 +290,22 @@ impl Binding<'_> {
         Ok(meta)
     }
 
-    fn extents(&self, index: usize) -> Result<Vec<u64>, BindError> {
-        let param = &self.signature.params[index];
-        let extent = |(at, dim): (usize, &Expr)| {
-            let what = || format!("extent {} of '{}'", at + 1, param.name);
-            dim.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))
-        };
-        param.dims.iter().enumerate().map(extent).collect()
-    }
-
     fn work(&self, work: &Expr) -> Result<f64, BindError> {
-        let value = |index| scalar_value(&self.scalars, index).and_then(Scalar::real);
+        let value = |index| scalar_value(&self.0.scalars, index).and_then(Scalar::real);
         let flops = work
-            .evaluate_real(&self.signature.params, &value)
-            .map_err(|error| self.eval_error(error, "work (CalcOrder)".to_string()))?;
+            .evaluate_real(&self.0.signature.params, &value)
+            .map_err(|error| self.0.eval_error(error, "work (CalcOrder)".to_string()))?;
         if flops.is_finite() && flops >= 0.0 {
             return Ok(flops);
         }
-        let text = work.display(&self.signature.params);
+        let text = work.display(&self.0.signature.params);
         let why = format!("expression '{text}' is {flops}, expected a finite number of operations, 0 or more");
-        Err(BindError::Value { function: self.function(), what: "work (CalcOrder)".to_string(), why })
-    }
-
-    fn eval_error(&self, error: EvalError, what: String) -> BindError {
-        match error.failure {
-            EvalFailure::NeedsValue { name, .. } => BindError::NeedsValue { function: self.function(), param: name },
-            _ => BindError::Value { function: self.function(), what, why: error.to_string() },
-        }
+        Err(BindError::Value { function: self.0.function(), what: "work (CalcOrder)".to_string(), why })
     }
 
     fn kind_error(&self, param: &Param, got: Dtype, want: Dtype) -> BindError {
         let (expected, got) = (format!("a {want} number"), format!("a {got} number"));
-        BindError::Type { function: self.function(), param: param.name.clone(), expected, got, remedy: String::new() }
-    }
-
-    fn shape_error(&self, param: &Param, shape: &[u64], expected: String) -> BindError {
-        BindError::Shape { function: self.function(), param: param.name.clone(), expected, got: format!("{shape:?}") }
-    }
-
-    fn malformed(&self, param: &Param, why: String) -> BindError {
-        BindError::Malformed { function: self.function(), param: param.name.clone(), why }
-    }
-
-    fn symbolic(&self, param: &Param) -> String {
-        let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.signature.params).to_string()).collect();
-        format!("[{}]", dims.join(", "))
-    }
-
-    fn function(&self) -> String {
-        self.signature.name.clone()
+        BindError::Type { function: self.0.function(), param: param.name.clone(), expected, got, remedy: String::new() }
     }
 }
 
@@ -388,22 +314,4 @@ fn kind_converts(from: Dtype, to: Dtype) -> bool {
     let complex = |dtype| matches!(dtype, Dtype::Complex64 | Dtype::Complex128);
     let real = |dtype: Dtype| dtype.is_integer() || is_real(dtype);
     (real(from) && (real(to) || complex(to))) || (complex(from) && complex(to)) || (from == to && from == Dtype::Bool)
-}
-
-fn wanted(param: &Param) -> String {
-    match (param.base, param.is_array) {
-        (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
-        (BaseType::Number(dtype), false) => format!("a {dtype} number"),
-        (BaseType::Text, _) => "a string".to_string(),
-        (BaseType::Bytes, _) => "bytes".to_string(),
-    }
-}
-
-fn described(meta: &Meta) -> String {
-    match meta {
-        Meta::Scalar { dtype, .. } => format!("a {dtype} number"),
-        Meta::Text { .. } => "a string".to_string(),
-        Meta::Bytes { .. } => "bytes".to_string(),
-        Meta::Array { dtype, .. } => format!("an array of {dtype}"),
-    }
 }

@@ -19,6 +19,18 @@ pub enum BindError {
         /// The function's signature.
         signature: String,
     },
+    /// Another number of arguments or results than the function has.
+    #[error(
+        "{function}: expected {} arguments and {} results, got {} and {}", .expected.0, .expected.1, .got.0, .got.1
+    )]
+    Parts {
+        /// The function.
+        function: String,
+        /// Its numbers of inputs and outputs.
+        expected: (usize, usize),
+        /// Those of the call.
+        got: (usize, usize),
+    },
     /// Arguments are not given and do not follow from others.
     #[error("{function}: missing {missing}; the function is {signature}")]
     Missing {
@@ -134,4 +146,12 @@ pub enum BindError {
         /// How.
         why: String,
     },
+}
+
+impl BindError {
+    /// The text without the function, for an error that names it already.
+    pub fn reason(&self, function: &str) -> String {
+        let text = self.to_string();
+        text.strip_prefix(function).and_then(|rest| rest.strip_prefix(": ")).map_or(text.clone(), str::to_owned)
+    }
 }

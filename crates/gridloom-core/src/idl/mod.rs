@@ -7,6 +7,7 @@
 //! | [`parser`] | text of the language to definitions; `print` goes back |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
 //! | [`bind`] | a call against a signature, before anything is sent |
+//! | [`fit`] | a call against a signature, where it runs; `extents` is what both checks share |
 //! | [`builder`] | signatures made by a program (the Python interface) |
 
 pub mod bind;
@@ -17,6 +18,8 @@ pub mod builder;
 pub mod check;
 pub mod expr;
 pub mod expr_text;
+mod extents;
+pub mod fit;
 pub(crate) mod lexer;
 pub mod near;
 mod parse_call;
@@ -34,6 +37,7 @@ pub use bind::{Actual, Bound};
 pub use bind_error::BindError;
 pub use builder::SignatureBuilder;
 pub use expr::{EvalError, EvalFailure, Expr};
+pub use fit::Given;
 pub use lexer::IdlError;
 pub use near::near_names;
 pub use parser::{IdlFile, parse, parse_expression, parse_file};

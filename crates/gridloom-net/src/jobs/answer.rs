@@ -62,7 +62,7 @@ fn copies(values: &[Value], mut inline: &[u8]) -> io::Result<Vec<Option<Payload>
                 inline = rest;
                 Some(Payload::copied(bytes))
             }
-            Place::Shared { .. } | Place::File { .. } => None,
+            Place::Shared { .. } | Place::Room { .. } | Place::File { .. } => None,
         });
     }
     Ok(copies)
@@ -88,7 +88,7 @@ fn keep(
                 let file = files.next().ok_or_else(|| nonsense("a file is missing"))?;
                 Payload::segment(store.pool().adopt(file, size_bytes)?)
             }
-            (Place::Inline { .. } | Place::Shared { .. }, ..) => {
+            (Place::Inline { .. } | Place::Shared { .. } | Place::Room { .. }, ..) => {
                 return Err(nonsense("a result is not where it should be"));
             }
         };

@@ -178,11 +178,11 @@ impl Link {
     ///
     /// # Errors
     /// If it cannot be put into words; the task comes back, and the worker must be given up.
-    pub(super) fn send(&mut self, pending: Pending, definition: &Definition) -> Result<(), (Pending, io::Error)> {
+    pub(super) fn send(&mut self, mut pending: Pending, definition: &Definition) -> Result<(), (Pending, io::Error)> {
         let serial = self.next_serial;
         self.next_serial += 1;
         Board(self.words.words()).queue(serial);
-        match self.encode(serial, &pending, definition) {
+        match self.encode(serial, &mut pending, definition) {
             Ok(()) => {
                 self.tasks.push_back(Sent { serial, pending, stopped: false });
                 Ok(())
@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    fn encode(&mut self, serial: u64, pending: &Pending, definition: &Definition) -> io::Result<()> {
+    fn encode(&mut self, serial: u64, pending: &mut Pending, definition: &Definition) -> io::Result<()> {
         if self.loaded.insert(pending.function) {
             let load = ToWorker::Load { function: pending.function, definition: definition.clone() };
             self.outbox.push(&load, std::iter::empty())?;
@@ -218,14 +218,16 @@ impl Link {
             });
         }
         let mut outs = Vec::with_capacity(pending.outputs.len());
-        for output in &pending.outputs {
-            let place = match &output.memory {
+        for output in &mut pending.outputs {
+            let place = match &mut output.memory {
                 None => Place::Inline { size_bytes: 0 },
                 Some(memory) => {
+                    // A worker that dies with the room may have written to it: the next one hears another answer.
+                    let zeroed = memory.take_zeroed();
                     let segment = memory.segment();
                     let (key, len) = (segment.key(), segment.mapped_len());
                     let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
-                    Place::Shared { key, new, len, offset: 0, size_bytes: segment.len() }
+                    Place::Room { key, new, len, size_bytes: segment.len(), zeroed }
                 }
             };
             outs.push(Value { meta: output.meta.clone(), place });

@@ -39,7 +39,8 @@ pub trait Functions {
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String>;
 
     /// Calls a function. The room of each `INOUT` parameter holds the argument already; that of an `OUT` parameter
-    /// holds anything.
+    /// holds zeros, or is [`OutView::stale`] and must be overwritten or [cleared](OutView::clear): results never show
+    /// what another call left.
     ///
     /// # Errors
     /// As the function fails. `function` and `server` in the error may be left empty: the server fills them in.
@@ -65,6 +66,17 @@ pub struct OutView<'a> {
     pub meta: Meta,
     /// Its room.
     pub room: Room<'a>,
+    /// The room holds what another call left there.
+    pub stale: bool,
+}
+
+impl OutView<'_> {
+    /// Sets stale room to zeros.
+    pub fn clear(&mut self) {
+        if let (true, Room::Fixed(bytes)) = (std::mem::take(&mut self.stale), &mut self.room) {
+            bytes.fill(0);
+        }
+    }
 }
 
 /// Where a result is written.

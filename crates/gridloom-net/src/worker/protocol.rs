@@ -69,6 +69,8 @@ pub(crate) enum Place {
     Inline { size_bytes: u32 },
     /// In shared memory known by `key`; a descriptor comes with the frame if it is `new` to the worker.
     Shared { key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
+    /// Room for a result in shared memory, known likewise, that holds what some other call left unless it is `zeroed`.
+    Room { key: u64, new: bool, len: u64, size_bytes: u64, zeroed: bool },
     /// A result of unforeseen size, in a memory file whose descriptor comes with the frame.
     File { size_bytes: u64 },
 }

@@ -69,7 +69,9 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
                 ToWorker::Run(run) => {
                     let inline = inline.to_vec();
                     for value in run.args.iter().chain(&run.outs) {
-                        if let Place::Shared { key, new: true, len, .. } = value.place {
+                        if let Place::Shared { key, new: true, len, .. } | Place::Room { key, new: true, len, .. } =
+                            value.place
+                        {
                             worker.cache.learn(key, inbox.take_fd()?, len);
                         }
                     }
@@ -175,15 +177,18 @@ impl Worker {
         if let Err(why) = &loaded.outcome {
             return (Err(cannot_run(why.clone())), 0);
         }
-        let params = &loaded.definition.signature.params;
+        let signature = &loaded.definition.signature;
         let mut buffers = Vec::with_capacity(run.outs.len());
-        let result = prepare(&mut self.cache, params, &run, inline, &mut buffers).map(|inputs| {
+        let result = prepare(&mut self.cache, signature, &run, inline, &mut buffers).map(|inputs| {
             let args: Vec<ArgView<'_>> = inputs.iter().map(Input::view).collect();
             let mut outs: Vec<OutView<'_>> = run
                 .outs
                 .iter()
                 .zip(&mut buffers)
-                .map(|(out, buffer)| OutView { meta: out.meta.clone(), room: buffer.room() })
+                .map(|(out, buffer)| {
+                    let stale = buffer.is_stale();
+                    OutView { meta: out.meta.clone(), room: buffer.room(), stale }
+                })
                 .collect();
             let begin = Instant::now();
             let outcome = functions.call(run.function, &args, &mut outs);

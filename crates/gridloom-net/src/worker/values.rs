@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::{Meta, Order, TaskError};
-use gridloom_core::idl::{ArrayOrder, Param};
+use gridloom_core::idl::{ArrayOrder, Given, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
 use super::protocol::{Place, Run, Value};
@@ -17,7 +17,7 @@ use crate::segment::Mapping;
 /// Result buffers of one call, by parameter.
 pub(super) enum Buffer {
     Scratch(Aligned),
-    Shared { key: u64, mapping: Mapping, len: usize },
+    Shared { key: u64, mapping: Mapping, len: usize, stale: bool },
     Growing(Vec<u8>),
 }
 
@@ -64,27 +64,38 @@ impl Buffer {
             Buffer::Growing(bytes) => Room::Growing(bytes),
         }
     }
+
+    /// Whether it holds what another call left there.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Buffer::Shared { stale: true, .. })
+    }
+
+    fn written_whole(&mut self) {
+        if let Buffer::Shared { stale, .. } = self {
+            *stale = false;
+        }
+    }
 }
 
-/// Fetches the arguments and makes room for the results, those of `INOUT` parameters filled.
+/// Fetches the arguments, checks the call and makes room for the results, those of `INOUT` parameters filled.
 pub(super) fn prepare<'a>(
     cache: &mut Cache,
-    params: &[Param],
+    signature: &Signature,
     run: &Run,
     inline: &'a [u8],
     buffers: &mut Vec<Buffer>,
 ) -> Result<Vec<Input<'a>>, TaskError> {
-    let expected = (params.iter().filter(|p| p.is_input()).count(), params.iter().filter(|p| p.is_output()).count());
-    if expected != (run.args.len(), run.outs.len()) {
-        let (args, outs) = expected;
-        let got = format!("{} arguments and {} results", run.args.len(), run.outs.len());
-        return Err(refused(format!("it takes {args} arguments and gives {outs} results, the call has {got}")));
-    }
+    let params = &signature.params;
     let mut inputs = Vec::with_capacity(run.args.len());
     let mut rest = inline;
     for (value, param) in run.args.iter().zip(params.iter().filter(|param| param.is_input())) {
         inputs.push(input(cache, value, wanted_order(param), &mut rest)?);
     }
+    // Whatever the server let through: native code believes the sizes.
+    let given = inputs.iter().map(|input| Some(Given { meta: &input.meta, bytes: input.bytes() }));
+    signature
+        .check_call(given, run.outs.iter().map(|out| &out.meta))
+        .map_err(|error| refused(error.reason(&signature.name)))?;
     let (mut arg, mut out) = (0, 0);
     for param in params {
         if param.is_output() {
@@ -118,7 +129,9 @@ fn input<'a>(
                 cache.readable(key).map_err(|error| cannot_run(format!("cannot map an argument: {error}")))?;
             (&[][..], Some((mapping, offset as usize, size_bytes as usize)))
         }
-        Place::File { .. } => return Err(refused("an argument cannot be a file".into())),
+        Place::Room { .. } | Place::File { .. } => {
+            return Err(refused("an argument cannot be room for a result, nor a file".into()));
+        }
     };
     let from = match &mapped {
         Some((mapping, offset, len)) => mapping.bytes().get(*offset..*offset + *len).unwrap_or_default(),
@@ -146,13 +159,13 @@ fn input<'a>(
 fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
     match (&value.meta, value.place) {
         (Meta::Text { .. } | Meta::Bytes { .. }, _) => Ok(Buffer::Growing(Vec::new())),
-        (_, Place::Shared { key, size_bytes, .. }) => {
+        (_, Place::Room { key, size_bytes, zeroed, .. }) => {
             let mapping =
                 cache.take_writable(key).map_err(|error| cannot_run(format!("cannot map a result: {error}")))?;
-            Ok(Buffer::Shared { key, mapping, len: size_bytes as usize })
+            Ok(Buffer::Shared { key, mapping, len: size_bytes as usize, stale: !zeroed })
         }
         (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
-        (_, Place::File { .. }) => Err(refused("a result cannot be asked for as a file".into())),
+        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no room".into())),
     }
 }
 
@@ -171,6 +184,7 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
         Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => None,
     };
     to_native(&old.meta, old.bytes(), wanted, to).map_err(refused)?;
+    buffer.written_whole();
     Ok(())
 }
 

@@ -1,5 +1,8 @@
 //! Tasks: taken in, ended, cancelled, and reported to their clients.
 
+use crate::graph::Argument;
+use crate::idl::Given;
+
 use super::*;
 
 impl Server {
@@ -47,19 +50,12 @@ impl Server {
             Some(_) => {
                 let signature = self.config.functions.iter().find(|s| s.name == task.function);
                 let signature = signature.expect("the hashes were made from these");
-                let inputs = signature.params.iter().filter(|p| p.is_input()).count();
-                let outputs = signature.params.iter().filter(|p| p.is_output()).count();
-                if task.args.len() != inputs || task.outputs.len() != outputs {
-                    return Err(refused(&format!(
-                        "expected {inputs} arguments and {outputs} results, got {} and {}",
-                        task.args.len(),
-                        task.outputs.len()
-                    )));
-                }
-                if task.outputs.iter().any(|output| output.meta.checked_size_bytes().is_none()) {
-                    return Err(refused("a result is larger than 2^64 bytes"));
-                }
-                Ok(())
+                let given = task.args.iter().map(|arg| match arg {
+                    Argument::Inline { meta, bytes } => Some(Given { meta, bytes }),
+                    Argument::Datum(_) => None,
+                });
+                let fits = signature.check_call(given, task.outputs.iter().map(|output| &output.meta));
+                fits.map_err(|error| refused(&error.reason(&signature.name)))
             }
         }
     }
@@ -184,5 +180,67 @@ impl Server {
         let transfers = self.transfers.remove(&client).unwrap_or_default();
         let aged = transfers.into_iter().map(|(report, at)| TransferReport { age_ns: now.since(at), ..report });
         aged.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Dtype;
+    use crate::graph::Output;
+    use crate::idl::parse;
+
+    const CLIENT: NodeId = NodeId(7);
+
+    #[test]
+    fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
+        let text = "Module m; Define f(IN int n, IN int k, IN double a[n*k], OUT double c[n]) Calls f(n, k, a, c);";
+        let signature = parse(text, "t.idl").unwrap().remove(0).signature;
+        let hash = signature.hash();
+        let mut server = Server::new(ServerConfig {
+            id: NodeId(1),
+            name: "s".into(),
+            address: String::new(),
+            agent: String::new(),
+            slots: 2,
+            queue_depth: 1,
+            plain: false,
+            memory_bytes: 1 << 20,
+            functions: vec![signature],
+        });
+        let mut out = Vec::new();
+        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
+        server.handle(Time(0), up, &mut out);
+        let mut outcome = |serial, array: u64, result: u64| {
+            let int =
+                |value: i32| Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: value.to_ne_bytes().to_vec() };
+            let float64 = |extent| Meta::array(Dtype::Float64, &[extent]);
+            let bytes = vec![0; 8 * array as usize];
+            let task = Task {
+                id: TaskId { client: CLIENT, serial },
+                function: "m/f".into(),
+                signature_hash: hash,
+                args: vec![int(3), int(4), Argument::Inline { meta: float64(array), bytes }],
+                outputs: vec![Output { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
+                work_flops: None,
+            };
+            let mut out = Vec::new();
+            let message = Message::RunTasks { tasks: vec![task], supplies: Vec::new() };
+            server.handle(Time(serial), Input::Received { from: CLIENT, message }, &mut out);
+            let refusal = out.iter().find_map(|effect| match effect {
+                Effect::Send { message: Message::TasksEnded { reports, .. }, .. } => Some(reports[0].outcome.clone()),
+                _ => None,
+            });
+            (refusal, out.iter().any(|effect| matches!(effect, Effect::StartTask { .. })))
+        };
+        for (array, result, why) in [
+            (11, 3, "argument 'a' has shape [11], expected [n*k] = [12] (n = 3 as given, k = 4 as given)"),
+            (12, 2, "argument 'c' has shape [2], expected [n] = [3] (n = 3 as given)"),
+        ] {
+            let (function, server) = ("m/f".to_string(), "s".to_string());
+            let refused = TaskError::Refused { function, server, why: why.into() };
+            assert_eq!(outcome(array, array, result), (Some(Err(refused)), false));
+        }
+        assert_eq!(outcome(20, 12, 3), (None, true));
     }
 }

@@ -1,0 +1,123 @@
+//! The extents of a call's arrays, from the values of its sizes: one check for callers and for servers, in the same words.
+
+use crate::base::Meta;
+use crate::idl::bind_error::BindError;
+use crate::idl::expr::{EvalError, EvalFailure, Expr};
+use crate::idl::scalar::scalar_value;
+use crate::idl::signature::{BaseType, Param, Signature};
+
+/// The sizes of one call, as far as they are known.
+pub(super) struct Sizes<'a> {
+    pub(super) signature: &'a Signature,
+    /// By parameter: description and bytes of the scalars and texts whose value is known.
+    pub(super) scalars: Vec<Option<(Meta, Vec<u8>)>>,
+    /// Array parameter from which a size was inferred.
+    pub(super) source: Vec<Option<usize>>,
+}
+
+impl Sizes<'_> {
+    /// None is known yet.
+    pub(super) fn unknown(signature: &Signature) -> Sizes<'_> {
+        let count = signature.params.len();
+        Sizes { signature, scalars: vec![None; count], source: vec![None; count] }
+    }
+
+    /// The number of dimensions of an array.
+    pub(super) fn check_dimensions(&self, param: &Param, shape: &[u64]) -> Result<(), BindError> {
+        if shape.len() == param.dims.len() {
+            return Ok(());
+        }
+        let expected = format!("{} of {} dimensions", self.symbolic(param), param.dims.len());
+        Err(self.shape_error(param, shape, expected))
+    }
+
+    /// The extents of an array, of as many dimensions as its parameter, against those that the signature says it has.
+    pub(super) fn check_shape(&self, index: usize, shape: &[u64]) -> Result<(), BindError> {
+        let param = &self.signature.params[index];
+        let expected = self.extents(index)?;
+        if expected == shape {
+            return Ok(());
+        }
+        let differing: Vec<usize> = (0..shape.len()).filter(|dim| expected[*dim] != shape[*dim]).collect();
+        let blamed = |size: usize| differing.iter().any(|dim| param.dims[*dim].params().contains(&size));
+        // A size that this array itself sets, and agrees with, is left as a name.
+        let numbers: Vec<String> = (0..shape.len())
+            .map(|dim| match &param.dims[dim] {
+                Expr::Param(size) if self.source[*size] == Some(index) && !blamed(*size) => {
+                    self.signature.params[*size].name.clone()
+                }
+                _ => expected[dim].to_string(),
+            })
+            .collect();
+        let mut origins: Vec<usize> = differing.iter().flat_map(|dim| param.dims[*dim].params()).collect();
+        origins.sort_unstable();
+        origins.dedup();
+        let origins: Vec<String> = origins.into_iter().map(|size| self.origin(size)).collect();
+        let origins = if origins.is_empty() { String::new() } else { format!(" ({})", origins.join(", ")) };
+        let symbolic = self.symbolic(param);
+        let numbers = format!("[{}]", numbers.join(", "));
+        let text = if symbolic == numbers { numbers } else { format!("{symbolic} = {numbers}{origins}") };
+        Err(self.shape_error(param, shape, text))
+    }
+
+    /// `k = 3 from argument 'a'`.
+    fn origin(&self, size: usize) -> String {
+        let name = &self.signature.params[size].name;
+        let value = scalar_value(&self.scalars, size).map_or_else(|| "?".to_string(), |value| value.to_string());
+        match self.source[size] {
+            Some(array) => format!("{name} = {value} from argument '{}'", self.signature.params[array].name),
+            None => format!("{name} = {value} as given"),
+        }
+    }
+
+    pub(super) fn extents(&self, index: usize) -> Result<Vec<u64>, BindError> {
+        let param = &self.signature.params[index];
+        let extent = |(at, dim): (usize, &Expr)| {
+            let what = || format!("extent {} of '{}'", at + 1, param.name);
+            dim.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))
+        };
+        param.dims.iter().enumerate().map(extent).collect()
+    }
+
+    pub(super) fn eval_error(&self, error: EvalError, what: String) -> BindError {
+        match error.failure {
+            EvalFailure::NeedsValue { name, .. } => BindError::NeedsValue { function: self.function(), param: name },
+            _ => BindError::Value { function: self.function(), what, why: error.to_string() },
+        }
+    }
+
+    pub(super) fn shape_error(&self, param: &Param, shape: &[u64], expected: String) -> BindError {
+        BindError::Shape { function: self.function(), param: param.name.clone(), expected, got: format!("{shape:?}") }
+    }
+
+    pub(super) fn malformed(&self, param: &Param, why: String) -> BindError {
+        BindError::Malformed { function: self.function(), param: param.name.clone(), why }
+    }
+
+    pub(super) fn symbolic(&self, param: &Param) -> String {
+        let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.signature.params).to_string()).collect();
+        format!("[{}]", dims.join(", "))
+    }
+
+    pub(super) fn function(&self) -> String {
+        self.signature.name.clone()
+    }
+}
+
+pub(super) fn wanted(param: &Param) -> String {
+    match (param.base, param.is_array) {
+        (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
+        (BaseType::Number(dtype), false) => format!("a {dtype} number"),
+        (BaseType::Text, _) => "a string".to_string(),
+        (BaseType::Bytes, _) => "bytes".to_string(),
+    }
+}
+
+pub(super) fn described(meta: &Meta) -> String {
+    match meta {
+        Meta::Scalar { dtype, .. } => format!("a {dtype} number"),
+        Meta::Text { .. } => "a string".to_string(),
+        Meta::Bytes { .. } => "bytes".to_string(),
+        Meta::Array { dtype, .. } => format!("an array of {dtype}"),
+    }
+}

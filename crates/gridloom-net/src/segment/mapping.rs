@@ -1,0 +1,188 @@
+//! Memory files and their mappings: the only place that maps memory.
+//!
+//! **Invariant:** a file is sealed against shrinking before anybody maps it, so a read never leaves it; [`Mapping`]
+//! refuses any other file.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Granularity of every mapping. A larger hardware page only rounds further up inside the kernel.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// A mapped file.
+#[derive(Debug)]
+pub struct Mapping {
+    at: NonNull<u8>,
+    len: usize,
+    writable: bool,
+}
+
+// SAFETY: a mapping is plain memory that any thread may read; writing needs `&mut` or goes through atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above: `&Mapping` gives only shared slices and atomics.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len_bytes` bytes for reading: a write by whoever got the slice stops the process.
+    ///
+    /// # Errors
+    /// If the file is shorter, can still shrink, or cannot be mapped.
+    pub fn read_only(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
+        check(fd, len_bytes)?;
+        Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    /// Maps the first `len_bytes` bytes for writing into the file.
+    ///
+    /// # Errors
+    /// As [`Mapping::read_only`].
+    pub fn read_write(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
+        check(fd, len_bytes)?;
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+    }
+
+    /// Maps the first `len_bytes` bytes so that writes stay in this process.
+    ///
+    /// # Errors
+    /// As [`Mapping::read_only`].
+    pub fn private(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
+        check(fd, len_bytes)?;
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }
+
+    fn map(fd: BorrowedFd<'_>, len_bytes: u64, prot: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
+        let len = usize::try_from(len_bytes.max(1).next_multiple_of(PAGE_BYTES)).map_err(io::Error::other)?;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no memory that Rust knows.
+        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
+        let at = NonNull::new(at.cast()).expect("the kernel maps nothing at address 0 unasked");
+        Ok(Mapping { at, len, writable: prot.contains(ProtFlags::WRITE) })
+    }
+
+    /// Its length, whole pages.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// Its bytes, rounded up to whole pages.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `at..at + len` is mapped readable until `self` is dropped, and the file cannot shrink (`check`).
+        // Nobody writes while a reader looks: a segment is frozen before its bytes are read (module's invariant).
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+    }
+
+    /// Its bytes, for the only writer.
+    ///
+    /// # Panics
+    /// If it was mapped for reading only.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(self.writable, "a mapping for reading is not written");
+        // SAFETY: as in `bytes`; mapped writable, and `&mut self` makes this the only slice of this mapping.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
+    }
+
+    /// Where it lies, for foreign code that keeps its own rules. Writing is sound only on a private mapping.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's own, and no slice of it outlives `self`.
+        // A failure would only leak the mapping, and cannot happen for a range that `mmap` returned.
+        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A few words that two processes share.
+#[derive(Debug)]
+pub struct SharedWords {
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+impl SharedWords {
+    /// So many words, all 0.
+    ///
+    /// # Errors
+    /// If the system is out of memory or file descriptors.
+    pub fn new(count: usize) -> io::Result<SharedWords> {
+        let fd = sealed_file(((count * 8) as u64).max(1).next_multiple_of(PAGE_BYTES))?;
+        SharedWords::open(fd, count)
+    }
+
+    /// The words that the other process made.
+    ///
+    /// # Errors
+    /// If there are fewer, or they cannot be mapped.
+    pub fn open(fd: OwnedFd, count: usize) -> io::Result<SharedWords> {
+        let mapping = Mapping::read_write(fd.as_fd(), (count * 8) as u64)?;
+        Ok(SharedWords { fd, mapping })
+    }
+
+    /// To be handed to the other process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, writable, as long as `self`, and accessed only through these atomics
+        // (it is private to this type).
+        unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().cast::<AtomicU64>(), self.mapping.len / 8) }
+    }
+}
+
+/// Lets this process have as many descriptors as it may: each segment takes one, and the usual default is 1024.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // A refusal leaves the limit as it is; running out is an error with its own words later.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// A memory file of that size that can neither shrink nor grow, such as [`Pool::adopt`] takes.
+///
+/// # Errors
+/// If the system is out of memory or file descriptors.
+pub fn sealed_file(size_bytes: u64) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("gridloom", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, size_bytes)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// A read behind the end of a file stops the process, so whoever made it must be unable to shorten it.
+fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
+    if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "shared memory is not sealed against shrinking"));
+    }
+    let size = rustix::fs::fstat(fd)?.st_size as u64;
+    // The file is whole pages, so what is mapped beyond `len_bytes` is there too.
+    if !size.is_multiple_of(PAGE_BYTES) || size < len_bytes {
+        let why = format!("shared memory of {size} bytes where {len_bytes} were stated");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn two_mappings_share_their_words() {
+        let ours = SharedWords::new(64).unwrap();
+        let theirs = SharedWords::open(ours.fd().try_clone_to_owned().unwrap(), 64).unwrap();
+        ours.words()[63].store(5, Ordering::Release);
+        assert_eq!(theirs.words()[63].load(Ordering::Acquire), 5);
+        assert!(ours.words().len() >= 64);
+    }
+}
