@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gridloom_core::base::{DatumId, NodeId, TaskError, TaskId, Time};
+use gridloom_core::base::{DatumId, Fnv, NodeId, TaskError, TaskId, Time};
 use gridloom_core::map::Plan;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use serde::Serialize;
@@ -27,6 +27,9 @@ pub struct PlanRecord {
     pub tasks: Vec<TaskRecord>,
     /// Transfers with predicted times.
     pub transfers: Vec<TransferRecord>,
+    /// Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers of
+    /// the same names in the same way, for real and in simulation.
+    pub hash: String,
 }
 
 /// A task in a plan or in a measured run.
@@ -145,6 +148,16 @@ impl GroupRecord {
             let over = plan.transfers.iter().filter(|t| (is_client(&t.from) || is_client(&t.to)) == over_client);
             over.map(|t| t.size_bytes).sum()
         };
+        let mut hash = Fnv::default();
+        for (assignment, task) in plan.tasks.iter().zip(tasks) {
+            hash.text(self.functions.get(task).map_or("", String::as_str));
+            hash.text(&name(&assignment.server));
+        }
+        for transfer in &plan.transfers {
+            hash.number(u64::from(transfer.datum));
+            hash.text(&name(&transfer.from));
+            hash.text(&name(&transfer.to));
+        }
         let record = PlanRecord {
             heuristic: plan.heuristic.clone(),
             makespan_seconds: plan.makespan_s,
@@ -174,6 +187,7 @@ impl GroupRecord {
                     end_seconds: transfer.end_s,
                 })
                 .collect(),
+            hash: format!("{:016x}", hash.0),
         };
         self.plans.push((at, record.clone()));
         self.ended_at = None;

@@ -2,6 +2,7 @@
 
 pub mod dial;
 pub mod error;
+pub mod fnv;
 pub mod id;
 pub mod limits;
 pub mod machine;
@@ -9,6 +10,7 @@ pub mod time;
 pub mod value;
 
 pub use error::TaskError;
+pub use fnv::Fnv;
 pub use id::{DatumId, GroupId, NodeId, TaskId};
 pub use machine::Machine;
 pub use time::Time;

@@ -1,7 +1,7 @@
 //! What every signature keeps to, which of its parameters follow from others, and its hash.
 
-use crate::base::Dtype;
 use crate::base::limits::{DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
+use crate::base::{Dtype, Fnv};
 use crate::idl::expr::{EXPRESSION_NODES_MAX, Expr, is_integer_scalar};
 use crate::idl::postfix::Token;
 use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
@@ -91,7 +91,7 @@ impl Signature {
     /// A hash of all that callers rely on: the name, the parameters and the complexity, not the description. It is the
     /// same on every machine and in every version that keeps this encoding (64-bit FNV-1a).
     pub fn hash(&self) -> u64 {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        let mut hash = Fnv::default();
         hash.text(&self.name);
         hash.number(self.params.len() as u64);
         for param in &self.params {
@@ -136,22 +136,12 @@ pub(crate) fn is_name_part(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| super::lexer::is_name_character(c) || matches!(c, '.' | '-'))
 }
 
-struct Fnv(u64);
+/// Expressions are taken in token by token.
+trait TakesExpressions {
+    fn expression(&mut self, expr: &Expr);
+}
 
-impl Fnv {
-    fn byte(&mut self, byte: u8) {
-        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-
-    fn number(&mut self, number: u64) {
-        number.to_le_bytes().into_iter().for_each(|byte| self.byte(byte));
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        text.bytes().for_each(|byte| self.byte(byte));
-    }
-
+impl TakesExpressions for Fnv {
     fn expression(&mut self, expr: &Expr) {
         let tokens = expr.postfix();
         self.number(tokens.len() as u64);

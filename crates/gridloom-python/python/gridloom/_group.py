@@ -86,6 +86,9 @@ class Plan:
         Tasks with predicted times.
     transfers : list of TransferRecord
         Transfers with predicted times.
+    hash : str
+        Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers
+        of the same names in the same way, for real and in simulation.
     """
 
     heuristic: str
@@ -96,6 +99,7 @@ class Plan:
     server_bytes: int
     tasks: list[TaskRecord]
     transfers: list[TransferRecord]
+    hash: str
 
 
 class Report:
