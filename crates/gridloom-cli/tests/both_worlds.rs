@@ -39,8 +39,8 @@ bandwidth = "1GBps"
 latency = "50us"
 "#;
 
-/// What a machine asked for, in order.
-type Tape = Arc<Mutex<Vec<Effect>>>;
+/// What a machine asked for, input by input, in order.
+type Tape = Arc<Mutex<Vec<Vec<Effect>>>>;
 
 /// A machine whose effects are noted.
 struct Recorded {
@@ -55,7 +55,7 @@ impl Machine for Recorded {
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         let before = out.len();
         self.machine.handle(now, input, out);
-        self.tape.lock().unwrap().extend_from_slice(&out[before..]);
+        self.tape.lock().unwrap().push(out[before..].to_vec());
     }
 }
 
@@ -246,10 +246,32 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
     stage.command(client, Command::Get { datum: datum(4) });
     until(stage, &|event| matches!(event, Event::DatumHere { .. }));
     stage.command(client, Command::Release { data: (1..=4).map(datum).collect() });
+    // Each server has heard of that when it runs a task that was sent behind it.
+    let null = |serial| {
+        let definition = definitions().into_iter().find(|d| d.signature.name == "suite/null").unwrap();
+        let (id, signature_hash) = (TaskId { client, serial }, definition.signature.hash());
+        let (args, outputs) = (Vec::new(), Vec::new());
+        Task { id, function: "suite/null".into(), signature_hash, args, outputs, work_flops: Some(1.0) }
+    };
+    let id = GroupId { client, serial: 2 };
+    let group = Group { id, tasks: vec![null(4), null(5)], sources: BTreeMap::new(), wanted: Vec::new() };
+    stage.command(client, Command::Run { group, heuristic: "round-robin".into() });
+    until(stage, &|event| matches!(event, Event::GroupEnded { group, .. } if group.serial == 2));
     let tapes = stage.tapes();
     let names: BTreeMap<NodeId, String> = tapes.iter().map(|(node, name, _)| (*node, name.clone())).collect();
-    let lines = |tape: &Tape| tape.lock().unwrap().iter().filter_map(|effect| line(effect, &names)).collect();
+    let lines = |tape: &Tape| tape.lock().unwrap().iter().flat_map(|effects| asked(effects, &names)).collect();
     tapes.iter().map(|(_, name, tape)| (name.clone(), lines(tape))).collect()
+}
+
+/// What was asked for at one input. To whom a machine sends first goes by the nodes' numbers, which are drawn in the real
+/// world: what is sent to several, one after the other, is put in the order of their names.
+fn asked(effects: &[Effect], names: &BTreeMap<NodeId, String>) -> Vec<String> {
+    let mut lines: Vec<String> = effects.iter().filter_map(|effect| line(effect, names)).collect();
+    let receiver = |line: &String| line.strip_prefix("to ").and_then(|rest| rest.split(':').next()).map(str::to_string);
+    for run in lines.chunk_by_mut(|a, b| receiver(a).is_some() == receiver(b).is_some()) {
+        run.sort_by_key(receiver);
+    }
+    lines
 }
 
 /// An effect in words, without what differs between worlds: times, and how nodes are numbered.
@@ -291,7 +313,10 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
         Effect::DropDatum { datum } => format!("drop d{}", datum.serial),
         Effect::StartTask { task } => format!("start {}", task.id.serial),
         Effect::StopTask { task } => format!("stop {}", task.serial),
-        Effect::Emit(Event::TaskEnded { report, .. }) => format!("task {} ended", report.task.serial),
+        // Those of the second group end in either order.
+        Effect::Emit(Event::TaskEnded { report, .. }) if report.task.serial < 4 => {
+            format!("task {} ended", report.task.serial)
+        }
         Effect::Emit(Event::DatumHere { datum, .. }) => format!("d{} is here", datum.serial),
         Effect::Emit(Event::GroupEnded { group, .. }) => format!("group {} is over", group.serial),
         _ => return None,
