@@ -28,6 +28,11 @@ impl Peer {
     pub(super) fn may_open(&self, stream: u64) -> bool {
         self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
     }
+
+    /// Whether this node asked the peer to open that stream, to receive on it.
+    pub(super) fn was_asked_for(&self, stream: u64) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_asked(stream))
+    }
 }
 
 impl Core {

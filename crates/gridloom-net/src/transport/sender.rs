@@ -172,13 +172,22 @@ impl Thread {
         if self.route.own.address.is_empty() {
             return Err(failed);
         }
+        self.ask(number)
+    }
+
+    /// Asks the peer to open that stream, and waits for it.
+    fn ask(&self, number: u64) -> io::Result<Stream> {
+        self.shared.lock().asked = Some(number);
         self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
-        loop {
-            match self.awaited.recv_timeout(Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX)) {
-                Ok((stream, socket)) if stream == number => return socket.map(Stream::Tcp),
-                Ok(_) => {}
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not open one")),
-            }
+        let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
+        let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
+            // From here on nobody answers; who did just before is heard, so that no answer stays for the next question.
+            self.shared.lock().asked = None;
+            self.awaited.try_recv().ok()
+        });
+        match answer {
+            Some((_, socket)) => socket.map(Stream::Tcp),
+            None => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not open one")),
         }
     }
 
