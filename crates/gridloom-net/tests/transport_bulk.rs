@@ -7,12 +7,13 @@ use std::net::TcpListener;
 
 use gridloom_core::base::{DatumId, Dtype, Meta};
 use gridloom_core::node::{Effect, Input, Role};
+use gridloom_core::wire::frame;
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::{HostId, Secret};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
-use gridloom_net::transport::{Cargo, CargoHeader};
+use gridloom_net::transport::{Aside, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX, local};
 use transport_support::*;
 
 const LARGE: u64 = 3 << 20;
@@ -216,4 +217,49 @@ fn where_shared_memory_fails_tcp_is_taken() {
     let mut bytes = vec![0; LARGE as usize];
     bulk.read_exact(&mut bytes).unwrap();
     assert!(bytes == pattern(1, LARGE));
+}
+
+#[test]
+fn who_finds_no_place_at_the_local_door_sends_over_tcp() {
+    let (server, client) = pair(true);
+    // They say nothing, and come before the client's connection in the queue.
+    let idle: Vec<_> = (0..LOCAL_HANDSHAKES_MAX).map(|_| local::connect(server.id()).unwrap()).collect();
+    let datum = client.put(1, LARGE);
+    client.perform([Effect::SendDatum { to: server.id(), datum }]);
+    assert!(server.expect_datum(datum).bytes() == pattern(1, LARGE));
+    drop(idle);
+    server.still_serves();
+}
+
+#[test]
+fn only_the_stream_that_was_asked_for_is_taken_and_once() {
+    let server = server();
+    let mut control = shaken(&server, Purpose::Control, 0);
+    let datum = server.put(1, LARGE);
+    let peer = gridloom_core::base::NodeId(1);
+    server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
+    server.perform([Effect::SendDatum { to: peer, datum }]);
+    // The peer has no address: it is asked.
+    let mut head = [0; 9];
+    control.read_exact(&mut head).unwrap();
+    let mut body = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
+    control.read_exact(&mut body).unwrap();
+    let Aside::OpenBulk { stream } = frame::parse(&body).unwrap() else { panic!("{body:?}") };
+    let refused = |stream| {
+        let mut socket = connect(&server);
+        let (handshake, first) = Handshake::dial(Secret::none(), hello(Purpose::BulkReceive, stream)).unwrap();
+        let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
+        assert!(error.to_string().contains("not asked for"), "{error}");
+    };
+    (stream + 1..stream + 20).for_each(refused);
+    let mut bulk = shaken(&server, Purpose::BulkReceive, stream);
+    // The thread has it when the first bytes come.
+    let mut length = [0; 4];
+    bulk.read_exact(&mut length).unwrap();
+    refused(stream);
+    assert_eq!(decode_header::<CargoHeader>(length, &mut bulk).unwrap().size_bytes, LARGE);
+    let mut bytes = vec![0; LARGE as usize];
+    bulk.read_exact(&mut bytes).unwrap();
+    assert!(bytes == pattern(1, LARGE));
+    server.still_serves();
 }

@@ -8,7 +8,8 @@ use common::*;
 use gridloom_core::base::{Dtype, Meta, TaskError};
 use gridloom_core::idl::expr::Expr;
 use gridloom_core::idl::{Body, CallArgument, Definition, Mode};
-use rustix::process::{Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process};
 
 fn definitions() -> Vec<Definition> {
     let n = || Expr::Param(0);
@@ -20,6 +21,7 @@ fn definitions() -> Vec<Definition> {
         native("spin", vec![]),
         native("no_such_symbol", vec![]),
         native("leave", vec![scalar("status", Mode::In, Dtype::Int32)]),
+        native("start_process", vec![text("path", Mode::In), scalar("then", Mode::In, Dtype::Int32)]),
         native("wait_for_file", vec![text("path", Mode::In)]),
         native_with(
             "write_input",
@@ -175,6 +177,49 @@ fn stop_kills_what_runs_and_takes_back_what_waits() {
     bench.wait(&waiting[1]).unwrap();
     bench.jobs.stop(running.id);
     bench.call("null_call", vec![], vec![]).unwrap();
+}
+
+/// What `start_process` does next.
+const RETURNS: i32 = 0;
+const STAYS: i32 = 1;
+const CRASHES: i32 = 2;
+
+#[test]
+fn what_a_function_started_ends_with_its_worker() {
+    for then in [RETURNS, STAYS, CRASHES] {
+        let mut bench = Bench::new(1, 4, definitions());
+        let path = gate(&format!("process-{then}"));
+        let task = bench.start("start_process", vec![string(path.to_str().unwrap()), small(then)], vec![]);
+        bench.jobs.flush();
+        let pid = loop {
+            match std::fs::read_to_string(&path) {
+                Ok(pid) => break pid.parse().unwrap(),
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        std::fs::remove_file(path).unwrap();
+        let open = |pid| rustix::process::pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty());
+        let process = open(pid);
+        if then == STAYS {
+            bench.jobs.stop(task.id);
+        }
+        match (then, bench.wait(&task)) {
+            // Its worker serves on, and the process lives, until the server ends.
+            (RETURNS, Ok(_)) => drop(bench.call("null_call", vec![], vec![]).unwrap()),
+            (STAYS, Err(TaskError::Cancelled)) | (CRASHES, Err(TaskError::Crashed { .. })) => {}
+            (_, other) => panic!("{other:?}"),
+        }
+        bench.jobs.shutdown();
+        // A number that cannot be opened is that of a process which has ended already.
+        if let Ok(process) = process {
+            let mut watched = [PollFd::new(&process, PollFlags::IN)];
+            let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+            let ended = poll(&mut watched, Some(&limit));
+            // Nothing is left behind by a test that fails. It fails if the process has ended, which is what is wanted.
+            let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
+            assert_eq!(ended, Ok(1), "the process lives on (case {then})");
+        }
+    }
 }
 
 #[test]

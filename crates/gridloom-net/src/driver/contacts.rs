@@ -258,7 +258,10 @@ impl Core {
             Purpose::Control if peer.is_some() => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
             Purpose::BulkSend if peer.is_some_and(|peer| peer.may_open(hello.stream)) => Ok(Verdict::Welcome),
-            Purpose::BulkReceive if peer.is_some_and(|peer| peer.outgoing.is_some()) => Ok(Verdict::Welcome),
+            Purpose::BulkReceive if peer.is_some_and(|peer| peer.was_asked_for(hello.stream)) => Ok(Verdict::Welcome),
+            Purpose::BulkReceive if peer.is_some() => {
+                Err(format!("bulk connection {} that was not asked for", hello.stream))
+            }
             Purpose::BulkSend | Purpose::BulkReceive => Err("a bulk connection of no peer".into()),
             Purpose::Local => Err("shared memory is not passed over TCP".into()),
             Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),

@@ -18,7 +18,7 @@ use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, V
 use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::{BULK_SILENCE, Closer, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
-use crate::transport::{Aside, Cargo, HANDSHAKES_MAX, TAKEN_EVERY};
+use crate::transport::{Aside, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
 /// Streams that one peer may have open towards this node: one, and those whose end is not yet noticed.
 const STREAMS_MAX: usize = 8;
@@ -27,6 +27,11 @@ impl Peer {
     /// Whether the peer may open that stream.
     pub(super) fn may_open(&self, stream: u64) -> bool {
         self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
+    }
+
+    /// Whether this node asked the peer to open that stream, to receive on it.
+    pub(super) fn was_asked_for(&self, stream: u64) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_asked(stream))
     }
 }
 
@@ -177,10 +182,11 @@ impl Core {
     pub(super) fn accept_local(&mut self) {
         loop {
             let Some(listener) = &self.local_listener else { return };
-            match listener.accept() {
-                Ok(_) if self.local_shaking >= HANDSHAKES_MAX => {}
-                Ok((stream, _)) => self.shake_local(stream),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            match local::accept(listener) {
+                Ok(None) => return,
+                // Whoever is turned away sends over TCP.
+                Ok(Some(_)) if self.local_shaking >= LOCAL_HANDSHAKES_MAX => {}
+                Ok(Some(stream)) => self.shake_local(stream),
                 // Out of descriptors, mostly: whoever dialled tries again, which wakes this again.
                 Err(error) => return self.log(format!("a local connection could not be accepted: {error}")),
             }
@@ -266,7 +272,6 @@ impl Core {
 /// The acceptor's side of a local handshake, on a thread of its own. The loop knows who is a peer.
 fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: Hello) -> io::Result<(Link, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
-    stream.set_read_timeout(Some(patience))?;
     let closer = stream.try_clone()?;
     let admitted = std::cell::Cell::new(None);
     let decide = |hello: &Hello| {
@@ -281,6 +286,5 @@ fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: 
         inbox.post(Notice::StreamEnded { link, stream, serial: 0, fault: None });
     }
     shaken?;
-    stream.set_read_timeout(None)?;
     admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
 }

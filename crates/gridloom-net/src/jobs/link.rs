@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use gridloom_core::base::{DatumId, Meta};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::JobsConfig;
 use crate::payload::Payload;
@@ -99,7 +99,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Starts a worker. Its socket is its descriptor 0 (so that no other process inherits it by chance), its standard
-    /// output goes to our standard error.
+    /// output goes to our standard error. It leads a process group, to which what its functions start belongs too.
     pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Link> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -115,15 +115,14 @@ impl Link {
                 command
             }
         };
-        command.args(["--fd", "0"]).envs(config.env.iter().map(|(name, value)| (name, value)));
+        command.process_group(0).args(["--fd", "0"]).envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let words = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let words_fd = words.fd().try_clone_to_owned()?;
         let mut child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
         })?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let process = pid.ok_or(rustix::io::Errno::SRCH).and_then(|pid| {
+        let process = raw_pid(&child).ok_or(rustix::io::Errno::SRCH).and_then(|pid| {
             // Not yet reaped, so the number is still this process's.
             rustix::process::pidfd_open(pid, PidfdFlags::empty())
         });
@@ -297,20 +296,33 @@ impl Link {
         self.tasks.remove(at)
     }
 
-    /// Ends the process at once. Its end is noticed like any other.
+    /// Ends the process at once, and what its functions have started. Its end is noticed like any other.
     pub(super) fn kill(&mut self) {
         self.dying = true;
-        // It fails only if the process has ended, which is what is wanted.
-        let _ = self.child.kill();
+        self.kill_group();
+    }
+
+    /// Ends its process group. The process is not yet reaped (`try_wait` and `end` do that last), so the number is still
+    /// its group's and nobody else's.
+    fn kill_group(&self) {
+        if let Some(group) = raw_pid(&self.child) {
+            // It fails only if nobody is left in the group, which is what is wanted.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
     }
 
     /// Its process number, unless it is on its way out.
     pub(super) fn pid(&self) -> Option<Pid> {
-        if self.dying { None } else { i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) }
+        if self.dying { None } else { raw_pid(&self.child) }
     }
 
-    /// How the process ended, if it has.
+    /// How the process ended, if it has. What its functions had started ends with it.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if rustix::process::waitid(WaitId::PidFd(self.process.as_fd()), look)?.is_none() {
+            return Ok(None);
+        }
+        self.kill_group();
         self.child.try_wait()
     }
 
@@ -339,6 +351,10 @@ impl Link {
         use std::os::fd::AsRawFd;
         [self.socket.as_fd().as_raw_fd(), self.process.as_fd().as_raw_fd()]
     }
+}
+
+fn raw_pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// How a process ended, in words.

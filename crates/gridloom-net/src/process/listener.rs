@@ -5,10 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use crate::identity::Secret;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 
 /// Who was let in.
 pub(super) struct Guest {
@@ -45,10 +44,7 @@ impl Door {
     }
 
     fn shake(&self, stream: &TcpStream) -> std::io::Result<String> {
-        let limit = Duration::from_nanos(HANDSHAKE_NS_MAX);
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
         let handshake = Handshake::accept(self.secret.clone(), self.own.clone())?;
         let mut stream = stream;
         let (hello, _) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
@@ -61,10 +57,7 @@ impl Door {
 
 /// The dialler's side.
 pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io::Result<String> {
-    let limit = Duration::from_nanos(HANDSHAKE_NS_MAX);
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.set_write_timeout(Some(limit))?;
     let (handshake, first) = Handshake::dial(secret.clone(), own.clone())?;
     let mut stream = stream;
     let (hello, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;

@@ -21,6 +21,8 @@
 //! completes half a handshake. Encryption is for links that leave the trusted network.
 
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use gridloom_core::base::NodeId;
 use gridloom_core::node::Role;
@@ -29,6 +31,7 @@ use serde::ser::SerializeTuple;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::deadline::Until;
 use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
@@ -36,7 +39,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 pub const VERSIONS: (u16, u16) = (1, 1);
 /// Longest frame of a handshake: a stranger costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
-/// Time that a handshake may take, nanoseconds. Also what a stranger may hold a place for.
+/// Time that a handshake may take from its first byte to its last, nanoseconds. Also what a stranger may hold a place for.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 /// What a node says, and its operator reads, when the secrets differ.
 pub const WRONG_SECRET: &str =
@@ -247,16 +250,27 @@ impl Handshake {
     }
 }
 
-/// Runs a handshake on a blocking stream that has timeouts set. `first` is what [`Handshake::dial`] gave.
+/// Runs a handshake on a blocking socket, all of it within [`HANDSHAKE_NS_MAX`]. `first` is what [`Handshake::dial`] gave.
 ///
 /// # Errors
-/// If the stream breaks or the handshake fails.
-pub fn run_blocking<S: Read + Write>(
+/// If the stream breaks, the time is over, or the handshake fails.
+pub fn run_blocking<S: Read + Write + AsFd>(
+    stream: &mut S,
+    handshake: Handshake,
+    first: Option<Vec<u8>>,
+    decide: impl Fn(&Hello) -> Result<Verdict, String>,
+) -> io::Result<(Hello, Verdict)> {
+    run_within(Duration::from_nanos(HANDSHAKE_NS_MAX), stream, handshake, first, decide)
+}
+
+fn run_within<S: Read + Write + AsFd>(
+    limit: Duration,
     stream: &mut S,
     mut handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
 ) -> io::Result<(Hello, Verdict)> {
+    let mut stream = Until::new(stream, limit)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
     if let Some(first) = first {
         stream.write_all(&framed(&mut encoder, &first))?;
@@ -334,3 +348,39 @@ const TAG_VERDICT: u8 = 3;
 const TAG_REFUSAL: u8 = 4;
 const DIALLER: &[u8] = b"gridloom dialler";
 const ACCEPTOR: &[u8] = b"gridloom acceptor";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let own = Hello {
+            purpose: Purpose::Local,
+            node: NodeId(1),
+            role: Role::Client,
+            name: String::new(),
+            address: String::new(),
+            host: String::new(),
+            stream: 1,
+            nonce: [0; 32],
+            certificates: None,
+        };
+        let drip = std::thread::spawn(move || {
+            // The first four say how long a frame to expect.
+            let mut bytes = (HANDSHAKE_BYTES_MAX as u32).to_le_bytes().into_iter().chain(std::iter::repeat(0));
+            while there.write_all(&[bytes.next().expect("it has no end")]).is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let handshake = Handshake::accept(Secret::none(), own).unwrap();
+        let limit = Duration::from_millis(50);
+        let error = run_within(limit, &mut here, handshake, None, |_| Ok(Verdict::Welcome)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(here);
+        drip.join().unwrap();
+    }
+}

@@ -6,8 +6,8 @@
 //!   |                                              |   maps it, puts it into its store
 //!   |<----------------------- Released (serials)   |   control connection, when its last reference is gone
 //! ```
-//! The socket has an abstract name made of the node's identifier, so only nodes of one network namespace meet on it;
-//! the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
+//! The socket has an abstract name made of the node's identifier, so only nodes of one network namespace meet on it; both
+//! sides check that the other belongs to the same user, and the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
 //! released it or is lost (`outgoing`).
 //!
 //! **Promise:** the reader maps only files that cannot shrink under it (`Segment::import` checks the seal).
@@ -17,16 +17,20 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
 
 use gridloom_core::base::NodeId;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
 use super::CargoHeader;
 use super::bulk::{Receiver, check_header, decode_header, encode_header};
+use super::credentials::check_user;
+use super::handshake::HANDSHAKE_NS_MAX;
 use super::notice::Notice;
 use crate::payload::Payload;
 use crate::segment::{Segment, SegmentId};
@@ -49,7 +53,7 @@ pub struct GrantHeader {
 /// # Errors
 /// If the system refuses.
 pub fn listen(node: NodeId) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&address(node)?)?;
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(node))?)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -57,9 +61,31 @@ pub fn listen(node: NodeId) -> io::Result<UnixListener> {
 /// Connects to that node.
 ///
 /// # Errors
-/// If it does not run in this network namespace.
+/// [`io::ErrorKind::ConnectionRefused`] if it does not run in this network namespace,
+/// [`io::ErrorKind::PermissionDenied`] if another user listens there, any other if it takes no connection now.
 pub fn connect(node: NodeId) -> io::Result<UnixStream> {
-    UnixStream::connect_addr(&address(node)?)
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Where too many wait for an answer already, connecting waits too.
+    set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name(node).as_bytes())?)?;
+    set_socket_timeout(&socket, Timeout::Send, None)?;
+    check_user(socket.as_fd())?;
+    Ok(socket.into())
+}
+
+/// Takes the next connection, if one waits; one of another user is closed and skipped.
+///
+/// # Errors
+/// If the system refuses.
+pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) if check_user(stream.as_fd()).is_ok() => return Ok(Some(stream)),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Hands memory over.
@@ -127,7 +153,8 @@ impl Receiver {
     }
 }
 
-/// The length of the next header, and the descriptor that came with it. More than one is a breach; they are closed.
+/// The length of the next header, and the descriptor that came with it: `None` if this process had no room for it. None
+/// sent, or more than one, is a breach; they are closed.
 fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedFd>)> {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -136,17 +163,23 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
         let mut into = [IoSliceMut::new(&mut length)];
         match recvmsg(stream.as_fd(), &mut into, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
-            received => break received?.bytes,
+            received => break received?,
         }
     };
+    let (received, lost) = (received.bytes, received.flags.contains(ReturnFlags::CTRUNC));
     if received == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let mut memory = None;
+    let mut descriptors: Vec<OwnedFd> = Vec::new();
     for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            memory = descriptors.last();
+        if let RecvAncillaryMessage::ScmRights(sent) = message {
+            descriptors.extend(sent);
         }
+    }
+    let memory = descriptors.pop();
+    if !descriptors.is_empty() || memory.is_some() == lost {
+        let why = "a grant comes with one descriptor, and this one with none or several";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     stream.read_exact(&mut length[received..])?;
     Ok((length, memory))
@@ -157,8 +190,8 @@ fn descriptor_limit() -> String {
     limit.map_or("none".into(), |limit| limit.to_string())
 }
 
-fn address(node: NodeId) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("gridloom-{:016x}", node.0))
+fn name(node: NodeId) -> String {
+    format!("gridloom-{:016x}", node.0)
 }
 
 #[cfg(test)]
@@ -180,5 +213,21 @@ mod tests {
         assert_eq!(decode_header::<GrantHeader>(length, &mut there).unwrap(), header);
         let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|_| ())).unwrap();
         assert_eq!(import.bytes(), memory.bytes());
+    }
+
+    #[test]
+    fn a_grant_with_none_or_several_descriptors_is_a_breach() {
+        for count in [0, 2, 3] {
+            let (here, mut there) = UnixStream::pair().unwrap();
+            let memory = Pool::new(0).allocate(5000).unwrap().freeze();
+            let descriptors = vec![memory.fd(); count];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if count > 0 {
+                assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            }
+            sendmsg(&here, &[IoSlice::new(&[0; 4])], &mut control, SendFlags::NOSIGNAL).unwrap();
+            assert_eq!(receive_length(&mut there).unwrap_err().kind(), io::ErrorKind::InvalidData, "{count}");
+        }
     }
 }

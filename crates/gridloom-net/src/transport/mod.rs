@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!            node A                                               node B
-//!   loop ── Connection ══ TCP, frames: messages, small data ══ Connection ── loop
+//!   loop ── Connection ══ frames: messages, small data ══════ Connection ── loop     (TCP; on one host a unix socket)
 //!   sender thread ─────── TCP, header + bytes as they lie ──── receiver thread       (large data, per ordered pair)
 //!   sender thread ─────── unix socket, header + memory's fd ── receiver thread       (same, on one host)
 //! ```
 //! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
-//! with the same [`handshake`]; the TCP kinds come in at the node's one listening address.
+//! with the same [`handshake`]; the TCP kinds come in at the node's one listening address, the control connections of
+//! one host also at the unix socket named by it ([`stream`]). Shared memory has a unix socket named by the node
+//! ([`local`]); who cannot connect there sends over TCP.
 //!
 //! **Bulk ends in a report.** Each ordered pair numbers what it sends. The receiver acknowledges on the control
 //! connection now and then, and says so when a bulk connection ends; the sender then names what it had sent there and
@@ -15,6 +17,8 @@
 
 pub mod bulk;
 pub mod connection;
+mod credentials;
+mod deadline;
 pub mod handshake;
 pub mod local;
 pub mod notice;
@@ -102,5 +106,8 @@ pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
 /// Connections that may be in the handshake at a time; further ones wait in the system's queue. A grid that starts has
 /// hundreds of servers at its agent's door at once.
 pub const HANDSHAKES_MAX: usize = 1024;
+/// Connections on the local socket that may be in the handshake at a time, each with a thread; further ones are closed, and
+/// their diallers send over TCP. A host has about as many nodes as processors.
+pub const LOCAL_HANDSHAKES_MAX: usize = 128;
 /// Connections that may wait in the system's queue (which has a bound of its own, `net.core.somaxconn`).
 pub const BACKLOG: i32 = 4096;

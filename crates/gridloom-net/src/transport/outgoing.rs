@@ -4,13 +4,14 @@
 //! end of a stream can be told datum by datum (see `transport`). Shared memory stays granted until the peer releases
 //! it; if the peer is lost first, the memory is retired rather than reused, as the peer may still look at it.
 //!
-//! **Promises:** the loop never waits here; dropping it ends the thread.
+//! **Promises:** the loop never waits here; dropping it ends the thread. Of the streams that the peer opens to receive on,
+//! only the one that it was asked for is taken, once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub struct Route {
 /// Large data on the way to one peer.
 pub struct Outgoing {
     jobs: Sender<Job>,
-    opened: Sender<Opened>,
+    opened: SyncSender<Opened>,
     shared: Arc<Shared>,
 }
 
@@ -63,6 +64,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) cancelled: bool,
     pub(super) current: Option<(u64, Closer)>,
+    /// The stream that the peer was asked to open, until it has or cannot.
+    pub(super) asked: Option<u64>,
     /// Sent and not acknowledged: stream, number, datum.
     pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
     /// Memory that the peer uses, by number.
@@ -97,7 +100,8 @@ impl Outgoing {
     pub fn start(route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
         let shared = Arc::new(Shared { link, inbox, state: Mutex::default() });
         let (jobs, queue) = mpsc::channel();
-        let (opened, awaited) = mpsc::channel();
+        // The answer to one question: there is never another before it was taken out.
+        let (opened, awaited) = mpsc::sync_channel(1);
         let sharing = !route.own.host.is_empty() && route.own.host == route.peer.host;
         let thread =
             Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: 0, sent: 0 };
@@ -116,10 +120,21 @@ impl Outgoing {
         self.push(Job { cargo: Cargo::Probe, size_bytes, payload: None });
     }
 
-    /// The peer opened the stream that it was asked for.
+    /// Whether the peer was asked to open that stream, and has not done so.
+    pub fn is_asked(&self, stream: u64) -> bool {
+        self.shared.lock().asked == Some(stream)
+    }
+
+    /// The peer opened a stream to receive on: taken if it was asked for, else closed.
     pub fn opened(&self, stream: u64, socket: TcpStream) {
-        // The thread may have given up waiting and be gone: the socket closes then.
-        let _ = self.opened.send((stream, Ok(socket)));
+        self.answer(stream, Ok(socket));
+    }
+
+    fn answer(&self, stream: u64, outcome: io::Result<TcpStream>) {
+        if self.shared.lock().asked.take_if(|asked| *asked == stream).is_some() {
+            // The thread may be gone: the socket closes then.
+            let _ = self.opened.try_send((stream, outcome));
+        }
     }
 
     /// The peer has everything up to that number of that stream.
@@ -129,7 +144,7 @@ impl Outgoing {
 
     /// The peer says that the stream ended after that number: gives the data that were sent on it in vain.
     pub fn stream_ended(&self, stream: u64, serial: u64) -> Vec<DatumId> {
-        let _ = self.opened.send((stream, Err(io::Error::other("the peer could not open a bulk connection either"))));
+        self.answer(stream, Err(io::Error::other("the peer could not open a bulk connection either")));
         let mut state = self.shared.lock();
         if let Some((_, closer)) = state.current.take_if(|(current, _)| *current == stream) {
             closer.close();

@@ -3,7 +3,7 @@
 //! It takes the best way that works: shared memory if both run on one host, else a TCP connection that it dials, else
 //! one that the peer is asked to dial.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use gridloom_core::base::limits::DIAL_NS_MAX;
 
 use super::bulk::{write_datum, write_probe};
 use super::connection::prepare_blocking;
-use super::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
 use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
 use super::outgoing::{BULK_SILENCE, Closer, Opened, Route, Shared};
@@ -128,7 +128,7 @@ impl Thread {
                 thread::sleep(OPEN_PAUSE * attempt);
             }
             self.streams += 1;
-            let stream = match self.open_once(self.streams) {
+            let stream = match self.open_once(self.streams, attempt + 1 == OPEN_ATTEMPTS) {
                 Ok(stream) => stream,
                 Err(error) => {
                     why = error.to_string();
@@ -151,13 +151,18 @@ impl Thread {
         Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
     }
 
-    fn open_once(&mut self, number: u64) -> io::Result<Stream> {
+    fn open_once(&mut self, number: u64, last: bool) -> io::Result<Stream> {
         if self.sharing {
             match self.open_local(number) {
                 Ok(stream) => return Ok(Stream::Local(stream)),
-                // Not there, or another user's with other rights: TCP always works where control did.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.sharing = false,
-                Err(error) => return Err(error),
+                // It may not know this node yet.
+                Err(error) if !last && is_refusal(&error) => return Err(error),
+                // Not there, or another user's.
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied) => {
+                    self.sharing = false;
+                }
+                // It has no place, or does not answer. TCP works where control did; the next stream tries again.
+                Err(_) => {}
             }
         }
         let mut failed = io::Error::other("neither side can be dialled");
@@ -172,13 +177,22 @@ impl Thread {
         if self.route.own.address.is_empty() {
             return Err(failed);
         }
+        self.ask(number)
+    }
+
+    /// Asks the peer to open that stream, and waits for it.
+    fn ask(&self, number: u64) -> io::Result<Stream> {
+        self.shared.lock().asked = Some(number);
         self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
-        loop {
-            match self.awaited.recv_timeout(Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX)) {
-                Ok((stream, socket)) if stream == number => return socket.map(Stream::Tcp),
-                Ok(_) => {}
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not open one")),
-            }
+        let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
+        let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
+            // From here on nobody answers; who did just before is heard, so that no answer stays for the next question.
+            self.shared.lock().asked = None;
+            self.awaited.try_recv().ok()
+        });
+        match answer {
+            Some((_, socket)) => socket.map(Stream::Tcp),
+            None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open one")),
         }
     }
 
@@ -186,15 +200,19 @@ impl Thread {
         let mut stream = local::connect(self.route.peer.node)?;
         let mut own = self.route.own.clone();
         (own.purpose, own.stream) = (Purpose::Local, number);
-        stream.set_read_timeout(Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
         let (handshake, first) = Handshake::dial(self.route.secret.clone(), own)?;
         let (peer, verdict) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
-            return Err(io::ErrorKind::ConnectionRefused.into());
+            return Err(ErrorKind::ConnectionRefused.into());
         }
-        stream.set_read_timeout(None)?;
         Ok(stream)
     }
+}
+
+/// Whether the peer answered, and said no.
+fn is_refusal(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeError>());
+    matches!(inner, Some(HandshakeError::Refused(_)))
 }
 
 /// Dials a bulk connection, whichever way the data will go.
@@ -202,7 +220,7 @@ impl Thread {
 /// # Errors
 /// If nobody answers, or refuses.
 pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpStream> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
         let mut stream = match TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)) {
             Ok(stream) => stream,
@@ -212,10 +230,8 @@ pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpSt
             }
         };
         prepare_blocking(&stream, BULK_SILENCE)?;
-        stream.set_read_timeout(Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
         let (handshake, first) = Handshake::dial(secret.clone(), own)?;
         run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-        stream.set_read_timeout(None)?;
         return Ok(stream);
     }
     Err(failed)
@@ -257,7 +273,7 @@ fn grant(
     let header = GrantHeader { cargo, segment: segment.id(), segment_bytes: segment.len(), offset };
     let mut state = shared.lock();
     if state.cancelled {
-        return Err(io::ErrorKind::NotConnected.into());
+        return Err(ErrorKind::NotConnected.into());
     }
     state.grants.insert(serial, segment.clone());
     drop(state);

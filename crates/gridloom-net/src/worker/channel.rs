@@ -21,7 +21,8 @@ use gridloom_core::base::limits::FRAME_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +85,11 @@ impl Inbox {
                 self.fds.extend(fds);
             }
         }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // Those that did come cannot be told from those that did not.
+            let why = "this process had no room for the descriptors that came; raise its limit (ulimit -n)";
+            return Err(io::Error::other(why));
+        }
         self.end += received.bytes;
         Ok(if received.bytes == 0 { Received::Closed } else { Received::Some })
     }
@@ -126,7 +132,7 @@ impl Inbox {
     }
 }
 
-/// Length of the whole frame at the start of `bytes` and of its header.
+/// Waits until there is something to receive, or the other end is gone.
 fn await_readable(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
     loop {
@@ -138,6 +144,7 @@ fn await_readable(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Length of the whole frame at the start of `bytes` and of its header.
 fn lengths(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let Some((lengths, _)) = bytes.split_first_chunk::<LENGTHS_BYTES>() else { return Ok(None) };
     let [a, b, c, d, e, f, g, h] = *lengths;
@@ -289,5 +296,18 @@ mod tests {
         let mut inbox = Inbox::default();
         inbox.receive(right.as_fd(), true).unwrap();
         assert!(inbox.next::<u32>().is_err());
+    }
+
+    #[test]
+    fn lost_descriptors_are_an_error_and_no_other_takes_their_place() {
+        let (left, right) = pair();
+        let file = sealed_file(4096).unwrap();
+        let fds = vec![file.as_fd(); FDS_PER_MESSAGE + 50];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_PER_MESSAGE + 50))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        rustix::net::sendmsg(&left, &[IoSlice::new(&[0; 16])], &mut control, SendFlags::empty()).unwrap();
+        let error = Inbox::default().receive(right.as_fd(), true).unwrap_err();
+        assert!(error.to_string().contains("descriptors"), "{error}");
     }
 }
