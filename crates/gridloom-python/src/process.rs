@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{OrRaise, error};
+use crate::import;
 use crate::message::RawMessageType;
 use crate::session::lock;
 use crate::wait::interruptible;
@@ -176,7 +177,10 @@ impl RawProcess {
                     None => ("letter", from.0, kind, PyBytes::new(py, &letter.payload).into_any().unbind()),
                     Some(ty) => match ty.get().object(py, letter.payload) {
                         Ok(object) => ("letter", from.0, kind, object.unbind()),
-                        Err(error) => ("wrong", from.0, kind, error.value(py).str()?.into_any().unbind()),
+                        Err(error) if error.is_instance(py, &import(py, "gridloom")?.getattr("WrongMessage")?) => {
+                            ("wrong", from.0, kind, error.value(py).str()?.into_any().unbind())
+                        }
+                        Err(error) => return Err(error),
                     },
                 })
             }

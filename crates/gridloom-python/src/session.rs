@@ -440,9 +440,12 @@ impl RawPending {
 
 /// A time limit in seconds, if there is one: none at all, or infinity, is no limit.
 pub(crate) fn limit_of(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let Some(seconds) = seconds.filter(|seconds| *seconds != f64::INFINITY) else { return Ok(None) };
-    let refused = |why| error(py, "UsageError", &format!("a timeout of {seconds} s is none: {why}"));
-    Duration::try_from_secs_f64(seconds).map(Some).map_err(refused)
+    let Some(seconds) = seconds else { return Ok(None) };
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(error(py, "UsageError", &format!("a timeout of {seconds} s is none; give seconds from 0 up")));
+    }
+    // What no clock can tell apart from for ever is that.
+    Ok(Duration::try_from_secs_f64(seconds).ok())
 }
 
 fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {

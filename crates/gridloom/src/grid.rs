@@ -444,11 +444,17 @@ impl Grid {
         let answer = self.wait(limit, |state| asked(state));
         let mut state = self.state();
         state.seen(datum);
-        if let Ok(Err(_)) = &answer
-            && let Some(group) = state.group_of_datum.get(&datum).copied()
-            && let Some(record) = state.groups.get_mut(&group)
-        {
-            record.is_told = true;
+        if let Ok(Err(error)) = &answer {
+            // Also the failure that this one follows from.
+            let root = match error {
+                TaskError::DependencyFailed { task, .. } => state.group_of_task.get(task).copied(),
+                _ => None,
+            };
+            for group in state.group_of_datum.get(&datum).copied().into_iter().chain(root) {
+                if let Some(record) = state.groups.get_mut(&group) {
+                    record.is_told = true;
+                }
+            }
         }
         drop(state);
         let meta = answer??;

@@ -322,6 +322,10 @@ impl Drop for Recorder {
 impl Recorder {
     fn discard(&self, why: &str) {
         let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
+        self.drop_recording(recording, why);
+    }
+
+    fn drop_recording(&self, recording: Recording, why: &str) {
         for handle in recording.made.values().filter_map(Weak::upgrade) {
             // It is made once, so it is discarded once.
             let _ = handle.discarded.set(why.to_string());
@@ -346,6 +350,11 @@ impl Recorder {
             if !std::ptr::eq(self, &*recorder) {
                 recorder.launch_alone(grid)?;
             }
+        }
+        // One of them may have been discarded since.
+        if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
+            self.drop_recording(recording, &format!("a call that it reads a result of never ran: {why}"));
+            return Ok(());
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
         self.parts.ids().push(id);

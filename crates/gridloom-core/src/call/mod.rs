@@ -34,6 +34,8 @@ pub struct Call {
     promised_s: f64,
     /// How often an argument did not arrive.
     astray: BTreeMap<DatumId, u32>,
+    /// A result broke off on its way to the client.
+    is_broken: bool,
 }
 
 impl Call {
@@ -60,6 +62,7 @@ pub struct Calls {
     of_datum: BTreeMap<DatumId, TaskId>,
     loads: BTreeMap<NodeId, Load>,
     deadlines: BTreeSet<(Time, TaskId)>,
+    any_broken: bool,
 }
 
 impl Calls {
@@ -116,8 +119,19 @@ impl Calls {
             self.deadlines.insert((deadline, task.id));
         }
         let id = task.id;
-        let (ended, astray) = (None, BTreeMap::new());
-        let call = Call { task, sources, server, attempts, limit_ns, deadline, ended, missing, promised_s, astray };
+        let call = Call {
+            task,
+            sources,
+            server,
+            attempts,
+            limit_ns,
+            deadline,
+            ended: None,
+            missing,
+            promised_s,
+            astray: BTreeMap::new(),
+            is_broken: false,
+        };
         self.calls.insert(id, call);
     }
 
@@ -138,6 +152,24 @@ impl Calls {
         let times = call.astray.entry(datum).or_default();
         *times += 1;
         Some((task, *times))
+    }
+
+    /// A result broke off on its way from that server.
+    pub fn result_broken(&mut self, datum: DatumId, server: NodeId) {
+        let call = self.of_datum.get(&datum).and_then(|task| self.calls.get_mut(task));
+        if let Some(call) = call.filter(|call| call.server == server && call.missing.contains(&datum)) {
+            call.is_broken = true;
+            self.any_broken = true;
+        }
+    }
+
+    /// Takes out all calls of which a result broke off.
+    pub fn take_broken(&mut self) -> Vec<Call> {
+        if !std::mem::take(&mut self.any_broken) {
+            return Vec::new();
+        }
+        let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.is_broken).map(|(task, _)| *task).collect();
+        tasks.into_iter().filter_map(|task| self.remove(task)).collect()
     }
 
     /// Its server says that it ended; the call, if that makes it complete.

@@ -85,6 +85,11 @@ impl<R> Members<R> {
         peer.map(|peer| peer.last_heard = now).is_some()
     }
 
+    /// How long it has said nothing, nanoseconds, if connected.
+    pub fn silence_ns(&self, now: Time, node: NodeId) -> Option<u64> {
+        self.peers.get(&node).map(|peer| now.since(peer.last_heard))
+    }
+
     /// A ping to send now, outside the heartbeat.
     pub fn ping(&mut self, now: Time, node: NodeId) -> Option<u64> {
         let peer = self.peers.get_mut(&node)?;

@@ -185,18 +185,19 @@ impl Agent {
     }
 
     fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two cannot listen at one address: whoever had it is gone, though the connection has not broken yet.
+        // Two cannot listen at one address: who is silent there is gone, though its connection has not broken yet.
         let same =
             |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
-        let gone: Vec<NodeId> = self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
-        for node in gone {
-            out.push(Effect::HangUp { peer: node });
-            self.on_lost(now, node, "another server listens at its address", out);
-        }
-        if let Err((may_pass, why)) = self.check_registration(from, &registration) {
+        let before: Vec<NodeId> =
+            self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
+        if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
             log(out, format!("refused server '{}': {why}", registration.name));
             send(out, from, Message::RegistrationRefused { why, may_pass });
             return;
+        }
+        for node in before {
+            out.push(Effect::HangUp { peer: node });
+            self.on_lost(now, node, "another server listens at its address", out);
         }
         self.forget_server(from);
         for signature in &registration.functions {
@@ -235,8 +236,14 @@ impl Agent {
         self.changed(now, out);
     }
 
-    /// Why a server is not taken, and whether that may pass.
-    fn check_registration(&self, from: NodeId, registration: &Registration) -> Result<(), (bool, String)> {
+    /// Why a server is not taken, and whether that may pass. `before` had its address.
+    fn check_registration(
+        &self,
+        now: Time,
+        from: NodeId,
+        registration: &Registration,
+        before: &[NodeId],
+    ) -> Result<(), (bool, String)> {
         let name = &registration.name;
         let for_good = |why: String| (false, why);
         if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
@@ -248,13 +255,20 @@ impl Agent {
         if registration.slots == 0 {
             return Err(for_good("it has no slots; start it with --slots of at least 1".into()));
         }
-        if let Some((_, other)) = self.servers.iter().find(|(node, s)| **node != from && s.registration.name == *name) {
+        let is_other = |node: &NodeId| *node != from && !before.contains(node);
+        let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
+        if let Some(other) = before.iter().find(|node| is_alive(node)) {
+            let (other, address) = (&self.servers[other].registration.name, &registration.address);
+            let why = format!("server '{other}' answers at its address {address}; give each its own (--advertise)");
+            return Err((true, why));
+        }
+        if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
             let address = &other.registration.address;
             return Err((true, format!("another server at {address} has the name '{name}'; choose one with --name")));
         }
         for signature in &registration.functions {
             signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
-            let others = self.servers.iter().filter(|(node, _)| **node != from);
+            let others = self.servers.iter().filter(|(node, _)| is_other(node));
             for (_, other) in others {
                 let same = other.registration.functions.iter().find(|known| known.name == signature.name);
                 if let Some(known) = same.filter(|known| known.hash() != signature.hash()) {

@@ -53,6 +53,8 @@ class Future:
                     self._value = self._raw.result(left)
                 except WaitTimedOut:
                     raise _timed_out(timeout) from None
+                except UsageError:  # of the time limit: the call goes on
+                    raise
                 except Exception as error:
                     self._error = error
                 self._ended = True

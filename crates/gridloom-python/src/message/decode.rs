@@ -1,7 +1,7 @@
 //! Messages to objects: made by `object.__new__`, filled field by field; what references lead to is made once and filled
 //! later. Arrays are views of the message's memory.
 //!
-//! **Limit:** strings, bytes and lists that several places of a message lead to are copied for each, at most so often as for
+//! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values; strings, bytes and lists that several places of a message lead to are copied for each, at most so often as for
 //! Rust's values: a short message of shared parts must not fill the memory.
 
 use std::collections::{HashMap, VecDeque};
@@ -18,6 +18,11 @@ use super::RawMessageType;
 use super::shape::{Class, Extent, Kind, Shape, Word};
 use crate::import;
 use crate::memory::{Keeper, Memory};
+
+/// Values in one message, arrays counting one each: what is made of them stays below a gigabyte.
+const MESSAGE_VALUES_MAX: u64 = 1 << 22;
+/// An interrupt is noticed after so many values.
+const SIGNALS_EVERY: u64 = 4096;
 
 /// The object of a checked message in this machine's representation, whose memory begins at `start` of the payload.
 pub(super) fn decode<'py>(
@@ -40,6 +45,7 @@ pub(super) fn decode<'py>(
         known: HashMap::new(),
         open: VecDeque::new(),
         left: LAYOUT_TREE_COPIES_MAX * (payload.len() - start) as u64,
+        values: 0,
     };
     let root = decoder.instance(0, root)?;
     while let Some((object, number, at)) = decoder.open.pop_front() {
@@ -64,6 +70,8 @@ struct Decoder<'a, 'py> {
     open: VecDeque<(Bound<'py, PyAny>, usize, u64)>,
     /// Bytes that may still be copied.
     left: u64,
+    /// Values and objects made.
+    values: u64,
 }
 
 impl<'a, 'py> Decoder<'a, 'py> {
@@ -120,6 +128,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
         position_of(u64::try_from(address).expect("a pointer is unsigned"))
     }
 
+    /// Counts a value. A Python object takes a hundred bytes and more where the message has one.
+    fn count(&mut self, name: &str) -> PyResult<()> {
+        self.values += 1;
+        if self.values > MESSAGE_VALUES_MAX {
+            let why = format!("more than {MESSAGE_VALUES_MAX} values; numbers by the million are for arrays");
+            return Err(self.wrong(name, &why));
+        }
+        if self.values.is_multiple_of(SIGNALS_EVERY) {
+            self.py.check_signals()?;
+        }
+        Ok(())
+    }
+
     /// Takes so many bytes from what may be copied.
     fn charge(&mut self, bytes: usize, name: &str) -> PyResult<()> {
         match self.left.checked_sub(bytes as u64) {
@@ -146,6 +167,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         name: &'a str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
+        self.count(name)?;
         let length = |decoder: &Self, offset: u64| {
             let start = owner.expect("what has a length is a field").1;
             Word::of(Integer::SizeT).read(decoder.memory, start + offset) as usize
@@ -238,7 +260,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
     /// A value that may be an object that others refer to.
     fn behind(&mut self, kind: &'a Kind, at: u64, name: &'a str) -> PyResult<Bound<'py, PyAny>> {
         match kind {
-            Kind::Struct(number) | Kind::Union(number) => self.instance(*number, at),
+            Kind::Struct(number) | Kind::Union(number) => {
+                self.count(name)?;
+                self.instance(*number, at)
+            }
             kind => self.value(kind, at, None, name),
         }
     }

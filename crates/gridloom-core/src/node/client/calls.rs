@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use crate::call::Call;
+use crate::node::message::Supply;
 
 impl Client {
     #[allow(clippy::too_many_arguments)]
@@ -89,19 +90,27 @@ impl Client {
         self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
     }
 
-    /// Sends an argument again; for a result, which its server has not kept, the call.
-    pub(super) fn retry_call(&mut self, now: Time, place: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
-        let Some(call) = self.calls.of_datum(datum) else { return };
-        let id = call.task.id;
-        if place != self.config.id {
-            if call.server == place {
-                self.post(place, Parcel::Datum(datum), out);
-            }
-            return;
+    /// Calls of which a result broke off since the last heartbeat.
+    pub(super) fn calls_again(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for call in self.calls.take_broken() {
+            self.call_again(now, call, out);
         }
-        let call = self.calls.remove(id).expect("found above");
+    }
+
+    /// Has a server ask again for an argument.
+    pub(super) fn retry_argument(&mut self, place: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        let Some(call) = self.calls.of_datum(datum).filter(|call| call.server == place) else { return };
+        let Some((_, meta)) = call.sources.iter().find(|(source, _)| *source == datum) else { return };
+        // Not the datum itself: the server asks for it, so that it can say if that fails again.
+        let supply = Supply { datum, meta: meta.clone(), from: self.config.id, address: String::new() };
+        self.post(place, Parcel::Message(Message::Resupply { supplies: vec![supply] }), out);
+    }
+
+    /// Sends a call again of which a result broke off on its way here: its server has not kept it.
+    fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
         if call.attempts >= TASK_ATTEMPTS_MAX {
-            let why = format!("it broke off on its way here {} times", call.attempts);
+            let datum = call.task.outputs.first().expect("only a result breaks off on its way here").datum;
+            let why = format!("a result of this call broke off on its way here {} times", call.attempts);
             let error = TaskError::DatumLost { datum, why };
             self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
         } else {

@@ -244,6 +244,7 @@ impl Client {
                     out.push(Effect::DropDatum { datum });
                 }
                 self.data.remove(&datum);
+                self.broken.retain(|(known, _), _| *known != datum);
             }
         }
     }

@@ -87,8 +87,6 @@ struct DatumRun {
     fetching: Option<NodeId>,
     /// Servers that asked the client for it.
     fetchers: BTreeSet<NodeId>,
-    /// How often it broke off on its way to the client.
-    broken: u32,
     error: Option<TaskError>,
 }
 
@@ -157,6 +155,8 @@ pub struct Client {
     unsupplied: BTreeSet<(DatumId, NodeId)>,
     /// Data that broke off on their way to a place.
     astray: BTreeSet<(DatumId, NodeId)>,
+    /// How often a datum of a group broke off on its way to a place, since it last arrived there.
+    broken: BTreeMap<(DatumId, NodeId), u32>,
     /// Servers that could not get a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
     probing: Probing,
@@ -193,6 +193,7 @@ impl Client {
             round: 0,
             unsupplied: BTreeSet::new(),
             astray: BTreeSet::new(),
+            broken: BTreeMap::new(),
             apart: BTreeSet::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
@@ -452,7 +453,7 @@ impl Client {
     fn on_transfer_report(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
         if let Some(run) = self.data.get_mut(&report.datum) {
             run.holders.insert(report.to);
-            run.broken = 0;
+            self.broken.remove(&(report.datum, report.to));
         }
         if report.from == self.config.id {
             self.learn_link(report.to, report.size_bytes, report.run_ns);
@@ -478,8 +479,8 @@ impl Client {
         };
         run.meta = meta.clone();
         run.here = true;
-        run.broken = 0;
         run.fetching = None;
+        self.broken.remove(&(datum, self.config.id));
         for server in std::mem::take(&mut run.fetchers) {
             self.post(server, Parcel::Datum(datum), out);
         }
@@ -585,6 +586,7 @@ impl Client {
         }
         self.dial_lost(out);
         self.retry_astray(now, out);
+        self.calls_again(now, out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, Message::Ping { token });
@@ -643,7 +645,6 @@ fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
         wanted: false,
         fetching: None,
         fetchers: BTreeSet::new(),
-        broken: 0,
         error: None,
     }
 }

@@ -29,6 +29,7 @@ impl Client {
         self.probe_over(now, server, out);
         self.calls_lost(now, server, why, out);
         self.unsupplied.retain(|(_, waiting)| *waiting != server);
+        self.broken.retain(|(_, place), _| *place != server);
         let mut broken_off = Vec::new();
         for (datum, run) in &mut self.data {
             run.holders.remove(&server);
@@ -213,9 +214,7 @@ impl Client {
                 self.apart.insert((server, source));
             }
             SupplyFault::Broken => {
-                run.broken += 1;
-                if run.broken > BROKEN_MAX {
-                    run.broken = 0;
+                if self.broke_off(datum, server) {
                     let why = format!("it broke off {BROKEN_MAX} times on its way to server '{name}': {why}");
                     self.fail_readers_at(now, server, datum, &why, out);
                 } else {
@@ -225,6 +224,17 @@ impl Client {
             }
         }
         self.resupply(now, datum, server, Some(source), out);
+    }
+
+    /// Counts that a datum broke off on its way to a place; whether that was too often, and then forgets it.
+    fn broke_off(&mut self, datum: DatumId, place: NodeId) -> bool {
+        let times = self.broken.entry((datum, place)).or_default();
+        *times += 1;
+        let too_often = *times > BROKEN_MAX;
+        if too_often {
+            self.broken.remove(&(datum, place));
+        }
+        too_often
     }
 
     /// A server cannot take a datum in: the tasks there that read it fail.
@@ -242,7 +252,7 @@ impl Client {
     pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, place) in std::mem::take(&mut self.astray) {
             if self.calls.of_datum(datum).is_some() {
-                self.retry_call(now, place, datum, out);
+                self.retry_argument(place, datum, out);
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
             } else if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
@@ -305,10 +315,8 @@ impl Client {
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
-        if let Some(call) = self.calls.of_datum(datum) {
-            if call.server == from {
-                self.astray.insert((datum, self.config.id));
-            }
+        if self.calls.of_datum(datum).is_some() {
+            self.calls.result_broken(datum, from);
             return;
         }
         let Some(run) = self.data.get_mut(&datum) else { return };
@@ -316,12 +324,12 @@ impl Client {
             return;
         }
         run.fetching = None;
-        run.broken += 1;
-        if run.broken <= BROKEN_MAX {
-            self.astray.insert((datum, self.config.id));
+        let here = self.config.id;
+        if !self.broke_off(datum, here) {
+            self.astray.insert((datum, here));
             return;
         }
-        run.broken = 0;
+        let run = self.data.get_mut(&datum).expect("found above");
         let why = format!("it broke off {BROKEN_MAX} times on its way: {why}");
         if run.fetchers.is_empty() {
             // Where it is, it stays, and may be asked for again.

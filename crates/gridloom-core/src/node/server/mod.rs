@@ -256,6 +256,7 @@ impl Server {
         let role = lost.about;
         if role == Role::Agent && self.agent == Some(peer) {
             self.agent = None;
+            self.refused_since = None;
             log(out, format!("lost the agent: {why}; registering again when it is back"));
         }
         if let (Role::Server, Some(agent)) = (role, self.agent) {
