@@ -160,6 +160,7 @@ impl Agent {
             }
             Message::GroupEnded { group } => {
                 if group.client == from {
+                    self.waiting.retain(|request| request.group != group);
                     self.servers.values_mut().for_each(|server| {
                         server.promised.remove(&group);
                     });
