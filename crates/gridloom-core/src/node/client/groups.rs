@@ -110,10 +110,14 @@ impl Client {
     // ---- ends
 
     pub(super) fn on_task_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
-        let Some(run) = self.tasks.get_mut(&report.task) else { return };
-        if run.status != Status::Sent(from) {
+        let run = self.tasks.get_mut(&report.task).filter(|run| run.status == Status::Sent(from));
+        let Some(run) = run else {
+            // Cancelled, or failed, when it had ended there already.
+            for (datum, _) in report.outcome.iter().flatten() {
+                self.copy_at(from, *datum, out);
+            }
             return;
-        }
+        };
         let at = now - report.timing.age_ns;
         match &report.outcome {
             Ok(results) => {
@@ -217,6 +221,17 @@ impl Client {
     }
 
     // ---- forgetting
+
+    /// A server turns out to have a datum. One that nobody needs any more it gives up again.
+    pub(super) fn copy_at(&mut self, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
+            Some(run) => {
+                run.holders.insert(server);
+                self.tidy(datum, out);
+            }
+            None => self.post(server, Parcel::Message(Message::Release { data: vec![datum] }), out),
+        }
+    }
 
     /// Gives up what nobody needs any more, from this datum upwards.
     pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
