@@ -259,6 +259,9 @@ impl Client {
                     out.push(Effect::DropDatum { datum });
                 }
                 self.data.remove(&datum);
+                for server in self.unsupplied_servers(datum) {
+                    self.unsupplied.remove(&(datum, server));
+                }
             }
         }
     }

@@ -293,15 +293,16 @@ impl Client {
 
     /// A datum has come to a place, or its task was sent to one: servers that nobody could give it are told.
     pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        let waiting: Vec<NodeId> = self
-            .unsupplied
-            .range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)))
-            .map(|(_, server)| *server)
-            .collect();
-        for server in waiting {
+        for server in self.unsupplied_servers(datum) {
             self.unsupplied.remove(&(datum, server));
             self.resupply(now, datum, server, None, out);
         }
+    }
+
+    /// Servers that nobody could give that datum yet.
+    pub(super) fn unsupplied_servers(&self, datum: DatumId) -> Vec<NodeId> {
+        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        self.unsupplied.range(all).map(|(_, server)| *server).collect()
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
