@@ -87,7 +87,10 @@ impl Client {
                 continue;
             }
             let Some(id) = run.producer else {
-                self.datum_lost(now, datum, "the only copy was on a server that is gone", out);
+                match run.error.clone() {
+                    Some(error) => self.datum_failed(now, datum, error, out),
+                    None => self.datum_lost(now, datum, "the only copy was on a server that is gone", out),
+                }
                 continue;
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
@@ -141,6 +144,11 @@ impl Client {
             return;
         }
         if !self.is_made(datum) {
+            return;
+        }
+        // Why it cannot be had is known: a later refusal by somebody who was asked for it says no more.
+        if let Some(error) = self.data.get(&datum).and_then(|run| run.error.clone()) {
+            self.datum_failed(now, datum, error, out);
             return;
         }
         if self.data.get(&datum).is_some_and(|run| run.producer.is_none()) {
