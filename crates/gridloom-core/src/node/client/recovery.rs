@@ -248,9 +248,13 @@ impl Client {
     /// What broke off on its way is sent, fetched or computed again: not at once, since what stood in its way (no
     /// memory, no descriptors) may pass.
     pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
+        // A call whose results both broke off is sent again once.
+        let mut sent_again = BTreeSet::new();
         for (datum, place) in std::mem::take(&mut self.astray) {
-            if self.calls.of_datum(datum).is_some() {
-                self.retry_call(now, place, datum, out);
+            if let Some(call) = self.calls.of_datum(datum) {
+                if place != self.config.id || sent_again.insert(call.task.id) {
+                    self.retry_call(now, place, datum, out);
+                }
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
             } else if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
