@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use crate::call::Call;
+use crate::node::message::Supply;
 
 impl Client {
     #[allow(clippy::too_many_arguments)]
@@ -89,13 +90,17 @@ impl Client {
         self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
     }
 
-    /// Sends an argument again; for a result, which its server has not kept, the call.
+    /// Has the server ask for an argument again, so that it says so if that breaks off too; for a result, which its server
+    /// has not kept, sends the call again.
     pub(super) fn retry_call(&mut self, now: Time, place: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         let Some(call) = self.calls.of_datum(datum) else { return };
         let id = call.task.id;
         if place != self.config.id {
-            if call.server == place {
-                self.post(place, Parcel::Datum(datum), out);
+            let argument = call.sources.iter().find(|(source, _)| *source == datum);
+            if let Some((_, meta)) = argument.filter(|_| call.server == place) {
+                let (meta, from) = (meta.clone(), self.config.id);
+                let supplies = vec![Supply { datum, meta, from, address: String::new() }];
+                self.post(place, Parcel::Message(Message::Resupply { supplies }), out);
             }
             return;
         }
