@@ -97,7 +97,8 @@ impl Client {
     /// Has a datum come to the client. False if its place is not known.
     pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let Some(run) = self.data.get(&datum) else { return false };
-        if run.here || run.fetching.is_some() {
+        // What broke off on its way here is fetched again in a while, however often it is asked for.
+        if run.here || run.fetching.is_some() || self.astray.contains(&(datum, self.config.id)) {
             return true;
         }
         let holder = run.holders.iter().copied().find(|node| !self.lost.contains_key(node));
