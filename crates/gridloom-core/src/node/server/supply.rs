@@ -95,7 +95,9 @@ impl Server {
         if awaited.is_none() && !self.executor.waits_for(datum) {
             // Its task was cancelled on the way, or it came twice.
             if !self.replicas.is_here(datum) {
-                self.replicas.unreserve(datum, now);
+                if !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                }
                 out.push(Effect::DropDatum { datum });
             }
             return;
