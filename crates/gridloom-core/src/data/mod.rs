@@ -132,8 +132,7 @@ impl Replicas {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             if !replica.here && origin == Origin::Made {
                 replica.origin = origin;
-                self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
-                replica.size_bytes = replica.size_bytes.max(size_bytes);
+                self.grow(datum, size_bytes);
             }
             return;
         }
@@ -145,6 +144,14 @@ impl Replicas {
             datum,
             Replica { size_bytes, origin, here: false, readers: 0, released: false, fetchers, last_used: now },
         );
+    }
+
+    /// Makes the place of a datum that is not here large enough.
+    pub fn grow(&mut self, datum: DatumId, size_bytes: u64) {
+        if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| !replica.here) {
+            self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
+            replica.size_bytes = replica.size_bytes.max(size_bytes);
+        }
     }
 
     /// The datum is whole in the store: who waits for it. A datum that nobody announced gets its place now.

@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// Puts waiting tasks back behind all others and gives up the room that they had.
-    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+    pub(super) fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
         for id in tasks {
             self.executor.hold_back(id);
             let task = self.executor.get(id).expect("held back a moment ago").task.clone();
