@@ -102,6 +102,11 @@ impl Replicas {
         self.replicas.is_empty()
     }
 
+    /// Number of data that nothing is known of and that a peer waits for.
+    pub fn unknown(&self) -> usize {
+        self.unknown.len()
+    }
+
     /// Whether the datum is whole in the store.
     pub fn is_here(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.here)

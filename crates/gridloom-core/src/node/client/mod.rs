@@ -6,6 +6,7 @@
 
 mod calls;
 mod groups;
+mod leftovers;
 mod links;
 mod mapping;
 mod recovery;
