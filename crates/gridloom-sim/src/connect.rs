@@ -40,7 +40,7 @@ impl Simulation {
             return self.dial_failed(dialler, address, self.now, &why);
         }
         let patience = self.now.max(began + DIAL_NS_MAX);
-        if self.is_cut(dialler, target) {
+        if self.is_lost(dialler, target) || self.is_lost(target, dialler) {
             return self.dial_failed(dialler, address, patience, "no answer");
         }
         match self.node(target).life {
@@ -81,15 +81,15 @@ impl Simulation {
         let (connection, sent) = (end.connection, end.frames_until.max(self.now));
         self.drop_end(node, peer);
         self.clear_bulk(peer, node);
-        if !self.is_cut(node, peer) {
-            let heard = sent + self.path(node, peer).frame_latency_ns;
-            self.notify_lost(peer, node, connection, heard, why);
-        }
+        let heard = sent + self.path(node, peer).frame_latency_ns;
+        self.notify_lost(peer, node, connection, heard, why);
     }
 
     pub(crate) fn on_lost(&mut self, node: NodeId, peer: NodeId, connection: u64, why: String) {
         let current = self.connections.end(node, peer).is_some_and(|end| end.connection == connection);
-        if current && !self.is_cut(node, peer) {
+        if current && self.is_lost(peer, node) {
+            self.hold(peer, node, Occurrence::Lost { node, peer, connection, why });
+        } else if current {
             self.drop_end(node, peer);
             self.handle(node, Input::PeerLost { peer, why }, 0);
         }
@@ -101,11 +101,8 @@ impl Simulation {
         self.connections.remove(node, peer).is_some()
     }
 
-    /// Who listens at that address, dead or alive.
+    /// Who listens at that address, or did last.
     fn listener(&self, address: &str) -> Option<NodeId> {
-        let (_, number) = address.rsplit_once(':')?;
-        let number: u64 = number.parse().ok().filter(|number| *number > 0)?;
-        let node = self.nodes.get(number as usize - 1)?;
-        (node.address == address).then_some(NodeId(number))
+        self.listeners.get(address).copied()
     }
 }

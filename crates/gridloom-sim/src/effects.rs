@@ -52,7 +52,8 @@ impl Simulation {
             }
             Effect::MeasureSpeed => {
                 let host = self.node(node).host;
-                let flops = self.platform.hosts()[host.0 as usize].speed_flops;
+                let scale = self.speed_scales.get(&host).copied().unwrap_or(1.0);
+                let flops = scale * self.platform.hosts()[host.0 as usize].speed_flops;
                 self.deliver(node, Input::SpeedMeasured { flops });
             }
             Effect::Emit(event) => self.emit(node, event),
@@ -134,12 +135,11 @@ impl Simulation {
                 results.into_iter().map(|(meta, bytes)| Value { meta, bytes: Some(bytes.into()) }).collect()
             }
         };
-        let store = &mut self.node_mut(node).store;
         let named = task.outputs.iter().map(|output| output.datum).zip(values);
         Ok(named
             .map(|(datum, value)| {
                 let meta = value.meta.clone();
-                store.put(datum, value);
+                self.keep(node, datum, value);
                 (datum, meta)
             })
             .collect())

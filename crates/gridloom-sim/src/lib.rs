@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
-//! node   a machine, its store, timers and tasks       faults  who is dead or hung, what is cut
+//! node   a machine, its store, timers and tasks       population  nodes started and started again
+//! faults  what is broken, now or by a scenario
 //! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
 //! replay  scenarios of given transfers and executions, without machines
 //! ```
@@ -18,12 +19,14 @@
 
 mod connect;
 mod effects;
-mod faults;
+pub mod faults;
 mod links;
 mod node;
+mod population;
 pub mod process;
 mod queue;
 pub mod replay;
+mod sighting;
 mod simulation;
 mod store;
 mod trace;

@@ -80,6 +80,8 @@ pub(crate) struct End {
     /// What waits to be sent in bulk; the first is under way if `moving` says so.
     pub(crate) bulk: VecDeque<Cargo>,
     pub(crate) moving: Option<Moving>,
+    /// The other end was forgotten without a word.
+    pub(crate) half_open: bool,
 }
 
 /// A flow under way.
@@ -117,7 +119,8 @@ impl Connections {
     pub(crate) fn make(&mut self, a: NodeId, b: NodeId) {
         self.made += 1;
         for pair in [(a, b), (b, a)] {
-            let end = End { connection: self.made, frames_until: Time::ZERO, bulk: VecDeque::new(), moving: None };
+            let (connection, frames_until, bulk) = (self.made, Time::ZERO, VecDeque::new());
+            let end = End { connection, frames_until, bulk, moving: None, half_open: false };
             let before = self.ends.insert(pair, end);
             assert!(before.is_none(), "a connection is made where there is none");
         }

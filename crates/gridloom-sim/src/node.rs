@@ -5,13 +5,33 @@ use std::fmt;
 
 use gridloom_core::base::{Machine, NodeId, TaskId, Time};
 use gridloom_core::flow::ActionId;
-use gridloom_core::node::{Effect, Event, Input, Role, TimerId};
+use gridloom_core::node::{Agent, Client, Effect, Event, Input, Role, Server, TimerId};
 use gridloom_core::platform::HostId;
 
+use crate::population::Birth;
 use crate::store::Store;
 
 /// A machine of any kind: those of the grid, or a scripted one.
 pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
+
+/// A node's machine.
+pub(crate) enum AnyMachine {
+    Agent(Box<Agent>),
+    Server(Box<Server>),
+    Client(Box<Client>),
+    Other(BoxedMachine),
+}
+
+impl AnyMachine {
+    pub(crate) fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match self {
+            AnyMachine::Agent(agent) => agent.handle(now, input, effects),
+            AnyMachine::Server(server) => server.handle(now, input, effects),
+            AnyMachine::Client(client) => client.handle(now, input, effects),
+            AnyMachine::Other(machine) => machine.handle(now, input, effects),
+        }
+    }
+}
 
 /// Whether a node reacts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +59,14 @@ pub(crate) struct SimNode {
     pub(crate) address: String,
     /// Tasks that it may have started at a time.
     pub(crate) slots: u32,
-    pub(crate) machine: BoxedMachine,
+    pub(crate) machine: AnyMachine,
     pub(crate) life: Life,
+    /// How it is started again; `None` if it cannot be.
+    pub(crate) birth: Option<Birth>,
+    /// When it was last resumed.
+    pub(crate) resumed: Time,
+    /// Until then it takes no datum in.
+    pub(crate) full_until: Time,
     /// What came while it was paused, with the digests of messages.
     pub(crate) stalled: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
@@ -52,14 +78,7 @@ pub(crate) struct SimNode {
 }
 
 impl SimNode {
-    pub(crate) fn new(
-        host: HostId,
-        role: Role,
-        name: &str,
-        address: String,
-        slots: u32,
-        machine: BoxedMachine,
-    ) -> Self {
+    pub(crate) fn new(host: HostId, role: Role, name: &str, address: String, slots: u32, machine: AnyMachine) -> Self {
         SimNode {
             host,
             role,
@@ -68,6 +87,9 @@ impl SimNode {
             slots,
             machine,
             life: Life::Running,
+            birth: None,
+            resumed: Time::ZERO,
+            full_until: Time::ZERO,
             stalled: VecDeque::new(),
             store: Store::default(),
             timers: BTreeMap::new(),

@@ -12,15 +12,12 @@ use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, Time};
 use gridloom_core::flow::{ActionId, Completion, FlowEngine, NetworkModel, Policy, Resources};
 use gridloom_core::graph::Task;
-use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{
-    Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Role, Server, ServerConfig, TimerId,
-};
+use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
 use gridloom_core::platform::{HostId, Platform, Sharing};
 
-use crate::faults::Cuts;
+use crate::faults::{Fault, Ways};
 use crate::links::{Cargo, Connections, Paths};
-use crate::node::{BoxedMachine, Life, SimNode, index};
+use crate::node::{Life, SimNode, index};
 use crate::process::{LetterFlow, ProcessId, Processes};
 use crate::queue::{Queue, ns_up};
 use crate::store::Value;
@@ -75,7 +72,11 @@ pub struct Simulation {
     pub(crate) purposes: BTreeMap<ActionId, Purpose>,
     pub(crate) paths: Paths,
     pub(crate) connections: Connections,
-    pub(crate) cuts: Cuts,
+    pub(crate) ways: Ways,
+    /// By what hosts were slowed down.
+    pub(crate) speed_scales: BTreeMap<HostId, f64>,
+    /// Who was started last at each address.
+    pub(crate) listeners: BTreeMap<String, NodeId>,
     pub(crate) trace: Trace,
     pub(crate) bodies: Option<Box<dyn Bodies>>,
     pub(crate) processes: Processes,
@@ -107,6 +108,8 @@ pub(crate) enum Occurrence {
     ProcessClosed { connection: u32, end: u8 },
     /// A process is killed.
     ProcessKilled { process: ProcessId },
+    /// Something breaks or is mended.
+    Strike(Fault),
 }
 
 /// What an action of the engine is for.
@@ -140,7 +143,9 @@ impl Simulation {
             purposes: BTreeMap::new(),
             paths: Paths::new(platform.clone(), config.network),
             connections: Connections::default(),
-            cuts: Cuts::default(),
+            ways: Ways::default(),
+            speed_scales: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             trace: Trace::new(config.seed, platform.links().len()),
             bodies: None,
             processes: Processes::default(),
@@ -156,66 +161,14 @@ impl Simulation {
         self.bodies = Some(bodies);
     }
 
-    /// Starts the agent.
-    pub fn add_agent(&mut self, host: HostId, name: &str) -> NodeId {
-        let config = |id| AgentConfig { id, name: name.to_string() };
-        self.add_machine(host, Role::Agent, name, u32::MAX, |id, _| Box::new(Agent::new(config(id))))
-    }
-
-    /// Starts a server of the agent.
-    ///
-    /// # Panics
-    /// If there is no agent yet.
-    pub fn add_server(&mut self, host: HostId, spec: ServerSpec) -> NodeId {
-        let agent = self.agent_address();
-        let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
-        let functions = functions.into_iter().map(|definition| definition.signature).collect();
-        self.add_machine(host, Role::Server, &name.clone(), slots, |id, address| {
-            let address = address.to_string();
-            let queue_depth = 1;
-            let config = ServerConfig { id, name, address, agent, slots, queue_depth, plain, memory_bytes, functions };
-            Box::new(Server::new(config))
-        })
-    }
-
-    /// Starts a client of the agent.
-    ///
-    /// # Panics
-    /// If there is no agent yet.
-    pub fn add_client(&mut self, host: HostId, name: &str) -> NodeId {
-        let agent = self.agent_address();
-        let config = |id| ClientConfig { id, name: name.to_string(), agent };
-        self.add_machine(host, Role::Client, name, 0, |id, _| Box::new(Client::new(config(id))))
-    }
-
-    /// Starts a machine of the caller's making, which gets its identifier and the address where it can be dialled.
-    pub fn add_machine(
-        &mut self,
-        host: HostId,
-        role: Role,
-        name: &str,
-        slots: u32,
-        make: impl FnOnce(NodeId, &str) -> BoxedMachine,
-    ) -> NodeId {
-        let id = NodeId(self.nodes.len() as u64 + 1);
-        let address = match role {
-            Role::Client => String::new(),
-            Role::Agent | Role::Server => format!("sim://{}:{}", self.platform.hosts()[host.0 as usize].name, id.0),
-        };
-        let machine = make(id, &address);
-        self.nodes.push(SimNode::new(host, role, name, address, slots, machine));
-        self.deliver(id, Input::Start);
-        id
-    }
-
-    /// Where a node can be dialled; empty for a client.
-    pub fn address(&self, node: NodeId) -> &str {
-        &self.node(node).address
-    }
-
     /// Puts a value into a node's store; `None` stands for bytes that do not matter.
     pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
-        let value = Value { meta, bytes };
+        self.keep(node, datum, Value { meta, bytes });
+    }
+
+    /// Puts a value into a node's store.
+    pub(crate) fn keep(&mut self, node: NodeId, datum: DatumId, value: Value) {
+        self.trace.stored(self.now, node, datum, &value);
         self.node_mut(node).store.put(datum, value);
     }
 
@@ -329,7 +282,7 @@ impl Simulation {
     }
 
     /// When the next thing happens.
-    fn next_at(&mut self) -> Option<Time> {
+    pub(crate) fn next_at(&mut self) -> Option<Time> {
         let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
         flow_at.into_iter().chain(self.queue.next_at()).min()
     }
@@ -344,7 +297,7 @@ impl Simulation {
         }
     }
 
-    fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
+    pub(crate) fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
         match occurrence {
             Occurrence::Deliver { node, input } => self.handle(node, input, 0),
             Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
@@ -364,6 +317,7 @@ impl Simulation {
             }
             Occurrence::ProcessClosed { connection, end } => self.tell_closed(connection, end),
             Occurrence::ProcessKilled { process } => self.end_process(process, "the process was killed"),
+            Occurrence::Strike(fault) => self.strike(&fault),
         }
     }
 
@@ -432,11 +386,6 @@ impl Simulation {
 
     pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
         &mut self.nodes[index(node)]
-    }
-
-    fn agent_address(&self) -> String {
-        let agent = self.nodes.iter().find(|node| node.role == Role::Agent);
-        agent.expect("the agent is started before its servers and clients").address.clone()
     }
 }
 

@@ -3,6 +3,7 @@
 //! **Invariant:** a datum that is there is never replaced: data are immutable.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use gridloom_core::base::{DatumId, Meta};
@@ -18,12 +19,30 @@ pub(crate) struct Value {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     values: BTreeMap<DatumId, Value>,
+    bytes: u64,
 }
 
 impl Store {
     /// Adds a value, unless the datum is there already.
     pub(crate) fn put(&mut self, datum: DatumId, value: Value) {
-        self.values.entry(datum).or_insert(value);
+        if let Entry::Vacant(place) = self.values.entry(datum) {
+            self.bytes += value.meta.size_bytes();
+            place.insert(value);
+        }
+    }
+
+    /// Sum of the sizes of its values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The first few of its data.
+    pub(crate) fn some(&self) -> String {
+        self.values.keys().take(4).map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn value(&self, datum: DatumId) -> Option<&Value> {
@@ -31,6 +50,8 @@ impl Store {
     }
 
     pub(crate) fn remove(&mut self, datum: DatumId) {
-        self.values.remove(&datum);
+        if let Some(value) = self.values.remove(&datum) {
+            self.bytes -= value.meta.size_bytes();
+        }
     }
 }

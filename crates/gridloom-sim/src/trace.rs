@@ -16,6 +16,9 @@ use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
 use gridloom_core::flow::LinkIndex;
 use gridloom_core::node::{Effect, Input};
 
+use crate::sighting::{Sighting, Sightings};
+use crate::store::Value;
+
 /// A span of the timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Interval {
@@ -65,6 +68,8 @@ pub struct Record {
 pub(crate) struct Trace {
     hash: Fnv,
     pub(crate) records: Option<Vec<Record>>,
+    /// Facts for a watcher, if there is one.
+    pub(crate) sightings: Option<Sightings>,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) bytes_by_pair: BTreeMap<(NodeId, NodeId), u64>,
     /// By link number.
@@ -76,7 +81,7 @@ impl Trace {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         hash.add(&seed.to_le_bytes());
         let (intervals, bytes_by_link) = (Vec::new(), vec![0.0; links]);
-        Trace { hash, records: None, intervals, bytes_by_pair: BTreeMap::new(), bytes_by_link }
+        Trace { hash, records: None, sightings: None, intervals, bytes_by_pair: BTreeMap::new(), bytes_by_link }
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -91,6 +96,9 @@ impl Trace {
             other => self.hash.debug(other),
         }
         self.record(at, node, "<", input);
+        if let Some(sightings) = &mut self.sightings {
+            Sighting::of_input(node, input, |sighting| sightings.push((at, sighting)));
+        }
     }
 
     /// A process sends a letter.
@@ -110,6 +118,9 @@ impl Trace {
             other => self.hash.debug(other),
         }
         self.record(at, node, ">", effect);
+        if let Some(sightings) = &mut self.sightings {
+            Sighting::of_effect(node, effect, |sighting| sightings.push((at, sighting)));
+        }
     }
 
     pub(crate) fn fault(&mut self, at: Time, node: NodeId, what: &str) {
@@ -118,9 +129,19 @@ impl Trace {
         self.record(at, node, "!", &what);
     }
 
-    pub(crate) fn cut(&mut self, at: Time, a: u32, b: u32) {
+    /// The way from one host to another is lost or healed.
+    pub(crate) fn way(&mut self, at: Time, from: u32, to: u32, what: &str) {
         self.hash.add(b"x");
-        self.hash.numbers(&[at.0, u64::from(a), u64::from(b)]);
+        self.hash.numbers(&[at.0, u64::from(from), u64::from(to)]);
+        self.hash.add(what.as_bytes());
+        self.record(at, NodeId(0), "!", &format_args!("way from host {from} to host {to} {what}"));
+    }
+
+    /// A host's speed is scaled.
+    pub(crate) fn scale(&mut self, at: Time, host: u32, factor: f64) {
+        self.hash.add(b"~");
+        self.hash.numbers(&[at.0, u64::from(host), factor.to_bits()]);
+        self.record(at, NodeId(0), "!", &format_args!("host {host} at {factor} of its speed"));
     }
 
     /// A datum arrived over these links.
@@ -128,6 +149,13 @@ impl Trace {
         *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;
         for link in links {
             self.bytes_by_link[link.0 as usize] += size_bytes as f64;
+        }
+    }
+
+    /// A value was put into a store.
+    pub(crate) fn stored(&mut self, at: Time, node: NodeId, datum: DatumId, value: &Value) {
+        if let Some(sightings) = &mut self.sightings {
+            sightings.push((at, Sighting::Stored { node, datum, value: value.clone() }));
         }
     }
 

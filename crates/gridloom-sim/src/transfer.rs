@@ -41,8 +41,11 @@ impl Simulation {
 
     pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Parcel) {
         let current = self.connections.end(to, from).is_some_and(|end| end.connection == connection);
-        if !current || self.is_cut(from, to) {
-            return;
+        if !current {
+            return self.refuse(from, to);
+        }
+        if self.is_lost(from, to) {
+            return self.hold(from, to, Occurrence::Arrive { from, to, connection, parcel });
         }
         match parcel {
             Parcel::Message { message, digest } => self.handle(to, Input::Received { from, message }, digest),
@@ -52,17 +55,17 @@ impl Simulation {
 
     /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
     pub(crate) fn send_bulk(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
-        if self.is_cut(from, to) {
-            return;
-        }
         if let Some(end) = self.connections.end_mut(from, to) {
             end.bulk.push_back(cargo);
             self.move_next(from, to);
         }
     }
 
-    /// Starts the next flow of that direction, if none is under way.
-    fn move_next(&mut self, from: NodeId, to: NodeId) {
+    /// Starts the next flow of that direction, if none is under way and the way is there.
+    pub(crate) fn move_next(&mut self, from: NodeId, to: NodeId) {
+        if self.is_lost(from, to) {
+            return;
+        }
         let Some(end) = self.connections.end_mut(from, to).filter(|end| end.moving.is_none()) else { return };
         let Some(cargo) = end.bulk.pop_front() else { return };
         self.synchronise();
@@ -81,8 +84,9 @@ impl Simulation {
         let moving = end.moving.take().expect("a flow that ends was under way");
         self.move_next(from, to);
         // The receiver's end may not be there: then nobody waits for it.
-        if self.connections.end(to, from).is_some() {
-            self.land(from, to, cargo, moving.started);
+        match self.connections.end(to, from) {
+            Some(_) => self.land(from, to, cargo, moving.started),
+            None => self.refuse(from, to),
         }
     }
 
@@ -91,13 +95,17 @@ impl Simulation {
         let size_bytes = cargo.size_bytes();
         match cargo {
             Cargo::Probe { .. } => self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
+            Cargo::Datum { datum, .. } if self.is_full(to) => {
+                let why = "no memory to take it in".to_string();
+                self.handle(to, Input::DatumBroken { from, datum, why }, 0);
+            }
             Cargo::Datum { datum, value } => {
                 let path = self.path(from, to);
                 self.trace.moved(from, to, size_bytes, &path.links);
                 let end = self.now;
                 self.trace.intervals.push(Interval::Transfer { from, to, datum, size_bytes, start, end });
                 let meta = value.meta.clone();
-                self.node_mut(to).store.put(datum, value);
+                self.keep(to, datum, value);
                 self.handle(to, Input::DatumArrived { from, datum, meta, took_ns: end.since(start) }, 0);
             }
         }
@@ -112,6 +120,17 @@ impl Simulation {
             self.synchronise();
             self.engine.cancel(moving.action);
         }
+    }
+
+    /// Stops the bulk cargo that moves in that direction; it stays the first in line.
+    pub(crate) fn stop_bulk(&mut self, from: NodeId, to: NodeId) {
+        let Some(end) = self.connections.end_mut(from, to) else { return };
+        let Some(moving) = end.moving.take() else { return };
+        if let Some(Purpose::Bulk { cargo, .. }) = self.purposes.remove(&moving.action) {
+            end.bulk.push_front(cargo);
+        }
+        self.synchronise();
+        self.engine.cancel(moving.action);
     }
 
     /// The way between two nodes that are, or were, connected.

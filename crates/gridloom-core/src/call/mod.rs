@@ -231,6 +231,11 @@ impl Calls {
         self.calls.len()
     }
 
+    /// Data of the calls under way.
+    pub fn data(&self) -> usize {
+        self.of_datum.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()

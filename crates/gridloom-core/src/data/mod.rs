@@ -102,6 +102,11 @@ impl Replicas {
         self.replicas.is_empty()
     }
 
+    /// Number of data that nothing is known of and that a peer waits for.
+    pub fn unknown(&self) -> usize {
+        self.unknown.len()
+    }
+
     /// Whether the datum is whole in the store.
     pub fn is_here(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.here)
@@ -132,8 +137,7 @@ impl Replicas {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             if !replica.here && origin == Origin::Made {
                 replica.origin = origin;
-                self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
-                replica.size_bytes = replica.size_bytes.max(size_bytes);
+                self.grow(datum, size_bytes);
             }
             return;
         }
@@ -145,6 +149,14 @@ impl Replicas {
             datum,
             Replica { size_bytes, origin, here: false, readers: 0, released: false, fetchers, last_used: now },
         );
+    }
+
+    /// Makes the place of a datum that is not here large enough.
+    pub fn grow(&mut self, datum: DatumId, size_bytes: u64) {
+        if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| !replica.here) {
+            self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
+            replica.size_bytes = replica.size_bytes.max(size_bytes);
+        }
     }
 
     /// The datum is whole in the store: who waits for it. A datum that nobody announced gets its place now.
@@ -285,13 +297,20 @@ impl Replicas {
         self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
     }
 
-    /// Gives up copies that exist elsewhere and that no admitted task here reads, until `more_bytes` fit: first those that
-    /// no task will read (`is_read` tells), and of these the least recently used.
-    pub fn evict(&mut self, more_bytes: u64, is_read: impl Fn(DatumId) -> bool) -> Vec<Evicted> {
+    /// Gives up copies that exist elsewhere, that no admitted task here reads and that are not to be kept (`is_kept`
+    /// tells), until `more_bytes` fit: first those that no task will read (`is_read` tells), and of these the least
+    /// recently used.
+    pub fn evict(
+        &mut self,
+        more_bytes: u64,
+        is_kept: impl Fn(DatumId) -> bool,
+        is_read: impl Fn(DatumId) -> bool,
+    ) -> Vec<Evicted> {
         let mut candidates: Vec<(bool, Time, DatumId)> = self
             .replicas
             .iter()
             .filter(|(_, r)| r.here && r.origin != Origin::Made && r.readers == 0 && r.fetchers.is_empty())
+            .filter(|(datum, _)| !is_kept(**datum))
             .map(|(datum, r)| (is_read(*datum), r.last_used, *datum))
             .collect();
         candidates.sort_unstable();
@@ -368,12 +387,14 @@ mod tests {
         replicas.arrived(datum(3), 30, Origin::Made, Time(0));
         assert!(!replicas.fits(20));
         assert_eq!(
-            replicas.evict(20, |_| false),
+            replicas.evict(20, |_| false, |_| false),
             [Evicted { datum: datum(2), origin: Origin::Copied, size_bytes: 30 }]
         );
         assert!(replicas.fits(20));
         replicas.add_reader(datum(1));
-        assert!(replicas.evict(90, |_| false).is_empty());
+        assert!(replicas.evict(90, |_| false, |_| false).is_empty());
+        assert!(!replicas.remove_reader(datum(1), Time(3)));
+        assert!(replicas.evict(90, |known| known == datum(1), |_| false).is_empty());
     }
 
     #[test]
@@ -381,7 +402,7 @@ mod tests {
         let mut replicas = Replicas::new(60);
         replicas.arrived(datum(1), 30, Origin::Argument, Time(1));
         replicas.arrived(datum(2), 30, Origin::Copied, Time(2));
-        let evicted = replicas.evict(50, |known| known == datum(1));
+        let evicted = replicas.evict(50, |_| false, |known| known == datum(1));
         assert_eq!(
             evicted.iter().map(|e| (e.datum, e.origin)).collect::<Vec<_>>(),
             [(datum(2), Origin::Copied), (datum(1), Origin::Argument)]

@@ -146,6 +146,15 @@ impl Executor {
         tasks.into_iter().collect()
     }
 
+    /// Admitted tasks that wait for a datum, and those that wait for other data and are behind the first of them.
+    pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {
+        let readers = self.waiters.get(&datum).cloned().unwrap_or_default();
+        let number = |id: &TaskId| self.tasks[id].number;
+        let first = readers.iter().map(number).min().unwrap_or(u64::MAX);
+        let others = self.waiting(false).into_iter().filter(|id| !readers.contains(id) && number(id) > first);
+        (readers.clone(), others.collect())
+    }
+
     fn wait_no_more(&mut self, task: &Task) {
         for datum in task.inputs() {
             if let Some(waiting) = self.waiters.get_mut(&datum) {

@@ -28,6 +28,7 @@ const LATE_NS: u64 = 3 * HEARTBEAT_NS;
 pub struct Members<R> {
     peers: BTreeMap<NodeId, Peer<R>>,
     next_token: u64,
+    /// The last heartbeat, or the first connection.
     last_beat: Option<Time>,
 }
 
@@ -49,6 +50,8 @@ impl<R> Default for Members<R> {
 impl<R> Members<R> {
     /// A connection stands.
     pub fn up(&mut self, now: Time, node: NodeId, about: R) {
+        // The first heartbeat may be late too.
+        self.last_beat.get_or_insert(now);
         self.peers.insert(node, Peer { about, last_heard: now, rtt_ns: None, ping: None });
     }
 
@@ -175,6 +178,13 @@ mod tests {
         assert_eq!(beat.pings.len(), 1);
         let later = (61..=71).map(|second| members.beat(Time(second * SECOND_NS)));
         assert_eq!(later.flat_map(|beat| beat.silent).count(), 1);
+    }
+
+    #[test]
+    fn who_slept_before_the_first_heartbeat_does_not_either() {
+        let mut members = Members::default();
+        members.up(Time(0), NodeId(1), ());
+        assert!(members.beat(Time(60 * SECOND_NS)).silent.is_empty());
     }
 
     #[test]

@@ -106,6 +106,12 @@ impl Agent {
         &self.config.name
     }
 
+    /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
+    pub fn leftovers(&self) -> [(&'static str, usize); 2] {
+        let promised = self.servers.values().map(|server| server.promised.len()).sum();
+        [("promises to groups", promised), ("requests for plans", self.waiting.len())]
+    }
+
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
         match message {
             Message::Ping { token } => send(out, from, Message::Pong { token }),
@@ -160,6 +166,7 @@ impl Agent {
             }
             Message::GroupEnded { group } => {
                 if group.client == from {
+                    self.waiting.retain(|request| request.group != group);
                     self.servers.values_mut().for_each(|server| {
                         server.promised.remove(&group);
                     });

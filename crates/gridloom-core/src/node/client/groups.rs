@@ -97,7 +97,8 @@ impl Client {
     /// Has a datum come to the client. False if its place is not known.
     pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let Some(run) = self.data.get(&datum) else { return false };
-        if run.here || run.fetching.is_some() {
+        // What broke off on its way here is fetched again in a while, however often it is asked for.
+        if run.here || run.fetching.is_some() || self.astray.contains(&(datum, self.config.id)) {
             return true;
         }
         let holder = run.holders.iter().copied().find(|node| !self.lost.contains_key(node));
@@ -110,10 +111,14 @@ impl Client {
     // ---- ends
 
     pub(super) fn on_task_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
-        let Some(run) = self.tasks.get_mut(&report.task) else { return };
-        if run.status != Status::Sent(from) {
+        let run = self.tasks.get_mut(&report.task).filter(|run| run.status == Status::Sent(from));
+        let Some(run) = run else {
+            // Cancelled, or failed, when it had ended there already.
+            for (datum, _) in report.outcome.iter().flatten() {
+                self.copy_at(from, *datum, out);
+            }
             return;
-        }
+        };
         let at = now - report.timing.age_ns;
         match &report.outcome {
             Ok(results) => {
@@ -218,6 +223,17 @@ impl Client {
 
     // ---- forgetting
 
+    /// A server turns out to have a datum. One that nobody needs any more it gives up again.
+    pub(super) fn copy_at(&mut self, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
+            Some(run) => {
+                run.holders.insert(server);
+                self.tidy(datum, out);
+            }
+            None => self.post(server, Parcel::Message(Message::Release { data: vec![datum] }), out),
+        }
+    }
+
     /// Gives up what nobody needs any more, from this datum upwards.
     pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let mut work = vec![datum];
@@ -245,6 +261,9 @@ impl Client {
                 }
                 self.data.remove(&datum);
                 self.broken.retain(|(known, _), _| *known != datum);
+                for server in self.unsupplied_servers(datum) {
+                    self.unsupplied.remove(&(datum, server));
+                }
             }
         }
     }

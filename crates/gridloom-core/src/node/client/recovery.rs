@@ -88,7 +88,10 @@ impl Client {
                 continue;
             }
             let Some(id) = run.producer else {
-                self.datum_lost(now, datum, "the only copy was on a server that is gone", out);
+                match run.error.clone() {
+                    Some(error) => self.datum_failed(now, datum, error, out),
+                    None => self.datum_lost(now, datum, "the only copy was on a server that is gone", out),
+                }
                 continue;
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
@@ -142,6 +145,11 @@ impl Client {
             return;
         }
         if !self.is_made(datum) {
+            return;
+        }
+        // Why it cannot be had is known: a later refusal by somebody who was asked for it says no more.
+        if let Some(error) = self.data.get(&datum).and_then(|run| run.error.clone()) {
+            self.datum_failed(now, datum, error, out);
             return;
         }
         if self.data.get(&datum).is_some_and(|run| run.producer.is_none()) {
@@ -303,15 +311,16 @@ impl Client {
 
     /// A datum has come to a place, or its task was sent to one: servers that nobody could give it are told.
     pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        let waiting: Vec<NodeId> = self
-            .unsupplied
-            .range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)))
-            .map(|(_, server)| *server)
-            .collect();
-        for server in waiting {
+        for server in self.unsupplied_servers(datum) {
             self.unsupplied.remove(&(datum, server));
             self.resupply(now, datum, server, None, out);
         }
+    }
+
+    /// Servers that nobody could give that datum yet.
+    pub(super) fn unsupplied_servers(&self, datum: DatumId) -> Vec<NodeId> {
+        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        self.unsupplied.range(all).map(|(_, server)| *server).collect()
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {

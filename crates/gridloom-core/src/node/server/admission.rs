@@ -36,7 +36,7 @@ impl Server {
             let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
             let needed = made.fold(coming, u64::saturating_add);
             if !self.replicas.fits(needed) {
-                self.evict(now, needed, out);
+                self.evict(now, needed, &inputs, out);
             }
             if !self.replicas.fits(needed) {
                 // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
@@ -64,10 +64,17 @@ impl Server {
         }
     }
 
-    /// Makes room. What a held call will read is asked for again when the call is let in.
-    fn evict(&mut self, now: Time, needed: u64, out: &mut Vec<Effect>) {
+    /// Makes room, but neither of what is `kept` (what the task reads that is to be let in) nor of copies of what a task
+    /// here makes again: that is the room for its result. What a held call will read is asked for again when the call is
+    /// let in.
+    pub(super) fn evict(&mut self, now: Time, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<Effect>) {
         let executor = &self.executor;
-        for Evicted { datum, origin, size_bytes } in self.replicas.evict(needed, |datum| executor.reads(datum)) {
+        let evicted = self.replicas.evict(
+            needed,
+            |datum| kept.contains(&datum) || executor.makes(datum),
+            |datum| executor.reads(datum),
+        );
+        for Evicted { datum, origin, size_bytes } in evicted {
             out.push(Effect::DropDatum { datum });
             if origin == Origin::Argument {
                 let (from, address) = (datum.client, String::new());
@@ -122,7 +129,7 @@ impl Server {
     }
 
     /// Puts waiting tasks back behind all others and gives up the room that they had.
-    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+    pub(super) fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
         for id in tasks {
             self.executor.hold_back(id);
             let task = self.executor.get(id).expect("held back a moment ago").task.clone();

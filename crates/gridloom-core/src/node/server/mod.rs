@@ -6,6 +6,7 @@
 //! computation, and no message passes the client between two dependent tasks.
 
 mod admission;
+mod leftovers;
 mod links;
 mod rates;
 mod supply;

@@ -8,7 +8,7 @@ impl Server {
     pub(super) fn on_resupply(&mut self, now: Time, from: NodeId, supplies: Vec<Supply>, out: &mut Vec<Effect>) {
         for supply in supplies {
             let datum = supply.datum;
-            let needed = self.executor.waits_for(datum) || self.awaited.contains_key(&datum);
+            let needed = self.executor.reads(datum) || self.awaited.contains_key(&datum);
             if datum.client != from || !needed || self.replicas.is_here(datum) {
                 continue;
             }
@@ -19,10 +19,29 @@ impl Server {
             let awaited = Awaited { from, address, size_bytes, asked: false, of_call, comes_unasked: false };
             self.awaited.insert(datum, awaited);
             if is_due {
-                self.ask(datum, out);
+                self.make_room_and_ask(now, datum, size_bytes, out);
             }
         }
         self.pump(now, out);
+    }
+
+    /// Asks for a datum that admitted tasks wait for. Its place may be too small for it, if it was made before its size was
+    /// known: if there is no room for the rest, tasks behind them make way, or else they do. The first in order never does
+    /// for another, so that two tasks cannot keep taking each other's room.
+    fn make_room_and_ask(&mut self, now: Time, datum: DatumId, size_bytes: u64, out: &mut Vec<Effect>) {
+        let more_bytes = self.replicas.lacks_bytes(datum, size_bytes);
+        let (readers, behind) = self.executor.waiting_for(datum);
+        self.evict(now, more_bytes, &BTreeSet::new(), out);
+        if !self.replicas.fits(more_bytes) {
+            self.hold_back(now, behind, out);
+            self.evict(now, more_bytes, &BTreeSet::new(), out);
+        }
+        if self.replicas.fits(more_bytes) {
+            self.replicas.grow(datum, size_bytes);
+            self.ask(datum, out);
+        } else {
+            self.hold_back(now, readers, out);
+        }
     }
 
     /// Asks the holder of an awaited datum for it, over a connection that stands or is made.
@@ -95,7 +114,9 @@ impl Server {
         if awaited.is_none() && !self.executor.waits_for(datum) {
             // Its task was cancelled on the way, or it came twice.
             if !self.replicas.is_here(datum) {
-                self.replicas.unreserve(datum, now);
+                if !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                }
                 out.push(Effect::DropDatum { datum });
             }
             return;

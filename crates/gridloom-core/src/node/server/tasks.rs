@@ -146,7 +146,7 @@ impl Server {
                 if self.replicas.remove_reader(datum, now) {
                     out.push(Effect::DropDatum { datum });
                 }
-                if !self.executor.waits_for(datum) {
+                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
                     self.replicas.unreserve(datum, now);
                 }
             }

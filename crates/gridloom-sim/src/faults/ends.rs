@@ -1,0 +1,50 @@
+//! Nodes that end, and nodes that are started again.
+
+use gridloom_core::base::{NodeId, Time};
+
+use crate::node::Life;
+use crate::simulation::{Occurrence, Simulation};
+
+impl Simulation {
+    /// Ends a node without warning: its connections break.
+    pub fn kill(&mut self, node: NodeId) {
+        self.end(node, "the process was killed");
+    }
+
+    /// Starts an agent or a server anew where it was: same host, name and address, a new identifier, nothing in its
+    /// memory. If it still runs, it is killed first. `None` for a client and for machines of the caller's making.
+    pub fn restart(&mut self, node: NodeId) -> Option<NodeId> {
+        let state = self.node(node);
+        let (host, address, birth) = (state.host, state.address.clone(), state.birth.clone()?);
+        self.kill(node);
+        let anew = self.bear(host, Some(address), birth);
+        self.trace.fault(self.now, anew, "restart");
+        Some(anew)
+    }
+
+    /// A node ends: its tasks stop, and its peers lose it once what it had sent has arrived.
+    pub(crate) fn end(&mut self, node: NodeId, why: &str) {
+        if self.node(node).life == Life::Dead {
+            return;
+        }
+        self.trace.fault(self.now, node, why);
+        let state = self.node_mut(node);
+        state.life = Life::Dead;
+        state.timers.clear();
+        state.stalled.clear();
+        for (_, task) in std::mem::take(&mut state.tasks) {
+            self.purposes.remove(&task.action);
+            self.synchronise();
+            self.engine.cancel(task.action);
+        }
+        for peer in self.connections.peers(node) {
+            self.hang_up(node, peer, why);
+        }
+    }
+
+    /// Lets a peer know, behind all that was sent to it, that a connection is lost.
+    pub(crate) fn notify_lost(&mut self, to: NodeId, peer: NodeId, connection: u64, behind: Time, why: &str) {
+        let lost = Occurrence::Lost { node: to, peer, connection, why: why.to_string() };
+        self.queue.push(behind, lost);
+    }
+}

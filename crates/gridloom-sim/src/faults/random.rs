@@ -1,0 +1,115 @@
+//! Faults drawn at random, such that a grid can still do its work: the last server is never killed, hung, stopped for long
+//! or kept from the agent or a client, the first client is never killed, and neither the agent nor a client is silent for so
+//! long that its peers take it for dead.
+
+use gridloom_core::base::Time;
+use gridloom_core::base::limits::SILENCE_NS_MAX;
+use gridloom_core::base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_core::map::SplitMix64;
+
+use super::fault::{Fault, Strike};
+
+/// Longest stop of an agent or client.
+const SHORT_STOP_NS: u64 = 8 * SILENCE_NS_MAX / 10;
+/// Longest stop of a server, and longest cut that heals: twice the time after which its peers tire.
+const LONG_NS: u64 = 2 * SILENCE_NS_MAX;
+/// Longest time for which a store is full: most data that are refused meanwhile are tried again often enough.
+const FULL_NS: u64 = 2 * SECOND_NS;
+
+/// What faults are drawn from: names of nodes with the names of their hosts.
+#[derive(Clone, Debug, Default)]
+pub struct Field {
+    /// The agent.
+    pub agent: (String, String),
+    /// The servers; the last is spared.
+    pub servers: Vec<(String, String)>,
+    /// The clients; the first is never killed.
+    pub clients: Vec<(String, String)>,
+}
+
+impl Field {
+    /// So many faults that begin within that time of `from`, with what mends them later.
+    pub fn draw(&self, random: &mut SplitMix64, count: u64, from: Time, within_ns: u64) -> Vec<Strike> {
+        let mut strikes = Vec::new();
+        for _ in 0..count {
+            let at = from + random.below(within_ns.max(1));
+            let (fault, mend) = self.fault(random);
+            strikes.push(Strike { at, fault });
+            strikes.extend(mend.map(|(after_ns, fault)| Strike { at: at + after_ns, fault }));
+        }
+        strikes.sort_by_key(|strike| strike.at);
+        strikes
+    }
+
+    /// A fault and perhaps, after so many nanoseconds, its mending.
+    fn fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
+        let (agent, agent_host) = self.agent.clone();
+        let (any_server, any_host) = self.servers[random.below(self.servers.len() as u64) as usize].clone();
+        let (client, client_host) = self.clients[random.below(self.clients.len() as u64) as usize].clone();
+        let (victim, victim_host) = match self.servers.len() {
+            1 => (None, None),
+            all => {
+                let (name, host) = self.servers[random.below(all as u64 - 1) as usize].clone();
+                (Some(name), Some(host))
+            }
+        };
+        let short_ns = MILLISECOND_NS + random.below(SHORT_STOP_NS);
+        let long_ns = MILLISECOND_NS + random.below(LONG_NS);
+        let is_mended = random.below(2) == 0;
+        let mended = |after_ns, fault| is_mended.then_some((after_ns, fault));
+        let (one_way, other_way) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
+        let kind = random.below(20);
+        let victims = victim.zip(victim_host);
+        match (kind, victims) {
+            (0 | 1, Some((victim, _))) => (Fault::Kill(victim.clone()), mended(long_ns, Fault::Restart(victim))),
+            (2, Some((victim, _))) => (Fault::Hang(victim.clone()), mended(long_ns, Fault::Restart(victim))),
+            (3, Some((victim, _))) => (Fault::Restart(victim), None),
+            (4, Some((victim, _))) => (Fault::Pause(victim.clone()), Some((long_ns, Fault::Resume(victim)))),
+            // From a client, or from another server.
+            (5, Some((_, host))) if host != client_host => {
+                (Fault::Cut(host.clone(), client_host.clone()), mended(long_ns, Fault::Heal(host, client_host)))
+            }
+            (6, Some((_, host))) if host != any_host => {
+                (Fault::Cut(host.clone(), any_host.clone()), mended(long_ns, Fault::Heal(host, any_host)))
+            }
+            (7, Some((_, host))) if host != agent_host => {
+                (Fault::Cut(host.clone(), agent_host.clone()), mended(long_ns, Fault::Heal(host, agent_host)))
+            }
+            (8, Some((_, host))) if host != client_host => {
+                let ends = [host, client_host];
+                let (from, to) = (ends[one_way].clone(), ends[other_way].clone());
+                (Fault::Lose { from: from.clone(), to: to.clone() }, mended(long_ns, Fault::Heal(from, to)))
+            }
+            (9, Some((_, host))) if host != any_host => {
+                let ends = [host, any_host];
+                let (from, to) = (ends[one_way].clone(), ends[other_way].clone());
+                (Fault::Lose { from: from.clone(), to: to.clone() }, mended(long_ns, Fault::Heal(from, to)))
+            }
+            (10, Some((victim, _))) if victim != any_server => (Fault::Reset(victim, any_server), None),
+            (11, Some((victim, _))) if victim != any_server => {
+                let ends = [victim, any_server];
+                let (forgets, keeps) = (ends[one_way].clone(), ends[other_way].clone());
+                (Fault::HalfOpen { forgets, keeps }, None)
+            }
+            (12, _) => {
+                let ends = [client, any_server];
+                let (forgets, keeps) = (ends[one_way].clone(), ends[other_way].clone());
+                (Fault::HalfOpen { forgets, keeps }, None)
+            }
+            (13, _) => (Fault::Restart(agent), None),
+            (14, _) => (Fault::Kill(agent.clone()), Some((short_ns, Fault::Restart(agent)))),
+            (15, _) => (Fault::Pause(agent.clone()), Some((short_ns, Fault::Resume(agent)))),
+            (16, _) => (Fault::Pause(client.clone()), Some((short_ns, Fault::Resume(client)))),
+            (17, _) if client != self.clients[0].0 => (Fault::Kill(client), None),
+            (18, _) => {
+                let slow = Fault::Slow { host: any_host.clone(), factor: [0.05, 0.2, 0.5][random.below(3) as usize] };
+                (slow, mended(long_ns, Fault::Slow { host: any_host, factor: 1.0 }))
+            }
+            (19, _) => {
+                let node = if random.below(4) == 0 { client } else { any_server };
+                (Fault::Full { node, for_ns: short_ns.min(FULL_NS) }, None)
+            }
+            _ => (Fault::Reset(client, any_server), None),
+        }
+    }
+}

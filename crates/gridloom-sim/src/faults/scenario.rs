@@ -1,0 +1,355 @@
+//! Faults in a file, one a line; what follows a `#` is a comment.
+//!
+//! ```text
+//! at 1.5s kill server-2
+//! at 3s restart server-2
+//! at 2s cut host-1 host-2 for 2s      # and heals then
+//! at 1s lose host-1 -> host-2
+//! at 1s slow host-3 0.1
+//! at 1s full server-3 for 2s
+//! random 3 within 2s                  # so many, drawn from the seed
+//! ```
+//! Times have SimGrid's units; without one they are seconds.
+
+use std::fmt;
+
+use gridloom_core::base::Time;
+use gridloom_core::base::time::seconds_to_ns;
+use gridloom_core::idl::near::{did_you_mean, near_names};
+use gridloom_core::map::SplitMix64;
+use gridloom_core::platform::units;
+
+use super::fault::{Fault, Kind, Strike};
+use super::random::Field;
+
+/// Random faults in one line: more than that no grid survives.
+const RANDOM_MAX: u64 = 1000;
+
+/// What a file says.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Scenario {
+    file: String,
+    /// Faults at their times, each with its line.
+    strikes: Vec<(u32, Strike)>,
+    /// So many random ones within so many nanoseconds.
+    random: Vec<(u64, u64)>,
+}
+
+/// A mistake, with its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScenarioError {
+    /// The file as the caller named it.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// What is wrong, with the value and the remedy.
+    pub message: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl Scenario {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, ScenarioError> {
+        let mut scenario = Scenario { file: file.to_string(), ..Scenario::default() };
+        for (number, line) in (1..).zip(text.lines()) {
+            let mut words = Words::new(line);
+            let read = scenario.line(number, &mut words);
+            read.map_err(|(column, message)| ScenarioError { file: file.to_string(), line: number, column, message })?;
+        }
+        Ok(scenario)
+    }
+
+    /// Refuses names that are not among these.
+    ///
+    /// # Errors
+    /// The first unknown name, with its line and those that it is like.
+    pub fn check(&self, nodes: &[&str], hosts: &[&str]) -> Result<(), ScenarioError> {
+        for (line, strike) in &self.strikes {
+            let named = strike.fault.nodes().into_iter().map(|name| (name, "node", nodes.contains(&name)));
+            let on = |name| hosts.contains(&name) || nodes.contains(&name);
+            let hosts_named = strike.fault.hosts().into_iter().map(|name| (name, "host", on(name)));
+            for (name, what, is_known) in named.chain(hosts_named) {
+                if !is_known {
+                    let known = if what == "node" { nodes } else { hosts };
+                    let message = format!("no {what} is called '{name}'; there are {}", known.join(", "));
+                    return Err(ScenarioError { file: self.file.clone(), line: *line, column: 1, message });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Its faults in order of time, the random ones drawn; times count from `from`.
+    pub fn strikes(&self, field: &Field, random: &mut SplitMix64, from: Time) -> Vec<Strike> {
+        let given = self.strikes.iter().map(|(_, strike)| Strike { at: from + strike.at.0, ..strike.clone() });
+        let mut all: Vec<Strike> = given.collect();
+        for (count, within_ns) in &self.random {
+            all.extend(field.draw(random, *count, from, *within_ns));
+        }
+        all.sort_by_key(|strike| strike.at);
+        all
+    }
+
+    fn line(&mut self, number: u32, words: &mut Words<'_>) -> Result<(), Wrong> {
+        let Some((column, word)) = words.next() else { return Ok(()) };
+        match word {
+            "at" => {
+                let at = Time(words.time("a time, such as 1.5s")?);
+                let (fault, mend) = words.fault(at)?;
+                self.strikes.push((number, Strike { at, fault }));
+                self.strikes.extend(mend.map(|strike| (number, strike)));
+            }
+            "random" => {
+                let count = words.number("how many", |count: &u64| (1..=RANDOM_MAX).contains(count))?;
+                words.word("within")?;
+                let within_ns = words.time("a time, such as 2s")?;
+                self.random.push((count, within_ns));
+            }
+            other => return Err((column, format!("'{other}': expected 'at TIME FAULT' or 'random N within TIME'"))),
+        }
+        words.end()
+    }
+}
+
+/// Column and message.
+type Wrong = (u32, String);
+
+/// The words of a line, each with its column.
+struct Words<'a> {
+    rest: std::vec::IntoIter<(u32, &'a str)>,
+    /// Where something more was expected.
+    end_column: u32,
+}
+
+impl<'a> Words<'a> {
+    fn new(line: &'a str) -> Words<'a> {
+        let line = line.split('#').next().unwrap_or_default().trim_end();
+        let mut words = Vec::new();
+        let mut start: Option<(u32, usize)> = None;
+        for (column, (offset, character)) in (1..).zip(line.char_indices()) {
+            match (character.is_whitespace(), start) {
+                (true, Some((begun, from))) => {
+                    words.push((begun, &line[from..offset]));
+                    start = None;
+                }
+                (false, None) => start = Some((column, offset)),
+                (true, None) | (false, Some(_)) => {}
+            }
+        }
+        words.extend(start.map(|(begun, from)| (begun, &line[from..])));
+        Words { rest: words.into_iter(), end_column: line.chars().count() as u32 + 1 }
+    }
+
+    fn next(&mut self) -> Option<(u32, &'a str)> {
+        self.rest.next()
+    }
+
+    fn expect(&mut self, what: &str) -> Result<(u32, &'a str), Wrong> {
+        let end_column = self.end_column;
+        self.next().ok_or_else(|| (end_column, format!("the line ends; expected {what}")))
+    }
+
+    fn word(&mut self, wanted: &str) -> Result<(), Wrong> {
+        let (column, word) = self.expect(&format!("'{wanted}'"))?;
+        if word == wanted { Ok(()) } else { Err((column, format!("'{word}': expected '{wanted}'"))) }
+    }
+
+    fn end(&mut self) -> Result<(), Wrong> {
+        match self.next() {
+            None => Ok(()),
+            Some((column, word)) => Err((column, format!("'{word}': nothing more is expected; one fault a line"))),
+        }
+    }
+
+    fn name(&mut self, what: &str) -> Result<String, Wrong> {
+        self.expect(what).map(|(_, word)| word.to_string())
+    }
+
+    fn time(&mut self, what: &str) -> Result<u64, Wrong> {
+        let (column, word) = self.expect(what)?;
+        match units::time(word) {
+            Ok(seconds) if seconds >= 0.0 && seconds.is_finite() => Ok(seconds_to_ns(seconds)),
+            Ok(_) => Err((column, format!("'{word}': expected a time that is not negative, such as 1.5s"))),
+            Err(why) => Err((column, why)),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, what: &str, is_valid: impl Fn(&T) -> bool) -> Result<T, Wrong> {
+        let (column, word) = self.expect(what)?;
+        let number = word.parse().ok().filter(is_valid);
+        number.ok_or_else(|| (column, format!("'{word}': expected {what}, a positive number of at most {RANDOM_MAX}")))
+    }
+
+    /// `for TIME`, if the line goes on so.
+    fn duration(&mut self) -> Result<Option<u64>, Wrong> {
+        match self.rest.as_slice() {
+            [] => Ok(None),
+            _ => self.word("for").and_then(|()| self.time("a time, such as 2s")).map(Some),
+        }
+    }
+
+    fn two(&mut self, what: &str, between: Option<&str>) -> Result<(String, String), Wrong> {
+        let first = self.name(what)?;
+        between.map_or(Ok(()), |word| self.word(word))?;
+        let (column, second) = self.expect(&format!("another {what}"))?;
+        match first == second {
+            false => Ok((first, second.to_string())),
+            true => Err((column, format!("'{second}' twice; expected two different ones"))),
+        }
+    }
+
+    /// A fault at that time, and what mends it if the line says how long it lasts.
+    fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
+        let (column, word) = self.expect("a fault, such as kill")?;
+        let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, ..)| *name == word) else {
+            let names: Vec<&str> = Kind::ALL.iter().map(|(_, name, ..)| *name).collect();
+            let near = did_you_mean(&near_names(word, names.iter().copied()));
+            return Err((column, format!("unknown fault '{word}'{near}; known: {}", names.join(", "))));
+        };
+        let (fault, mend) = match kind {
+            Kind::Kill => (Fault::Kill(self.name("a node")?), None),
+            Kind::Restart => (Fault::Restart(self.name("a node")?), None),
+            Kind::Hang => (Fault::Hang(self.name("a node")?), None),
+            Kind::Pause => {
+                let node = self.name("a node")?;
+                (Fault::Pause(node.clone()), Some(Fault::Resume(node)))
+            }
+            Kind::Resume => (Fault::Resume(self.name("a node")?), None),
+            Kind::Cut => {
+                let (a, b) = self.two("host", None)?;
+                (Fault::Cut(a.clone(), b.clone()), Some(Fault::Heal(a, b)))
+            }
+            Kind::Heal => {
+                let (a, b) = self.two("host", None)?;
+                (Fault::Heal(a, b), None)
+            }
+            Kind::Lose => {
+                let (from, to) = self.two("host", Some("->"))?;
+                (Fault::Lose { from: from.clone(), to: to.clone() }, Some(Fault::Heal(from, to)))
+            }
+            Kind::Reset => {
+                let (a, b) = self.two("node", None)?;
+                (Fault::Reset(a, b), None)
+            }
+            Kind::HalfOpen => {
+                let (forgets, keeps) = self.two("node", None)?;
+                (Fault::HalfOpen { forgets, keeps }, None)
+            }
+            Kind::Slow => {
+                let host = self.name("a host")?;
+                let factor = self.number("a factor", |factor: &f64| *factor > 0.0 && *factor <= RANDOM_MAX as f64)?;
+                (Fault::Slow { host: host.clone(), factor }, Some(Fault::Slow { host, factor: 1.0 }))
+            }
+            Kind::Full => {
+                let node = self.name("a node")?;
+                self.word("for")?;
+                (Fault::Full { node, for_ns: self.time("a time, such as 2s")? }, None)
+            }
+        };
+        let mend = match mend {
+            None => None,
+            Some(fault) => self.duration()?.map(|for_ns| Strike { at: at + for_ns, fault }),
+        };
+        Ok((fault, mend))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strikes(text: &str) -> Vec<String> {
+        let scenario = Scenario::parse(text, "f").unwrap();
+        let all = scenario.strikes(&Field::default(), &mut SplitMix64::new(1), Time(0));
+        all.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_fault_is_read_and_printed_in_order_of_time() {
+        let text = "at 2s kill a # gone\nat 1500ms restart a\n\nat 0.5 hang b\nat 3s pause a for 1s\nat 3s cut h g for 2s\n\
+                    at 1s heal h g\nat 1s lose h -> g\nat 1s reset a b\nat 1s half-open a b\nat 1s slow h 0.1 for 9s\n\
+                    at 1s full a for 2s\nat 9s resume a";
+        let expected = [
+            "at 0.5s hang b",
+            "at 1s heal h g",
+            "at 1s lose h -> g",
+            "at 1s reset a b",
+            "at 1s half-open a b",
+            "at 1s slow h 0.1",
+            "at 1s full a for 2s",
+            "at 1.5s restart a",
+            "at 2s kill a",
+            "at 3s pause a",
+            "at 3s cut h g",
+            "at 4s resume a",
+            "at 5s heal h g",
+            "at 9s resume a",
+            "at 10s slow h 1",
+        ];
+        assert_eq!(strikes(text), expected);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place_and_remedy() {
+        let wrong = |text: &str| Scenario::parse(text, "f").unwrap_err().to_string();
+        assert!(
+            wrong("\nat 1s kil a").starts_with("f:2:7: unknown fault 'kil'; did you mean 'kill'?"),
+            "{}",
+            wrong("at 1s kil a")
+        );
+        assert!(wrong("at soon kill a").starts_with("f:1:4: "));
+        assert_eq!(wrong("at 1s kill"), "f:1:11: the line ends; expected a node");
+        assert_eq!(wrong("at 1s cut h h"), "f:1:13: 'h' twice; expected two different ones");
+        assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; one fault a line");
+        assert_eq!(wrong("at 1s lose h g"), "f:1:14: 'g': expected '->'");
+        assert_eq!(wrong("at 1s full a"), "f:1:13: the line ends; expected 'for'");
+        assert_eq!(wrong("at 1s slow h 0"), "f:1:14: '0': expected a factor, a positive number of at most 1000");
+        assert_eq!(wrong("random 0 within 2s"), "f:1:8: '0': expected how many, a positive number of at most 1000");
+        assert_eq!(wrong("kill a"), "f:1:1: 'kill': expected 'at TIME FAULT' or 'random N within TIME'");
+        let scenario = Scenario::parse("at 1s slow h 1\nat 1s kill c", "f").unwrap();
+        let unknown = scenario.check(&["a", "b"], &["h"]).unwrap_err().to_string();
+        assert_eq!(unknown, "f:2:1: no node is called 'c'; there are a, b");
+    }
+
+    #[test]
+    fn random_faults_are_the_seeds_and_spare_the_last_server() {
+        let named = |name: &str| (name.to_string(), format!("host-of-{name}"));
+        let field = Field {
+            agent: named("agent"),
+            servers: vec![named("s1"), named("s2"), named("s3")],
+            clients: vec![named("c1"), named("c2")],
+        };
+        let scenario = Scenario::parse("random 500 within 2s", "f").unwrap();
+        let draw = |seed| scenario.strikes(&field, &mut SplitMix64::new(seed), Time(0));
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        let drawn = draw(1);
+        for (kind, name, ..) in Kind::ALL {
+            assert!(drawn.iter().any(|strike| strike.fault.kind() == *kind), "{name} is never drawn");
+        }
+        for Strike { fault, .. } in &drawn {
+            let spared = match fault {
+                Fault::Kill(node) | Fault::Hang(node) | Fault::Restart(node) => node != "s3" && node != "c1",
+                Fault::Pause(node) => node != "s3",
+                Fault::Cut(a, b) | Fault::Lose { from: a, to: b } => {
+                    let ends = [a.as_str(), b.as_str()];
+                    !ends.contains(&"host-of-s3") || ends.iter().all(|host| host.starts_with("host-of-s"))
+                }
+                _ => true,
+            };
+            assert!(spared, "{fault}");
+        }
+    }
+}
