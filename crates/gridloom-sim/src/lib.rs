@@ -28,6 +28,7 @@ mod queue;
 pub mod replay;
 mod sighting;
 mod simulation;
+pub mod soak;
 mod store;
 mod trace;
 mod transfer;

@@ -499,6 +499,10 @@ impl Client {
             return;
         }
         match self.data.get_mut(&datum) {
+            Some(DatumRun { error: Some(error), .. }) => {
+                let why = error.to_string();
+                send(out, from, Message::FetchRefused { datum, why });
+            }
             Some(run) => {
                 run.fetchers.insert(from);
                 // Who asks for it does not have it, whatever was heard before.

@@ -102,7 +102,9 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let size_bytes = meta.size_bytes();
-        if !self.replicas.is_known(datum) && !self.replicas.fits(size_bytes) {
+        // A place whose datum's source is being asked for has no room yet.
+        let has_room = self.replicas.is_known(datum) && self.awaited.contains_key(&datum);
+        if !has_room && !self.replicas.fits(self.replicas.lacks_bytes(datum, size_bytes)) {
             // There is no room for it yet, or not any more: it is asked for (again) when its task is let in.
             if let Some(awaited) = self.awaited.get_mut(&datum) {
                 awaited.comes_unasked = false;

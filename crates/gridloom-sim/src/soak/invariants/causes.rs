@@ -1,0 +1,81 @@
+//! Every error has a cause that the run knows of: a store that is too small, a limit, a cancellation, a lost agent, the loss
+//! of all servers, a store that stayed full. Anything else is an error that should not be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_core::base::{NodeId, TaskError, TaskId, Time};
+use gridloom_core::node::Event;
+
+use super::{Check, Invariant};
+use crate::sighting::Sighting;
+use crate::simulation::Simulation;
+use crate::soak::ledger::{LOSSES_OF_ALL, Ledger};
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "errors have causes",
+    about: "a task or datum fails only for a cause that the run knows: small store, limit, cancellation, lost agent ...",
+    make: || Box::<Causes>::default(),
+};
+
+#[derive(Default)]
+struct Causes {
+    failed: BTreeSet<TaskId>,
+    /// How often each kind of error came.
+    errors: BTreeMap<&'static str, u64>,
+}
+
+impl Check for Causes {
+    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
+        let Sighting::Told { node, event } = sighting else { return Ok(()) };
+        match event {
+            Event::TaskEnded { report, .. } => match &report.outcome {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    self.failed.insert(report.task);
+                    self.judge(ledger, *node, Some(report.task), error)
+                }
+            },
+            Event::DatumLost { datum, error } => {
+                self.judge(ledger, *node, None, error).map_err(|why| format!("{datum}: {why}"))
+            }
+            Event::ServerLost { .. } => {
+                *self.errors.entry("a client lost a server that ran tasks").or_default() += 1;
+                Ok(())
+            }
+            Event::AgentLost { .. } if !ledger.agent_was_away => Err(format!("{node} lost the agent, which was there")),
+            _ => Ok(()),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        self.errors.iter().map(|(what, times)| (*what, *times)).collect()
+    }
+}
+
+impl Causes {
+    fn judge(&mut self, ledger: &Ledger, node: NodeId, task: Option<TaskId>, error: &TaskError) -> Result<(), String> {
+        let no_server = ledger.agent_was_away || ledger.losses >= LOSSES_OF_ALL;
+        let (what, has_cause) = match error {
+            TaskError::StoreFull { .. } => ("a store was too small", ledger.is_tight),
+            TaskError::Cancelled => {
+                // Or what it reads was to be made by one that was, and has been forgotten since.
+                ("a task was cancelled", ledger.cancelled.iter().any(|cancelled| cancelled.client == node))
+            }
+            TaskError::DeadlineExceeded { .. } => {
+                ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
+            }
+            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_was_away),
+            TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
+                ("no server was left", no_server)
+            }
+            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full),
+            TaskError::DependencyFailed { task, .. } => {
+                ("a dependency failed", self.failed.contains(task) || ledger.was_full)
+            }
+            _ => ("another error", false),
+        };
+        *self.errors.entry(what).or_default() += 1;
+        let whose = task.map(|task| format!("{task}: ")).unwrap_or_default();
+        has_cause.then_some(()).ok_or_else(|| format!("{whose}{error}"))
+    }
+}

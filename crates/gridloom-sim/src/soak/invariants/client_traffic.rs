@@ -1,0 +1,72 @@
+//! No bulk datum comes to a client that its program did not ask to see there. The exceptions: results of plain calls, and
+//! what a server asked the client for because it cannot get it elsewhere (the client is the relay). A relay has a reason:
+//! a server that talks to clients only, a fault, or a source that failed because it gave up its copy for lack of room.
+//!
+//! DESIGN.md, 2.
+
+use std::collections::BTreeSet;
+
+use gridloom_core::base::{DatumId, NodeId, Time};
+
+use super::{Check, Invariant};
+use crate::sighting::Sighting;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "no bulk data through the client",
+    about: "only what the program asked for, results of calls, and what a server can get nowhere else come to a client",
+    make: || Box::<ClientTraffic>::default(),
+};
+
+#[derive(Default)]
+struct ClientTraffic {
+    wanted: BTreeSet<DatumId>,
+    /// Asked for by a server.
+    relayed: BTreeSet<DatumId>,
+    fetched: BTreeSet<DatumId>,
+    /// Clients that heard of a failed source.
+    told: BTreeSet<NodeId>,
+    supplies_failed: u64,
+}
+
+impl Check for ClientTraffic {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
+        match *sighting {
+            Sighting::Wants { datum, .. } => {
+                self.wanted.insert(datum);
+            }
+            Sighting::SupplyFailed { node } => {
+                self.supplies_failed += 1;
+                self.told.insert(node);
+            }
+            Sighting::Asked { node, datum } if sim.client(node).is_some() => {
+                if sim.node(node).store.value(datum).is_some() {
+                    return Ok(());
+                }
+                self.relayed.insert(datum);
+            }
+            Sighting::Fetches { node, from, datum } if sim.client(node).is_some() => {
+                let has_reason = ledger.has_plain || !ledger.struck.is_empty() || self.told.contains(&node);
+                if !self.wanted.contains(&datum) && !(has_reason && self.relayed.contains(&datum)) {
+                    return Err(format!(
+                        "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
+                    ));
+                }
+                self.fetched.insert(datum);
+            }
+            Sighting::Arrived { node, from, datum } if sim.client(node).is_some() => {
+                if !self.fetched.contains(&datum) && !ledger.call_results.contains(&datum) {
+                    return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        let relayed = self.relayed.iter().filter(|datum| self.fetched.contains(datum)).count();
+        vec![("a client relayed a datum", relayed as u64), ("a source failed", self.supplies_failed)]
+    }
+}

@@ -1,0 +1,51 @@
+//! When all handles are released and all is quiet, everything has been given back: stores are empty, and clients, servers
+//! and the agent remember nothing of tasks and data.
+//!
+//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and everybody remembers who the others
+//! are: both bounded. Of nodes that are stopped or gone nothing is asked.
+//!
+//! DESIGN.md, 3.
+
+use gridloom_core::base::NodeId;
+use gridloom_core::node::Role;
+
+use super::{Check, Invariant};
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+use crate::soak::stage::Stage;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "everything is given back",
+    about: "when all is released and quiet, stores are empty and nobody remembers tasks or data",
+    make: || Box::new(GivenBack),
+};
+
+struct GivenBack;
+
+impl Check for GivenBack {
+    fn end(&mut self, sim: &Simulation, _: &Ledger) -> Result<(), String> {
+        for node in Stage::running(sim, Role::Agent) {
+            remembers(sim, node, &sim.agent(node).map(|agent| agent.leftovers()).unwrap_or_default())?;
+        }
+        for node in Stage::running(sim, Role::Server) {
+            remembers(sim, node, &sim.server(node).map(|server| server.leftovers()).unwrap_or_default())?;
+        }
+        for node in Stage::running(sim, Role::Client) {
+            remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+fn remembers(sim: &Simulation, node: NodeId, leftovers: &[(&'static str, usize)]) -> Result<(), String> {
+    let state = sim.node(node);
+    let left: Vec<String> =
+        leftovers.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what}: {count}")).collect();
+    match (left.is_empty(), state.store.len()) {
+        (true, 0) => Ok(()),
+        (_, stored) => {
+            let (name, some) = (&state.name, state.store.some());
+            Err(format!("'{name}' has {stored} values in its store ({some}) and remembers {}", left.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Whoever asks for a datum is answered once all is quiet; what was given stays with the client until the program releases
+//! it, and is never said to be lost afterwards.
+//!
+//! DESIGN.md, 1.
+
+use std::collections::BTreeSet;
+
+use gridloom_core::base::{DatumId, NodeId, Time};
+use gridloom_core::node::Event;
+
+use super::{Check, Invariant};
+use crate::sighting::Sighting;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "what was reported stays",
+    about: "a datum asked for is given or said to be lost; what was given stays until released",
+    make: || Box::<Reported>::default(),
+};
+
+#[derive(Default)]
+struct Reported {
+    asked: BTreeSet<(NodeId, DatumId)>,
+    given: BTreeSet<DatumId>,
+    released: BTreeSet<DatumId>,
+    lost: u64,
+}
+
+impl Check for Reported {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
+        match sighting {
+            Sighting::Wants { node, datum } => {
+                self.asked.insert((*node, *datum));
+            }
+            Sighting::Releases { data } => self.released.extend(data),
+            Sighting::Dropped { node, datum } => {
+                let is_kept = self.given.contains(datum) && !self.released.contains(datum);
+                if is_kept && sim.client(*node).is_some() {
+                    return Err(format!("{datum} was given to {node}, not released, and dropped"));
+                }
+            }
+            Sighting::Told { node, event: Event::DatumHere { datum, .. } } => {
+                self.asked.remove(&(*node, *datum));
+                if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(datum) {
+                    return Err(format!("{datum} is given to {node} and is not in its store"));
+                }
+                self.given.insert(*datum);
+            }
+            Sighting::Told { node, event: Event::DatumLost { datum, .. } } => {
+                self.asked.remove(&(*node, *datum));
+                self.lost += 1;
+                if self.given.contains(datum) && !self.released.contains(datum) {
+                    return Err(format!("{datum} was given to {node} and is said to be lost now"));
+                }
+            }
+            Sighting::Told { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
+                let results = ledger.calls.get(&report.task).into_iter().flatten();
+                for datum in results {
+                    if sim.node(*node).store.value(*datum).is_none() {
+                        return Err(format!("the call {} ended without its result {datum}", report.task));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &Simulation, ledger: &Ledger) -> Result<(), String> {
+        match self.asked.iter().find(|(node, _)| !ledger.killed.contains(node)) {
+            None => Ok(()),
+            Some((node, datum)) => Err(format!("{node} asked for {datum} and was never answered")),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![("a datum was given", self.given.len() as u64), ("a datum was said to be lost", self.lost)]
+    }
+}

@@ -1,0 +1,93 @@
+//! A silent peer is noticed, and a slow one is not called dead.
+//!
+//! *Noticed*: a node that has heard nothing of a peer for `SILENCE_NS_MAX` and two heartbeats has closed the connection. A
+//! heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
+//! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it, and only if the peer was
+//! stopped or gone, or the way to or from it lost, in that time, or the peer has forgotten the connection. An agent
+//! also closes that of a server at whose address another has been started.
+//!
+//! DESIGN.md, 4.
+
+use std::collections::BTreeMap;
+
+use gridloom_core::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use gridloom_core::base::{NodeId, Time};
+
+use super::{Check, Invariant};
+use crate::node::Life;
+use crate::sighting::Sighting;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "silence is noticed, slowness is not death",
+    about: "a peer silent for 12 s is given up; nobody is given up who could be heard in the last 10 s",
+    make: || Box::<Silence>::default(),
+};
+
+#[derive(Default)]
+struct Silence {
+    heard: BTreeMap<(NodeId, NodeId), Time>,
+    /// The last heartbeat of each node, or its first connection.
+    beats: BTreeMap<NodeId, Time>,
+    /// From when each node counts.
+    since: BTreeMap<NodeId, Time>,
+    noticed: u64,
+}
+
+impl Check for Silence {
+    fn see(&mut self, sim: &Simulation, _: &Ledger, at: Time, sighting: &Sighting) -> Result<(), String> {
+        match *sighting {
+            Sighting::Up { node, peer } | Sighting::Heard { node, from: peer } => {
+                self.beats.entry(node).or_insert(at);
+                self.heard.insert((node, peer), at);
+                Ok(())
+            }
+            Sighting::Beat { node } => self.on_beat(sim, at, node),
+            Sighting::HungUp { node, peer } => self.on_hung_up(sim, at, node, peer),
+            _ => Ok(()),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![("a silent peer was given up", self.noticed)]
+    }
+}
+
+impl Silence {
+    fn on_beat(&mut self, sim: &Simulation, at: Time, node: NodeId) -> Result<(), String> {
+        if self.beats.insert(node, at).is_some_and(|last| at.since(last) > 3 * HEARTBEAT_NS) {
+            self.since.insert(node, at);
+        }
+        let since = self.since.get(&node).copied().unwrap_or(Time::ZERO);
+        for peer in sim.connections.peers(node) {
+            let Some(heard) = self.heard.get(&(node, peer)) else { continue };
+            let silence_ns = at.since(since.max(*heard));
+            if silence_ns > SILENCE_NS_MAX + 2 * HEARTBEAT_NS {
+                return Err(format!("{node} has heard nothing of {peer} for {silence_ns} ns and has not noticed"));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_hung_up(&mut self, sim: &Simulation, at: Time, node: NodeId, peer: NodeId) -> Result<(), String> {
+        let state = sim.node(peer);
+        let heir = sim.listeners.get(&state.address);
+        if heir.is_some_and(|heir| *heir != peer) {
+            return Ok(());
+        }
+        let silence_ns = at.since(self.heard.get(&(node, peer)).copied().unwrap_or(Time::ZERO));
+        if silence_ns <= SILENCE_NS_MAX {
+            return Err(format!("{node} gives {peer} up after {silence_ns} ns"));
+        }
+        self.noticed += 1;
+        let recent = |when: Time| when != Time::ZERO && at.since(when) <= SILENCE_NS_MAX + 2 * HEARTBEAT_NS;
+        let lost = |from, to| sim.is_lost(from, to) || sim.healed(from, to).is_some_and(recent);
+        let was_away = state.life != Life::Running || recent(state.resumed);
+        let has_forgotten = sim.connections.end(peer, node).is_none();
+        if was_away || has_forgotten || lost(node, peer) || lost(peer, node) {
+            return Ok(());
+        }
+        Err(format!("{node} gives {peer} up, which was there and could be heard"))
+    }
+}

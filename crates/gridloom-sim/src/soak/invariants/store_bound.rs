@@ -1,0 +1,67 @@
+//! A server's store stays within its bound.
+//!
+//! After every step, the sum of the sizes of its values is at most the bound, and so is what the server accounts for
+//! (with room reserved for what will come). The slack: while a node is stopped, arguments of plain calls that travel unasked
+//! (at most `EAGER_BYTES_MAX` each) are in its store before it can refuse them; it is judged again when it goes on. Within a
+//! step a value may be there that the server drops in the same step.
+//!
+//! DESIGN.md, 3.
+
+use std::collections::BTreeSet;
+
+use gridloom_core::base::{NodeId, Time};
+
+use super::{Check, Invariant};
+use crate::node::Life;
+use crate::sighting::Sighting;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "stores stay within their bounds",
+    about: "values in a server's store, and what it accounts for, are at most its bound after every step",
+    make: || Box::<StoreBound>::default(),
+};
+
+#[derive(Default)]
+struct StoreBound {
+    /// Servers whose stores have grown since they were judged.
+    grown: BTreeSet<NodeId>,
+    evictions: u64,
+}
+
+impl Check for StoreBound {
+    fn see(&mut self, sim: &Simulation, _: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
+        match sighting {
+            Sighting::Stored { node, .. } | Sighting::Heard { node, .. } if sim.server(*node).is_some() => {
+                self.grown.insert(*node);
+            }
+            Sighting::Evicted => self.evictions += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, sim: &Simulation, ledger: &Ledger) -> Result<(), String> {
+        let mut stopped = BTreeSet::new();
+        for node in std::mem::take(&mut self.grown) {
+            let state = sim.node(node);
+            if state.life != Life::Running {
+                stopped.insert(node);
+                continue;
+            }
+            let bound = ledger.bounds[&state.name];
+            let accounted = sim.server(node).map_or(0, |server| server.load().1);
+            let held = state.store.bytes();
+            if held > bound || accounted > bound {
+                return Err(format!("'{}' holds {held} bytes and accounts for {accounted} of {bound}", state.name));
+            }
+        }
+        self.grown = stopped;
+        Ok(())
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![("a copy was given up for lack of room", self.evictions)]
+    }
+}

@@ -1,0 +1,237 @@
+//! One client's program: when it does what, and what it waits for.
+//!
+//! It comes, hands over a group and calls, asks for what it wants, sometimes cancels, perhaps hands over a second group that
+//! reads results of the first, and releases everything when all has ended. Times are drawn beforehand, so that what it does
+//! depends on the seed and on what it is told, not on how often it looks.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use gridloom_core::base::time::SECOND_NS;
+use gridloom_core::base::{DatumId, GroupId, NodeId, TaskId, Time};
+use gridloom_core::map::SplitMix64;
+use gridloom_core::node::{Command, Event};
+
+use super::ledger::Ledger;
+use super::workload::{Draw, PlainCall, array};
+use crate::simulation::Simulation;
+
+/// All that a program does of its own accord, it does within this time.
+const ACTIVE_NS: u64 = 2 * SECOND_NS;
+const CALLS_MAX: u64 = 60;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Act {
+    Group,
+    Call,
+    CancelCall,
+    CancelGroup,
+    /// Asks for all that it has.
+    Get,
+    /// Releases one result, asked for or not.
+    ReleaseOne,
+}
+
+/// A program and its client.
+#[derive(Debug)]
+pub(super) struct Player {
+    pub(super) node: NodeId,
+    draw: Draw,
+    agenda: VecDeque<(Time, Act)>,
+    calls: BTreeMap<TaskId, PlainCall>,
+    groups: BTreeMap<GroupId, Vec<TaskId>>,
+    open: BTreeSet<GroupId>,
+    /// Results that it has a handle on.
+    held: BTreeMap<DatumId, f64>,
+    /// Those that it asked for and has not been answered.
+    asked: BTreeSet<DatumId>,
+    pub(super) is_over: bool,
+    pub(super) was_killed: bool,
+}
+
+impl Player {
+    /// It begins now.
+    pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, elements: u64, hashes: [u64; 2]) -> Player {
+        let mut agenda = vec![(now, Act::Group)];
+        let mut later = |random: &mut SplitMix64, act| agenda.push((now + random.below(ACTIVE_NS), act));
+        if random.below(3) == 0 {
+            later(&mut random, Act::Group);
+        }
+        if random.below(6) == 0 {
+            later(&mut random, Act::CancelGroup);
+        }
+        for _ in 0..random.below(3) {
+            later(&mut random, Act::Get);
+        }
+        for _ in 0..random.below(3) {
+            later(&mut random, Act::CancelCall);
+        }
+        if random.below(4) == 0 {
+            later(&mut random, Act::ReleaseOne);
+        }
+        let calls = if random.below(2) == 0 { random.below(CALLS_MAX) } else { 0 };
+        let is_burst = random.below(2) == 0;
+        for _ in 0..calls {
+            if is_burst {
+                agenda.push((now, Act::Call))
+            } else {
+                agenda.push((now + random.below(ACTIVE_NS), Act::Call))
+            }
+        }
+        // What it has not asked for by then, it asks for now.
+        agenda.push((now + ACTIVE_NS, Act::Get));
+        agenda.sort();
+        let draw = Draw { random, client: node, elements, hashes, next_group: 0, next_call: 0 };
+        Player {
+            node,
+            draw,
+            agenda: agenda.into(),
+            calls: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            open: BTreeSet::new(),
+            held: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            is_over: false,
+            was_killed: false,
+        }
+    }
+
+    /// When it does something next of its own accord.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.agenda.front().map(|(at, _)| *at).filter(|_| !self.is_over)
+    }
+
+    /// What it still waits for, in words.
+    pub(super) fn waits_for(&self) -> String {
+        let calls: Vec<String> = self.calls.keys().map(ToString::to_string).collect();
+        let groups: Vec<String> = self.open.iter().map(|group| group.serial.to_string()).collect();
+        let asked: Vec<String> = self.asked.iter().map(ToString::to_string).collect();
+        format!(
+            "client {} waits for calls [{}], groups [{}], data [{}]",
+            self.node,
+            calls.join(", "),
+            groups.join(", "),
+            asked.join(", ")
+        )
+    }
+
+    /// Its client was killed: it does nothing more.
+    pub(super) fn kill(&mut self) {
+        (self.is_over, self.was_killed) = (true, true);
+    }
+
+    /// Does what is due.
+    pub(super) fn act(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        while self.agenda.front().is_some_and(|(at, _)| *at <= sim.now()) {
+            let (_, act) = self.agenda.pop_front().expect("there is a first");
+            match act {
+                Act::Group => self.run_group(sim, ledger),
+                Act::Call => self.call(sim, ledger),
+                Act::CancelCall => {
+                    if let Some(task) = self.calls.keys().next().copied() {
+                        ledger.cancelled.insert(task);
+                        sim.command(self.node, Command::Cancel { tasks: vec![task] });
+                    }
+                }
+                Act::CancelGroup => {
+                    if let Some(tasks) = self.open.first().and_then(|group| self.groups.get(group)).cloned() {
+                        ledger.cancelled.extend(&tasks);
+                        sim.command(self.node, Command::Cancel { tasks });
+                    }
+                }
+                Act::Get => {
+                    for datum in self.held.keys() {
+                        self.asked.insert(*datum);
+                        sim.command(self.node, Command::Get { datum: *datum });
+                    }
+                }
+                Act::ReleaseOne => {
+                    // Who waits for a result has a handle on it.
+                    let one = self.held.keys().find(|datum| !self.asked.contains(datum)).copied();
+                    if let Some(datum) = one {
+                        self.held.remove(&datum);
+                        sim.command(self.node, Command::Release { data: vec![datum] });
+                    }
+                }
+            }
+        }
+        self.end_if_done(sim);
+    }
+
+    fn run_group(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        let has: Vec<(DatumId, f64)> = self.held.iter().map(|(datum, value)| (*datum, *value)).collect();
+        let work = self.draw.group(&has);
+        for (datum, value) in &work.sources {
+            self.put(sim, ledger, *datum, *value);
+        }
+        ledger.expected.extend(work.made.iter().copied());
+        let tasks: Vec<TaskId> = work.group.tasks.iter().map(|task| task.id).collect();
+        // What it has no use for is released at once, as a program does that drops its handles.
+        let unwanted = work.made.iter().map(|(datum, _)| *datum).filter(|datum| !work.wanted.contains_key(datum));
+        let release: Vec<DatumId> = unwanted.chain(work.sources.iter().map(|(datum, _)| *datum)).collect();
+        self.held.extend(work.wanted);
+        self.groups.insert(work.group.id, tasks);
+        self.open.insert(work.group.id);
+        let heuristic = ["heft", "greedy", "random"][self.draw.random.below(3) as usize].to_string();
+        sim.command(self.node, Command::Run { group: work.group, heuristic });
+        sim.command(self.node, Command::Release { data: release });
+    }
+
+    fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        let call = self.draw.call();
+        for (datum, value) in call.sources {
+            self.put(sim, ledger, datum, value);
+        }
+        ledger.expected.extend(call.results.iter().copied());
+        ledger.call_results.extend(call.results.iter().map(|(datum, _)| *datum));
+        ledger.calls.insert(call.task.id, call.results.iter().map(|(datum, _)| *datum).collect());
+        if call.limit_ns.is_some() {
+            ledger.limited.insert(call.task.id);
+        }
+        let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
+        let (task, limit_ns) = (call.task.clone(), call.limit_ns);
+        self.calls.insert(task.id, call);
+        sim.command(self.node, Command::Call { task, sources, limit_ns });
+    }
+
+    fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {
+        let meta = self.draw.meta();
+        let bytes = array(value, &meta);
+        ledger.expected.insert(datum, value);
+        sim.put(self.node, datum, meta, Some(bytes.into()));
+    }
+
+    /// Takes note of what its client tells it.
+    pub(super) fn hear(&mut self, sim: &mut Simulation) {
+        while let Some(event) = sim.node_mut(self.node).events.pop_front() {
+            match event {
+                Event::DatumHere { datum, .. } | Event::DatumLost { datum, .. } => {
+                    self.asked.remove(&datum);
+                }
+                Event::TaskEnded { report, .. } => {
+                    if let Some(call) = self.calls.remove(&report.task)
+                        && report.outcome.is_ok()
+                    {
+                        for (datum, _) in call.results {
+                            sim.remove(self.node, datum);
+                        }
+                    }
+                }
+                Event::GroupEnded { group, .. } => {
+                    self.open.remove(&group);
+                }
+                _ => {}
+            }
+        }
+        self.end_if_done(sim);
+    }
+
+    /// When all has ended, gives everything back.
+    fn end_if_done(&mut self, sim: &mut Simulation) {
+        let waits = !self.calls.is_empty() || !self.asked.is_empty() || !self.open.is_empty();
+        if !self.is_over && !waits && self.agenda.is_empty() {
+            self.is_over = true;
+            let data = self.held.keys().copied().collect();
+            sim.command(self.node, Command::Release { data });
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One seed from its beginning to its end.
+//!
+//! First the programs do their work while faults strike. When all programs are over and all faults have struck, half of the
+//! seeds heal what is still cut; then nothing is asked for during [`QUIET_NS`], after which everything must have been given
+//! back.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gridloom_core::base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_core::base::time::SECOND_NS;
+use gridloom_core::base::{NodeId, Time};
+use gridloom_core::map::SplitMix64;
+
+use super::invariants::{ALL, Check};
+use super::ledger::Ledger;
+use super::player::Player;
+use super::stage::Stage;
+use crate::faults::{Kind, Scenario, Strike};
+use crate::node::Life;
+use crate::simulation::Simulation;
+use crate::trace::Record;
+
+/// Most faults of a seed without a scenario, and the time within which they strike.
+const FAULTS_MAX: u64 = 5;
+const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
+/// From the last fault, all programs must be over by then.
+const PATIENCE_NS: u64 = 300 * SECOND_NS;
+/// In this time silent peers are noticed, and requests for what will not come are refused.
+const QUIET_NS: u64 = FETCH_UNKNOWN_NS_MAX + SILENCE_NS_MAX + 5 * SECOND_NS;
+
+/// What a run is told besides the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// Faults in place of those drawn; its times count from the programs' beginning.
+    pub scenario: Option<&'a Scenario>,
+    /// Keep all that happened in words.
+    pub trace: bool,
+}
+
+/// A run in which everything held.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Hash of the trace.
+    pub hash: u64,
+    /// Faults that struck.
+    pub faults: Vec<Kind>,
+    /// States that were reached, with how often.
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+/// A run in which something did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// When it was noticed; `None` if something panicked.
+    pub at: Option<Time>,
+    /// The invariant's name.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub why: String,
+    /// The faults, as lines of a scenario.
+    pub faults: Vec<String>,
+    /// All that happened, if it was to be kept.
+    pub records: Vec<Record>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { seed, at, invariant, why, .. } = self;
+        write!(f, "seed {seed}: {invariant}: {why}")?;
+        at.map_or(Ok(()), |at| write!(f, " (at {at})"))
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// The first thing that did not hold.
+///
+/// # Panics
+/// Never: a panic of a machine or of the simulation is a failure.
+pub fn run(seed: u64, options: Options<'_>) -> Result<Outcome, Box<Failure>> {
+    let mut run = Run::new(seed, options);
+    let verdict = catch_unwind(AssertUnwindSafe(|| run.play()));
+    let (invariant, why, at) = match verdict {
+        Ok(Ok(())) => return Ok(run.outcome()),
+        Ok(Err(Broken { invariant, why })) => (invariant, why, Some(run.sim.now())),
+        Err(panic) => ("no panic", said(panic.as_ref()), None),
+    };
+    let faults = run.strikes.iter().map(ToString::to_string).collect();
+    let records = run.sim.records().to_vec();
+    Err(Box::new(Failure { seed, at, invariant, why, faults, records }))
+}
+
+/// An invariant that does not hold.
+struct Broken {
+    invariant: &'static str,
+    why: String,
+}
+
+struct Run {
+    sim: Simulation,
+    ledger: Ledger,
+    players: Vec<Player>,
+    /// Clients to come.
+    later: Vec<(Time, String, gridloom_core::platform::HostId)>,
+    random: SplitMix64,
+    elements: u64,
+    hashes: [u64; 2],
+    /// All faults in order of time, relative to nothing: absolute times.
+    strikes: Vec<Strike>,
+    struck: usize,
+    heals: bool,
+    checks: Vec<(&'static str, Box<dyn Check>)>,
+}
+
+impl Run {
+    fn new(seed: u64, options: Options<'_>) -> Run {
+        let mut random = SplitMix64::new(seed);
+        let mut ledger = Ledger::default();
+        let Stage { mut sim, field, first_client, later, elements, hashes } =
+            Stage::new(seed, &mut random, &mut ledger);
+        if options.trace {
+            sim.keep_records();
+        }
+        let now = sim.now();
+        let strikes = match options.scenario {
+            Some(scenario) => scenario.strikes(&field, &mut random, now),
+            None => {
+                let count = random.below(FAULTS_MAX + 1);
+                field.draw(&mut random, count, now, FAULTS_WITHIN_NS)
+            }
+        };
+        let heals = random.below(2) == 0;
+        ledger.deadline = strikes.last().map_or(now, |last| last.at) + PATIENCE_NS;
+        let own = SplitMix64::new(random.next_u64());
+        let players = vec![Player::new(now, first_client, own, elements, hashes)];
+        let later = later.into_iter().map(|(after_ns, name, host)| (now + after_ns, name, host)).collect();
+        let checks = ALL.iter().map(|invariant| (invariant.name, (invariant.make)())).collect();
+        Run { sim, ledger, players, later, random, elements, hashes, strikes, struck: 0, heals, checks }
+    }
+
+    fn play(&mut self) -> Result<(), Broken> {
+        while !self.is_over() {
+            self.turn(Time::NEVER)?;
+        }
+        if self.heals {
+            self.sim.heal_all();
+        }
+        let until = self.sim.now() + QUIET_NS;
+        self.ledger.deadline = Time::NEVER;
+        while self.sim.next_at().is_some_and(|at| at <= until) {
+            self.turn(until)?;
+        }
+        for (invariant, check) in &mut self.checks {
+            check.end(&self.sim, &self.ledger).map_err(|why| Broken { invariant, why })?;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.later.is_empty() && self.struck == self.strikes.len() && self.players.iter().all(|player| player.is_over)
+    }
+
+    /// Lets the next thing happen: a fault, a client's coming, what a program does, or a step of the simulation.
+    fn turn(&mut self, until: Time) -> Result<(), Broken> {
+        let fault_at = self.strikes.get(self.struck).map(|strike| strike.at);
+        let comes_at = self.later.iter().map(|(at, ..)| *at).min();
+        let acts_at = self.players.iter().filter_map(Player::next_at).min();
+        let outside_at = fault_at.into_iter().chain(comes_at).chain(acts_at).min();
+        let inside_at = self.sim.next_at();
+        match outside_at {
+            Some(at) if inside_at.is_none_or(|inside| at <= inside) => {
+                self.sim.now = self.sim.now.max(at);
+                if fault_at == Some(at) {
+                    self.strike();
+                } else if comes_at == Some(at) {
+                    self.come(at);
+                } else {
+                    let Run { sim, ledger, players, .. } = self;
+                    players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.act(sim, ledger));
+                }
+            }
+            Some(_) | None => {
+                if !self.sim.step() {
+                    self.sim.now = until;
+                }
+            }
+        }
+        self.look()?;
+        let Run { sim, players, .. } = self;
+        players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.hear(sim));
+        Ok(())
+    }
+
+    fn strike(&mut self) {
+        let fault = self.strikes[self.struck].fault.clone();
+        self.struck += 1;
+        self.ledger.note(&fault);
+        self.sim.strike(&fault);
+        for player in self.players.iter_mut().filter(|player| !player.was_killed) {
+            if self.sim.node(player.node).life == Life::Dead {
+                player.kill();
+                self.ledger.killed.insert(player.node);
+            }
+        }
+    }
+
+    fn come(&mut self, at: Time) {
+        let index = self.later.iter().position(|(when, ..)| *when == at).expect("somebody comes now");
+        let (_, name, host) = self.later.remove(index);
+        let node: NodeId = self.sim.add_client(host, &name);
+        let own = SplitMix64::new(self.random.next_u64());
+        self.players.push(Player::new(at, node, own, self.elements, self.hashes));
+    }
+
+    /// Checks what must hold.
+    fn look(&mut self) -> Result<(), Broken> {
+        let sightings = self.sim.trace.sightings.replace(Vec::new()).unwrap_or_default();
+        let (sim, ledger) = (&self.sim, &self.ledger);
+        for (invariant, check) in &mut self.checks {
+            let seen = sightings.iter().try_for_each(|(at, sighting)| check.see(sim, ledger, *at, sighting));
+            seen.and_then(|()| check.step(sim, ledger)).map_err(|why| Broken { invariant, why })?;
+        }
+        if sim.now() > ledger.deadline {
+            let waiting = self.players.iter().filter(|player| !player.is_over).map(Player::waits_for);
+            let why = waiting.collect::<Vec<_>>().join("; ");
+            return Err(Broken { invariant: "no stand-still", why });
+        }
+        Ok(())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let mut reached = BTreeMap::new();
+        for (_, check) in &self.checks {
+            for (state, times) in check.reached() {
+                *reached.entry(state).or_default() += times;
+            }
+        }
+        Outcome { hash: self.sim.trace_hash(), faults: self.ledger.struck.clone(), reached }
+    }
+}
+
+/// The words of a panic.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".into())
+}

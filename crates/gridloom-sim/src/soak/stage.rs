@@ -1,0 +1,109 @@
+//! The grid of a run: four servers, one to three clients, each on a host of its own.
+
+use std::sync::Arc;
+
+use gridloom_core::base::{NodeId, Time};
+use gridloom_core::idl;
+use gridloom_core::map::SplitMix64;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Event, Role};
+use gridloom_core::platform::{HostId, Platform};
+
+use super::ledger::Ledger;
+use super::workload::{IDL, Mix};
+use crate::faults::{Field, Scenario, ScenarioError};
+use crate::simulation::{SimConfig, Simulation};
+
+pub(super) const AGENT: &str = "agent";
+const SERVERS: u64 = 4;
+const CLIENTS_MAX: u64 = 3;
+/// As the platform below has them.
+const HOSTS: u64 = 8;
+/// The agent's host; the servers' follow, then the clients'.
+const AGENT_HOST: u32 = 0;
+const CLIENT_HOST: u32 = SERVERS as u32 + 1;
+
+const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-7]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+
+/// Refuses a scenario that names what no soak has.
+///
+/// # Errors
+/// The first unknown name.
+pub fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let numbered = |what: &str, from: u32, to: u64| -> Vec<String> {
+        (from..from + to as u32).map(|number| format!("{what}-{number}")).collect()
+    };
+    let hosts = numbered("host", 0, HOSTS);
+    let nodes: Vec<String> =
+        [vec![AGENT.to_string()], numbered("server", 1, SERVERS), numbered("client", 1, CLIENTS_MAX)].concat();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    scenario.check(&nodes, &hosts)
+}
+
+/// A grid that stands, with its first client, and the others to come.
+pub(super) struct Stage {
+    pub(super) sim: Simulation,
+    pub(super) field: Field,
+    pub(super) first_client: NodeId,
+    /// Clients that come later: the delay, the name and the host.
+    pub(super) later: Vec<(u64, String, HostId)>,
+    pub(super) elements: u64,
+    pub(super) hashes: [u64; 2],
+}
+
+impl Stage {
+    /// Draws and starts it, and waits until the first client knows all servers.
+    pub(super) fn new(seed: u64, random: &mut SplitMix64, ledger: &mut Ledger) -> Stage {
+        let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
+        let platform = Arc::new(platform.expect("the platform of the soak parses"));
+        let host = |number: u32| platform.hosts()[number as usize].name.clone();
+        let mut sim = Simulation::new(platform.clone(), SimConfig { seed, ..SimConfig::default() });
+        sim.trace.sightings = Some(Vec::new());
+        sim.set_bodies(Box::new(Mix));
+        let definitions = idl::parse(IDL, "soak.idl").expect("the functions of the soak parse");
+        let hashes = [definitions[0].signature.hash(), definitions[1].signature.hash()];
+        sim.add_agent(HostId(AGENT_HOST), AGENT);
+        let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
+        ledger.is_tight = random.below(3) == 0;
+        // Small arrays travel unasked.
+        let elements = [100, 3_000, 8_000, 8_000][random.below(4) as usize];
+        for number in 1..=SERVERS as u32 {
+            // A roomy one has room for all that a client holds, and for three clients.
+            let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 400 };
+            let name = format!("server-{number}");
+            let (slots, plain) = (1 + random.below(2) as u32, random.below(8) == 0);
+            ledger.has_plain |= plain;
+            ledger.bounds.insert(name.clone(), memory_bytes);
+            field.servers.push((name.clone(), host(number)));
+            let spec = ServerSpec { name, slots, plain, memory_bytes, functions: definitions.clone() };
+            sim.add_server(HostId(number), spec);
+        }
+        let mut later = Vec::new();
+        for number in 0..1 + random.below(CLIENTS_MAX) as u32 {
+            let (name, at) = (format!("client-{}", number + 1), HostId(CLIENT_HOST + number));
+            field.clients.push((name.clone(), host(at.0)));
+            if number > 0 {
+                later.push((random.below(1_500_000_000), name, at));
+            }
+        }
+        let first_client = sim.add_client(HostId(CLIENT_HOST), "client-1");
+        let all =
+            |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == SERVERS as usize);
+        while !sim.next_event(first_client, Some(Time::NEVER)).as_ref().is_some_and(all) {}
+        Stage { sim, field, first_client, later, elements, hashes }
+    }
+
+    /// The nodes of a role that react.
+    pub(super) fn running(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
+        let with_id = (1..).map(NodeId).zip(&sim.nodes);
+        with_id.filter(move |(_, node)| node.role == role && node.life == crate::node::Life::Running).map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,162 @@
+//! What programs do: random groups of tasks, plain calls, limits and cancellations, with the values that must come of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Group, Output, Source, Task};
+use gridloom_core::map::SplitMix64;
+
+use crate::Bodies;
+
+/// The functions: one result, and two.
+pub(super) const IDL: &str = "Module t;
+Define mix(IN int n, IN double x[n], IN double y[n], OUT double z[n]) CalcOrder 1e8 Calls \"C\" mix(n, x, y, z);
+Define both(IN int n, IN double x[n], IN double y[n], OUT double z[n], OUT double w[n]) CalcOrder 1e8
+Calls \"C\" both(n, x, y, z, w);";
+
+/// What the functions compute: exact, so that results can be told from one another. `both` gives it of its arguments and
+/// of these exchanged.
+fn mix(x: f64, y: f64, salt: f64) -> f64 {
+    (3.0 * x + 5.0 * y + salt) % 1_000_003.0
+}
+
+/// Their bodies.
+pub(super) struct Mix;
+
+impl Bodies for Mix {
+    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        let (x, y, salt) = (first(&inputs[1].1), first(&inputs[2].1), task.id.serial as f64);
+        let values = [mix(x, y, salt), mix(y, x, salt)];
+        let results = task.outputs.iter().zip(values);
+        Ok(results.map(|(output, value)| (output.meta.clone(), array(value, &output.meta))).collect())
+    }
+}
+
+/// An array of one value.
+pub(super) fn array(value: f64, meta: &Meta) -> Vec<u8> {
+    (0..meta.size_bytes() / 8).flat_map(|_| value.to_ne_bytes()).collect()
+}
+
+/// The value of such an array.
+pub(super) fn first(bytes: &[u8]) -> f64 {
+    f64::from_ne_bytes(bytes[..8].try_into().expect("no array of the workload is empty"))
+}
+
+/// A datum with its value.
+type Known = (DatumId, f64);
+
+/// A plain call.
+#[derive(Clone, Debug)]
+pub(super) struct PlainCall {
+    pub(super) task: Task,
+    pub(super) sources: [Known; 2],
+    pub(super) results: Vec<Known>,
+    pub(super) limit_ns: Option<u64>,
+}
+
+/// A group, what the program puts into it, and what must come of it.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) group: Group,
+    /// What the program puts into its store for it.
+    pub(super) sources: Vec<Known>,
+    /// All its results.
+    pub(super) made: Vec<Known>,
+    /// Those of them that nothing in it reads: the program keeps them.
+    pub(super) wanted: BTreeMap<DatumId, f64>,
+}
+
+/// What one client's work is drawn from.
+#[derive(Clone, Debug)]
+pub(super) struct Draw {
+    pub(super) random: SplitMix64,
+    pub(super) client: NodeId,
+    /// Elements of every array.
+    pub(super) elements: u64,
+    /// Hashes of `mix` and `both`.
+    pub(super) hashes: [u64; 2],
+    pub(super) next_group: u64,
+    pub(super) next_call: u64,
+}
+
+/// Numbers of the data and tasks of a group, so that no two groups or calls share any.
+const GROUP_STRIDE: u64 = 1_000;
+const CALLS_FROM: u64 = 1_000_000;
+const CALL_STRIDE: u64 = 10;
+
+impl Draw {
+    pub(super) fn meta(&self) -> Meta {
+        Meta::array(Dtype::Float64, &[self.elements])
+    }
+
+    fn datum(&self, serial: u64) -> DatumId {
+        DatumId { client: self.client, serial }
+    }
+
+    /// A task of these arguments; its results are `result` and perhaps the one after it.
+    fn task(&mut self, serial: u64, args: [Known; 2], result: u64) -> (Task, Vec<Known>) {
+        let [(x, x_value), (y, y_value)] = args;
+        let salt = serial as f64;
+        let mut results = vec![(self.datum(result), mix(x_value, y_value, salt))];
+        let is_both = self.random.below(4) == 0;
+        if is_both {
+            results.push((self.datum(result + 1), mix(y_value, x_value, salt)));
+        }
+        let n = (self.elements as i32).to_ne_bytes().to_vec();
+        let task = Task {
+            id: TaskId { client: self.client, serial },
+            function: if is_both { "t/both" } else { "t/mix" }.into(),
+            signature_hash: self.hashes[usize::from(is_both)],
+            args: vec![
+                Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: n },
+                Argument::Datum(x),
+                Argument::Datum(y),
+            ],
+            outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
+            work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
+        };
+        (task, results)
+    }
+
+    /// A random group, which may read what the program has already.
+    pub(super) fn group(&mut self, has: &[Known]) -> Work {
+        let base = GROUP_STRIDE * self.next_group;
+        self.next_group += 1;
+        let sources: Vec<Known> =
+            (1..=1 + self.random.below(4)).map(|serial| (self.datum(base + serial), serial as f64)).collect();
+        let mut known: Vec<Known> = sources.iter().chain(has).copied().collect();
+        let (mut tasks, mut made) = (Vec::new(), Vec::new());
+        for number in 0..2 + self.random.below(30) {
+            let mut pick = || known[self.random.below(known.len() as u64) as usize];
+            let args = [pick(), pick()];
+            let (task, results) = self.task(base + number, args, base + 100 + 2 * number);
+            known.extend(&results);
+            made.extend(results);
+            tasks.push(task);
+        }
+        let read: BTreeSet<DatumId> = tasks.iter().flat_map(Task::inputs).collect();
+        let wanted: BTreeMap<DatumId, f64> = made.iter().copied().filter(|(datum, _)| !read.contains(datum)).collect();
+        let own = |datum: DatumId| (datum, Source { meta: self.meta(), at: vec![self.client] });
+        let others = has.iter().filter(|(datum, _)| read.contains(datum));
+        let earlier = others.map(|(datum, _)| (*datum, Source { meta: self.meta(), at: Vec::new() }));
+        let group = Group {
+            id: GroupId { client: self.client, serial: self.next_group },
+            tasks,
+            sources: sources.iter().map(|(datum, _)| own(*datum)).chain(earlier).collect(),
+            wanted: wanted.keys().copied().collect(),
+        };
+        Work { group, sources, made, wanted }
+    }
+
+    /// A plain call: the task, its arguments, its results and its limit.
+    pub(super) fn call(&mut self) -> PlainCall {
+        let number = self.next_call;
+        self.next_call += 1;
+        let base = CALLS_FROM + CALL_STRIDE * number;
+        let sources = [(self.datum(base), number as f64), (self.datum(base + 1), 7.0 * number as f64)];
+        let (task, results) = self.task(base, sources, base + 2);
+        let limit_ns = (self.random.below(6) == 0).then(|| self.random.below(3_000_000_000));
+        PlainCall { task, sources, results, limit_ns }
+    }
+}
