@@ -32,7 +32,7 @@ mod reach;
 mod relevel;
 
 use filling::Scratch;
-use pool::{Element, Pool};
+use pool::Pool;
 pub use reach::Reach;
 use relevel::FullAt;
 
@@ -104,18 +104,20 @@ struct Constraint {
     /// The level at which it held back users in the last filling that concerned it.
     held_at: Option<f64>,
     users: Vec<User>,
-    /// Elements of disabled variables.
-    waiting: Vec<u32>,
+    /// Elements of disabled variables, and whose they are.
+    waiting: Vec<(u32, VariableIndex)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct User {
     quota: f64,
-    /// As its variable's, which they are beside so that looking at all users walks through memory in order.
-    ceiling: f64,
-    held_by: u32,
     variable: u32,
     element: u32,
+    // As its variable's, which they are beside so that who looks at all users need not go to each.
+    ceiling: f64,
+    held_by: u32,
+    start: u32,
+    length: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,9 +139,14 @@ struct Variable {
 const NOBODY: u32 = u32::MAX;
 
 impl User {
-    fn new(variable: &Variable, Element { weight, variable: index, .. }: &Element, element: usize) -> User {
-        let (quota, ceiling, held_by) = (weight / variable.penalty, variable.ceiling(), variable.held_by);
-        User { quota, ceiling, held_by, variable: *index, element: element as u32 }
+    fn new(variable: &Variable, index: VariableIndex, weight: f64, element: usize) -> User {
+        let (quota, ceiling) = (weight / variable.penalty, variable.ceiling());
+        let Variable { held_by, start, length, .. } = *variable;
+        User { quota, ceiling, held_by, variable: index.0, element: element as u32, start, length }
+    }
+
+    fn elements(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
     }
 }
 
@@ -201,7 +208,7 @@ impl Solver {
             self.variables.push(Variable::default());
             VariableIndex(self.variables.len() as u32 - 1)
         });
-        let (start, length) = self.pool.close(index.0);
+        let (start, length) = self.pool.close();
         let variable = Variable { penalty, bound, start, length, held_by: NOBODY, ..Variable::default() };
         self.variables[index.0 as usize] = variable;
         if penalty > 0.0 {
@@ -209,8 +216,8 @@ impl Solver {
         }
         for element in self.variables[index.0 as usize].elements() {
             match penalty > 0.0 {
-                true => self.list(element),
-                false => self.wait(element),
+                true => self.list(index, element),
+                false => self.wait(index, element),
             }
             self.touch(self.pool[element].constraint);
         }
@@ -234,13 +241,13 @@ impl Solver {
             match (before > 0.0, penalty > 0.0) {
                 (false, true) => {
                     self.unwait(element);
-                    self.list(element);
+                    self.list(variable, element);
                 }
                 (true, false) => {
                     self.unlist(element);
-                    self.wait(element);
+                    self.wait(variable, element);
                 }
-                (true, true) => self.requote(element),
+                (true, true) => self.requote(variable, element),
                 (false, false) => {}
             }
         }
@@ -257,7 +264,7 @@ impl Solver {
         let enabled = self.variables[variable.0 as usize].penalty > 0.0;
         for element in self.variables[variable.0 as usize].elements() {
             if enabled {
-                self.requote(element);
+                self.requote(variable, element);
             }
             self.touch(self.pool[element].constraint);
         }
@@ -294,7 +301,7 @@ impl Solver {
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
         let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
         variables.extend(users.iter().map(|user| VariableIndex(user.variable)));
-        variables.extend(waiting.iter().map(|element| VariableIndex(self.pool[*element as usize].variable)));
+        variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
     /// Whether something changed since the last solution.
@@ -313,12 +320,12 @@ impl Solver {
     }
 
     /// Enters an element of an enabled variable among the users of its constraint.
-    fn list(&mut self, element: usize) {
+    fn list(&mut self, variable: VariableIndex, element: usize) {
         let state = &mut self.pool[element];
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
         self.listed += 1;
-        users.push(User::new(&self.variables[state.variable as usize], state, element));
+        users.push(User::new(&self.variables[variable.0 as usize], variable, state.weight, element));
     }
 
     fn unlist(&mut self, element: usize) {
@@ -332,16 +339,16 @@ impl Solver {
     }
 
     /// Enters changed terms of an enabled variable.
-    fn requote(&mut self, element: usize) {
+    fn requote(&mut self, variable: VariableIndex, element: usize) {
         let state = &self.pool[element];
-        let user = User::new(&self.variables[state.variable as usize], state, element);
+        let user = User::new(&self.variables[variable.0 as usize], variable, state.weight, element);
         self.constraints[state.constraint as usize].users[state.place as usize] = user;
     }
 
-    fn wait(&mut self, element: usize) {
+    fn wait(&mut self, variable: VariableIndex, element: usize) {
         let waiting = &mut self.constraints[self.pool[element].constraint as usize].waiting;
         self.pool[element].place = waiting.len() as u32;
-        waiting.push(element as u32);
+        waiting.push((element as u32, variable));
     }
 
     fn unwait(&mut self, element: usize) {
@@ -349,7 +356,7 @@ impl Solver {
         let waiting = &mut self.constraints[constraint as usize].waiting;
         waiting.swap_remove(place as usize);
         if let Some(moved) = waiting.get(place as usize) {
-            self.pool[*moved as usize].place = place;
+            self.pool[moved.0 as usize].place = place;
         }
     }
 }

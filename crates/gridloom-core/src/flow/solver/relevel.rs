@@ -167,9 +167,9 @@ impl Solver {
     /// there may have left it to this one.
     fn stir(&mut self, user: &User, constraint: u32, before: f64, after: f64) {
         let above = before.min(after) * (1.0 - 2.0 * ALIKE);
-        let variable = &self.variables[user.variable as usize];
-        let rise = (after - before) / variable.penalty;
-        for at in variable.elements() {
+        // Its quota is its weight / penalty.
+        let rise = (after - before) * user.quota / self.pool[user.element as usize].weight;
+        for at in user.elements() {
             let element = &self.pool[at];
             let other = element.constraint;
             if other == constraint {
