@@ -212,9 +212,10 @@ fn a_sender_waits_while_too_much_is_on_its_way() {
     assert!(notes[2..].iter().all(|note| !note.starts_with("0.")), "{notes:?}");
 }
 
-fn ring(kind: StackKind, processes: usize, rounds: usize) -> (f64, u64) {
-    let mut case = Case::new(kind, 8);
+fn ring(kinds: &[StackKind], processes: usize, rounds: usize) -> (f64, u64) {
+    let mut case = Case::new(kinds[0], 8);
     for number in 0..processes {
+        case.kind = kinds[number % kinds.len()];
         case.process((number % 8) as u32, "member", move |process, _| {
             process.listen(1000 + number as u16).unwrap();
             process.sleep_until(Time(SECOND_NS)).unwrap();
@@ -241,10 +242,12 @@ fn ring(kind: StackKind, processes: usize, rounds: usize) -> (f64, u64) {
 }
 
 #[test]
-fn the_same_processes_give_the_same_trace_on_either_stack() {
-    let on_coroutines = ring(StackKind::Coroutine, 100, 10);
-    assert_eq!(on_coroutines, ring(StackKind::Coroutine, 100, 10));
-    assert_eq!(on_coroutines, ring(StackKind::Thread, 100, 10));
+fn the_same_processes_give_the_same_trace_on_either_stack_and_on_both() {
+    let on_coroutines = ring(&[StackKind::Coroutine], 100, 10);
+    assert_eq!(on_coroutines, ring(&[StackKind::Coroutine], 100, 10));
+    assert_eq!(on_coroutines, ring(&[StackKind::Thread], 100, 10));
+    // Threads pass the turn among themselves until a coroutine is next.
+    assert_eq!(on_coroutines, ring(&[StackKind::Thread, StackKind::Thread, StackKind::Coroutine], 100, 10));
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn the_same_processes_give_the_same_trace_on_either_stack() {
 fn ring_figure() {
     for kind in KINDS {
         let begin = std::time::Instant::now();
-        ring(kind, 1000, 100);
+        ring(&[kind], 1000, 100);
         println!("{kind:?}: {:?}", begin.elapsed());
     }
 }

@@ -13,7 +13,7 @@
 //! ```text
 //! pool      elements, a block for each variable        reach     which constraints a change can concern
 //! filling   the values of what is concerned            levels    the constraint that is full next
-//! repair    the few values that a change does concern
+//! relevel   the few that a change does concern
 //! ```
 //!
 //! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
@@ -29,11 +29,12 @@ mod filling;
 mod levels;
 mod pool;
 mod reach;
-mod repair;
+mod relevel;
 
 use filling::Scratch;
-use pool::{Element, Pool};
+use pool::Pool;
 pub use reach::Reach;
+use relevel::FullAt;
 
 /// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
 const PRECISION: f64 = 1e-5;
@@ -72,9 +73,8 @@ pub struct Solver {
     dirty: Vec<VariableIndex>,
     /// Users on all constraints together.
     listed: usize,
-    /// How many solutions to come are not begun by a repair, and how many after the next that is given up.
-    pause: u32,
-    pause_next: u32,
+    /// Of each constraint; used with [`Reach::Connected`] alone.
+    full_at: FullAt,
     solution: u32,
     scratch: Scratch,
 }
@@ -85,10 +85,12 @@ struct Constraint {
     remaining: f64,
     usage: f64,
     capacity: f64,
-    /// What remained when the filling began.
-    brim: f64,
     policy: Policy,
     touched: bool,
+    /// Waits for its level to be found anew.
+    waits: bool,
+    /// What is left of a shared one that is not full.
+    spare: f64,
     /// Takes part in the filling.
     live: bool,
     /// A fat pipe whose usage may be that of a fixed variable.
@@ -99,19 +101,23 @@ struct Constraint {
     /// for the usage of a fat pipe.
     by_bound: Option<(u32, u32)>,
     by_quota: Option<(u32, u32)>,
-    /// The level at which it held back users in the last solution that concerned it.
+    /// The level at which it held back users in the last filling that concerned it.
     held_at: Option<f64>,
     users: Vec<User>,
-    /// Elements of disabled variables.
-    waiting: Vec<u32>,
+    /// Elements of disabled variables, and whose they are.
+    waiting: Vec<(u32, VariableIndex)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct User {
     quota: f64,
-    weight: f64,
     variable: u32,
     element: u32,
+    // As its variable's, which they are beside so that who looks at all users need not go to each.
+    ceiling: f64,
+    held_by: u32,
+    start: u32,
+    length: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,15 +138,22 @@ struct Variable {
 /// Holds nothing back.
 const NOBODY: u32 = u32::MAX;
 
+impl User {
+    fn new(variable: &Variable, index: VariableIndex, weight: f64, element: usize) -> User {
+        let (quota, ceiling) = (weight / variable.penalty, variable.ceiling());
+        let Variable { held_by, start, length, .. } = *variable;
+        User { quota, ceiling, held_by, variable: index.0, element: element as u32, start, length }
+    }
+
+    fn elements(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
+}
+
 impl Variable {
     /// The level at which it meets its bound.
     fn ceiling(&self) -> f64 {
         if self.bound > 0.0 { self.bound * self.penalty } else { f64::INFINITY }
-    }
-
-    /// The level that it has reached.
-    fn level(&self) -> f64 {
-        self.penalty * self.value
     }
 
     fn elements(&self) -> std::ops::Range<usize> {
@@ -162,6 +175,7 @@ impl Solver {
     /// Adds a constraint.
     pub fn add_constraint(&mut self, capacity: f64, policy: Policy) -> ConstraintIndex {
         self.constraints.push(Constraint { capacity, policy, ..Constraint::default() });
+        self.full_at.add();
         ConstraintIndex(self.constraints.len() as u32 - 1)
     }
 
@@ -194,15 +208,16 @@ impl Solver {
             self.variables.push(Variable::default());
             VariableIndex(self.variables.len() as u32 - 1)
         });
-        let (start, length) = self.pool.close(index.0);
-        self.variables[index.0 as usize] = Variable { penalty, bound, start, length, ..Variable::default() };
+        let (start, length) = self.pool.close();
+        let variable = Variable { penalty, bound, start, length, held_by: NOBODY, ..Variable::default() };
+        self.variables[index.0 as usize] = variable;
         if penalty > 0.0 {
             self.dirty.push(index);
         }
         for element in self.variables[index.0 as usize].elements() {
             match penalty > 0.0 {
-                true => self.list(element),
-                false => self.wait(element),
+                true => self.list(index, element),
+                false => self.wait(index, element),
             }
             self.touch(self.pool[element].constraint);
         }
@@ -218,20 +233,21 @@ impl Solver {
         let (before, elements) = (state.penalty, state.elements());
         if penalty <= 0.0 {
             self.touch_variable(variable);
-            self.variables[variable.0 as usize].value = 0.0;
+            let state = &mut self.variables[variable.0 as usize];
+            (state.value, state.held_by) = (0.0, NOBODY);
         }
         self.variables[variable.0 as usize].penalty = penalty;
         for element in elements {
             match (before > 0.0, penalty > 0.0) {
                 (false, true) => {
                     self.unwait(element);
-                    self.list(element);
+                    self.list(variable, element);
                 }
                 (true, false) => {
                     self.unlist(element);
-                    self.wait(element);
+                    self.wait(variable, element);
                 }
-                (true, true) => self.requote(element),
+                (true, true) => self.requote(variable, element),
                 (false, false) => {}
             }
         }
@@ -245,7 +261,11 @@ impl Solver {
     pub fn set_bound(&mut self, variable: VariableIndex, bound: f64) {
         self.variables[variable.0 as usize].bound = bound;
         self.dirty.push(variable);
+        let enabled = self.variables[variable.0 as usize].penalty > 0.0;
         for element in self.variables[variable.0 as usize].elements() {
+            if enabled {
+                self.requote(variable, element);
+            }
             self.touch(self.pool[element].constraint);
         }
     }
@@ -281,7 +301,7 @@ impl Solver {
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
         let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
         variables.extend(users.iter().map(|user| VariableIndex(user.variable)));
-        variables.extend(waiting.iter().map(|element| VariableIndex(self.pool[*element as usize].variable)));
+        variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
     /// Whether something changed since the last solution.
@@ -300,14 +320,12 @@ impl Solver {
     }
 
     /// Enters an element of an enabled variable among the users of its constraint.
-    fn list(&mut self, element: usize) {
-        let penalty = self.variables[self.pool[element].variable as usize].penalty;
+    fn list(&mut self, variable: VariableIndex, element: usize) {
         let state = &mut self.pool[element];
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
         self.listed += 1;
-        let Element { weight, variable, .. } = *state;
-        users.push(User { quota: weight / penalty, weight, variable, element: element as u32 });
+        users.push(User::new(&self.variables[variable.0 as usize], variable, state.weight, element));
     }
 
     fn unlist(&mut self, element: usize) {
@@ -320,16 +338,17 @@ impl Solver {
         }
     }
 
-    fn requote(&mut self, element: usize) {
-        let state = self.pool[element];
-        let penalty = self.variables[state.variable as usize].penalty;
-        self.constraints[state.constraint as usize].users[state.place as usize].quota = state.weight / penalty;
+    /// Enters changed terms of an enabled variable.
+    fn requote(&mut self, variable: VariableIndex, element: usize) {
+        let state = &self.pool[element];
+        let user = User::new(&self.variables[variable.0 as usize], variable, state.weight, element);
+        self.constraints[state.constraint as usize].users[state.place as usize] = user;
     }
 
-    fn wait(&mut self, element: usize) {
+    fn wait(&mut self, variable: VariableIndex, element: usize) {
         let waiting = &mut self.constraints[self.pool[element].constraint as usize].waiting;
         self.pool[element].place = waiting.len() as u32;
-        waiting.push(element as u32);
+        waiting.push((element as u32, variable));
     }
 
     fn unwait(&mut self, element: usize) {
@@ -337,7 +356,7 @@ impl Solver {
         let waiting = &mut self.constraints[constraint as usize].waiting;
         waiting.swap_remove(place as usize);
         if let Some(moved) = waiting.get(place as usize) {
-            self.pool[*moved as usize].place = place;
+            self.pool[moved.0 as usize].place = place;
         }
     }
 }

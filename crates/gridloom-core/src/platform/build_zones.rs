@@ -278,7 +278,8 @@ impl PlatformBuilder {
             Routing::Full(table) => table.contains_key(&(src, dst)),
             Routing::Floyd(floyd) => floyd.edges.contains_key(&(index(src), index(dst))),
             Routing::Dijkstra(dijkstra) => dijkstra.edge(src, dst).is_some(),
-            Routing::Star(_) | Routing::Vivaldi(_) | Routing::FatTree(_) | Routing::None => false,
+            Routing::Star(_) | Routing::Vivaldi(_) => false,
+            Routing::FatTree(_) | Routing::Torus(_) | Routing::Dragonfly(_) | Routing::None => false,
         }
     }
 
@@ -294,7 +295,12 @@ impl PlatformBuilder {
             Routing::Full(table) => drop(table.insert((src, dst), edge)),
             Routing::Floyd(floyd) => drop(floyd.edges.insert(indices, edge)),
             Routing::Dijkstra(dijkstra) => dijkstra.add(src, dst, edge),
-            Routing::Star(_) | Routing::Vivaldi(_) | Routing::FatTree(_) | Routing::None => {
+            Routing::Star(_)
+            | Routing::Vivaldi(_)
+            | Routing::FatTree(_)
+            | Routing::Torus(_)
+            | Routing::Dragonfly(_)
+            | Routing::None => {
                 return Err(PlatformError::new("a zone of this kind of routing takes no routes"));
             }
         }

@@ -4,13 +4,15 @@
 //! backbone, if there is one. Names are SimGrid's: host `PREFIXiSUFFIX`, links `ID_link_i` (`_UP`, `_DOWN`,
 //! `_loopback`, `_limiter`), backbone `ID_backbone`, router `PREFIXID_routerSUFFIX`.
 
+use std::collections::BTreeMap;
+
 use super::build::{ELEMENTS_MAX, PlatformBuilder};
 use super::build_zones::routing_named;
-use super::net::ZoneId;
+use super::net::{PointId, ZoneId};
 use super::routing::{Routing, Spoke};
 use super::tree::Element;
 use super::xml::{count, sharing};
-use super::{HostId, LinkId, PlatformError, Sharing, units};
+use super::{HostId, LinkId, PlatformError, Sharing, dragonfly, fat_tree, torus, units};
 
 /// A flat cluster, however the file said it.
 #[derive(Clone, Debug)]
@@ -47,13 +49,7 @@ impl FlatCluster<'_> {
                 Some(bw) => Some(builder.add_link(&format!("{link}_limiter"), bw, 0.0, Sharing::Shared)?),
                 None => None,
             };
-            let (up, down) = match self.split_duplex {
-                true => builder.add_duplex_link(&link, self.bandwidth, self.latency_s)?,
-                false => {
-                    let both = builder.add_link(&link, self.bandwidth, self.latency_s, Sharing::Shared)?;
-                    (both, both)
-                }
-            };
+            let (up, down) = self.add_cable(builder, &link, 1)?;
             spokes.push((builder.host_point(host), limiter, up, down, loopback));
         }
         let backbone = match self.backbone {
@@ -76,6 +72,21 @@ impl FlatCluster<'_> {
         Ok(zone)
     }
 
+    /// Adds a link of so many cables, of the cluster's bandwidth each: there and back.
+    pub(super) fn add_cable(
+        &self,
+        builder: &mut PlatformBuilder,
+        name: &str,
+        cables: usize,
+    ) -> Result<(LinkId, LinkId), PlatformError> {
+        let bandwidth = self.bandwidth * cables as f64;
+        if self.split_duplex {
+            return builder.add_duplex_link(name, bandwidth, self.latency_s);
+        }
+        let both = builder.add_link(name, bandwidth, self.latency_s, Sharing::Shared)?;
+        Ok((both, both))
+    }
+
     /// Adds one of the hosts, without its links.
     pub(super) fn add_host(
         &self,
@@ -88,6 +99,47 @@ impl FlatCluster<'_> {
             builder.set_property(host, key, value);
         }
         Ok(host)
+    }
+}
+
+/// The hosts of a cluster whose switches are no points of the platform, by position.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaves {
+    positions: BTreeMap<PointId, usize>,
+    loopbacks: Vec<LinkId>,
+}
+
+impl Leaves {
+    /// Adds hosts, their loopbacks and the router that stands for the whole.
+    pub(super) fn add(
+        cluster: &FlatCluster<'_>,
+        builder: &mut PlatformBuilder,
+        zone: ZoneId,
+    ) -> Result<Leaves, PlatformError> {
+        if cluster.limiter_bandwidth.is_some() || cluster.backbone.is_some() {
+            return Err(PlatformError::new("limiter_link and bb_bw are supported with topology FLAT only so far"));
+        }
+        let mut leaves = Leaves::default();
+        for (position, (number, name)) in cluster.hosts.iter().enumerate() {
+            let host = cluster.add_host(builder, zone, name)?;
+            leaves.positions.insert(builder.host_point(host), position);
+            if let Some((bandwidth, latency_s)) = cluster.loopback {
+                let loopback = format!("{}_link_{number}_loopback", cluster.id);
+                leaves.loopbacks.push(builder.add_link(&loopback, bandwidth, latency_s, Sharing::Fatpipe)?);
+            }
+        }
+        builder.add_router(zone, &cluster.router)?;
+        Ok(leaves)
+    }
+
+    /// The positions of two hosts; none if one of the two is the router.
+    pub(super) fn pair(&self, src: PointId, dst: PointId) -> Option<(usize, usize)> {
+        Some((*self.positions.get(&src)?, *self.positions.get(&dst)?))
+    }
+
+    /// The way from a host to itself, if it has a loopback.
+    pub(super) fn loopback(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
+        self.loopbacks.get(from).filter(|_| from == to).map(|own| vec![*own])
     }
 }
 
@@ -120,9 +172,16 @@ pub(super) fn flat_or_other(
         "state_file",
     ])?;
     let topology = element.get("topology").unwrap_or("FLAT");
-    if !matches!(topology, "FLAT" | "FAT_TREE") {
-        return Err(element.error(format!("topology {topology} is not supported yet; use FLAT or FAT_TREE")));
-    }
+    let add_topology = match topology {
+        "FLAT" => None,
+        "FAT_TREE" => Some(fat_tree::add as AddTopology),
+        "TORUS" => Some(torus::add as AddTopology),
+        "DRAGONFLY" => Some(dragonfly::add as AddTopology),
+        _ => {
+            let why = format!("topology '{topology}' is unknown; there are FLAT, FAT_TREE, TORUS, DRAGONFLY");
+            return Err(element.error(why));
+        }
+    };
     let id = element.need("id")?;
     let (prefix, suffix) = (element.get("prefix").unwrap_or(""), element.get("suffix").unwrap_or(""));
     let optional = |attribute: &str, parse: fn(&str) -> Result<f64, String>| match element.get(attribute) {
@@ -153,11 +212,13 @@ pub(super) fn flat_or_other(
         router: router.map_or_else(|| format!("{prefix}{id}_router{suffix}"), str::to_owned),
         properties: properties(element)?,
     };
-    element.located(match topology {
-        "FAT_TREE" => super::fat_tree::add(&cluster, element.need("topo_parameters")?, builder, zone),
-        _ => cluster.add(builder, zone).map(drop),
+    element.located(match add_topology {
+        Some(add) => add(&cluster, element.need("topo_parameters")?, builder, zone),
+        None => cluster.add(builder, zone).map(drop),
     })
 }
+
+type AddTopology = fn(&FlatCluster<'_>, &str, &mut PlatformBuilder, ZoneId) -> Result<(), PlatformError>;
 
 /// A `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.
 pub(super) fn cabinet(builder: &mut PlatformBuilder, zone: ZoneId, element: &Element) -> Result<(), PlatformError> {

@@ -8,13 +8,11 @@
 //! (2010), in the shape of SimGrid 4.1, whose numbering of switches and cables shows in the names of the links.
 //! Names are unique for the first fat tree of a platform only, as there; a second one is refused.
 
-use std::collections::BTreeMap;
-
 use super::build::{ELEMENTS_MAX, PlatformBuilder};
-use super::cluster::FlatCluster;
+use super::cluster::{FlatCluster, Leaves};
 use super::net::{Edge, NoRoute, PointId, Walk, ZoneId};
 use super::routing::Routing;
-use super::{LinkId, PlatformError, Sharing};
+use super::{LinkId, PlatformError};
 
 /// Levels of switches; deeper trees than a handful are mistakes.
 const LEVELS_MAX: usize = 16;
@@ -26,8 +24,7 @@ pub(super) struct FatTree {
     cables: Vec<usize>,
     /// Leaves first, then the switches level by level.
     nodes: Vec<Node>,
-    leaves: BTreeMap<PointId, usize>,
-    loopbacks: Vec<Option<LinkId>>,
+    leaves: Leaves,
 }
 
 #[derive(Clone, Debug)]
@@ -126,14 +123,7 @@ impl FatTree {
                 for cable in 0..self.cables[level] {
                     let name = format!("link_from_{below_id}_{above_id}_{number}");
                     number += 1;
-                    let (up, down) = match cluster.split_duplex {
-                        true => builder.add_duplex_link(&name, cluster.bandwidth, cluster.latency_s)?,
-                        false => {
-                            let link =
-                                builder.add_link(&name, cluster.bandwidth, cluster.latency_s, Sharing::Shared)?;
-                            (link, link)
-                        }
-                    };
+                    let (up, down) = cluster.add_cable(builder, &name, 1)?;
                     let (from_above, from_below) =
                         (down_port + cable * self.children[level], up_port + cable * self.parents[level]);
                     self.nodes[parent].children[from_above] = Some(Cable { to: child, link: down });
@@ -151,13 +141,13 @@ impl FatTree {
     /// The way between two members. A router stands for the whole tree: nothing is crossed to reach it.
     pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Result<Edge, NoRoute> {
         let missing = NoRoute { src, dst };
-        let mut links = Vec::new();
-        if let (Some(&from), Some(&to)) = (self.leaves.get(&src), self.leaves.get(&dst)) {
-            match self.loopbacks[from] {
-                Some(own) if from == to => links.push(own),
-                _ => links = self.way(from, to).ok_or(missing)?,
-            }
-        }
+        let links = match self.leaves.pair(src, dst) {
+            None => Vec::new(),
+            Some((from, to)) => match self.leaves.loopback(from, to) {
+                Some(own) => own,
+                None => self.way(from, to).ok_or(missing)?,
+            },
+        };
         walk.add_latency(&links);
         Ok(Edge { links, gateway_src: src, gateway_dst: dst })
     }
@@ -190,21 +180,9 @@ pub(super) fn add(
     builder: &mut PlatformBuilder,
     parent: ZoneId,
 ) -> Result<(), PlatformError> {
-    if cluster.limiter_bandwidth.is_some() || cluster.backbone.is_some() {
-        return Err(PlatformError::new("limiter_link and bb_bw are not supported yet with topology FAT_TREE"));
-    }
     let mut tree = FatTree::parse(parameters, cluster.hosts.len()).map_err(PlatformError::new)?;
     let zone = builder.add_zone(parent, cluster.id, Routing::None)?;
-    for (position, (number, name)) in cluster.hosts.iter().enumerate() {
-        let host = cluster.add_host(builder, zone, name)?;
-        tree.leaves.insert(builder.host_point(host), position);
-        let loopback = format!("{}_link_{number}_loopback", cluster.id);
-        tree.loopbacks.push(match cluster.loopback {
-            Some((bandwidth, lat)) => Some(builder.add_link(&loopback, bandwidth, lat, Sharing::Fatpipe)?),
-            None => None,
-        });
-    }
-    builder.add_router(zone, &cluster.router)?;
+    tree.leaves = Leaves::add(cluster, builder, zone)?;
     tree.make_nodes(cluster.hosts.len());
     tree.make_cables(builder, cluster)?;
     builder.zone_mut(zone).routing = Routing::FatTree(Box::new(tree));

@@ -7,6 +7,8 @@
 //! | star | up from a, down to b, each link once (flat clusters; a backbone is in both halves) |
 //! | vivaldi | star, plus the distance of the coordinates as latency |
 //! | fat tree | up to a common switch chosen by the target, and down ([`super::fat_tree`]) |
+//! | torus | one dimension after another ([`super::torus`]) |
+//! | dragonfly | over the link between the two groups ([`super::dragonfly`]) |
 //! | none | there is none |
 //!
 //! **Invariant:** memory is linear in what the file says, but for Floyd's table (members², bounded by the builder).
@@ -15,8 +17,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::dragonfly::Dragonfly;
 use super::fat_tree::FatTree;
 use super::net::{Edge, NoRoute, PointId, PointKind, Walk, Zone};
+use super::torus::Torus;
 use super::{LOOPBACK, LinkId};
 
 /// Routing of one zone.
@@ -34,6 +38,10 @@ pub(super) enum Routing {
     Vivaldi(BTreeMap<PointId, Spoke>),
     /// Up as far as needed, then down.
     FatTree(Box<FatTree>),
+    /// Along the dimensions.
+    Torus(Box<Torus>),
+    /// Through groups, chassis and blades.
+    Dragonfly(Box<Dragonfly>),
     /// No routes at all.
     None,
 }
@@ -81,6 +89,8 @@ pub(super) fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: P
         Routing::Floyd(floyd) => floyd.route(walk, zone, src, dst),
         Routing::Dijkstra(dijkstra) => dijkstra.route(walk, src, dst),
         Routing::FatTree(tree) => tree.route(walk, src, dst),
+        Routing::Torus(torus) => Ok(torus.route(walk, src, dst)),
+        Routing::Dragonfly(dragonfly) => Ok(dragonfly.route(walk, src, dst)),
         Routing::Star(spokes) => Ok(star_route(walk, spokes, src, dst)),
         Routing::Vivaldi(spokes) => {
             let edge = star_route(walk, spokes, src, dst);

@@ -208,7 +208,25 @@ fn clusters_refuse_what_is_not_modelled() {
         names(&read(&xml(&cluster("c", tree))).unwrap(), "c0", "c3"),
         ["link_from_0_7_0_UP", "link_from_3_7_3_DOWN"]
     );
-    refused(&xml(&cluster("c", "topology='TORUS'")), "p:3:1: topology TORUS is not supported yet");
+    refused(&xml(&cluster("c", "topology='HYPERCUBE'")), "p:3:1: topology 'HYPERCUBE' is unknown");
+    refused(&xml(&cluster("c", "topology='TORUS'")), "p:3:1: element 'cluster' lacks the attribute 'topo_parameters'");
+    refused(
+        &xml(&cluster("c", "topology='TORUS' topo_parameters='2,3'")),
+        "p:3:1: topo_parameters '2,3' need 6 hosts, but there are 4",
+    );
+    refused(&xml(&cluster("c", "topology='TORUS' topo_parameters='2,x'")), "p:3:1: topo_parameters '2,x' must be");
+    refused(
+        &xml(&cluster("c", "topology='DRAGONFLY' topo_parameters='2,1;1,1;1,1;2'")),
+        "p:3:1: topo_parameters '2,1;1,1;1,1;2' have 2 groups, but only 1 blades",
+    );
+    refused(
+        &xml(&cluster("c", "topology='DRAGONFLY' topo_parameters='2;1;1;2'")),
+        "p:3:1: topo_parameters '2;1;1;2' must be numbers above 0",
+    );
+    refused(
+        &xml(&cluster("c", "limiter_link='1MBps' topology='TORUS' topo_parameters='2,2'")),
+        "p:3:1: limiter_link and bb_bw are supported with topology FLAT only",
+    );
     refused(
         &xml(&cluster("c", "topology='FAT_TREE' topo_parameters='1;5;1;1'")),
         "p:3:1: topo_parameters '1;5;1;1' need 5",
@@ -217,4 +235,71 @@ fn clusters_refuse_what_is_not_modelled() {
         &xml(&(cluster("c", tree) + "\n" + &cluster("d", tree))),
         "p:4:1: link 'link_from_0_7_0_DOWN' is defined twice",
     );
+}
+
+#[test]
+fn tori_and_dragonflies_have_routes_inside_and_to_their_router() {
+    let cluster = |more: &str| {
+        xml(&format!(
+            "<zone id='z' routing='Full'><cluster id='c' prefix='n' suffix='' radical='0-11' speed='1Gf' bw='1MBps'
+             lat='1ms' loopback_bw='9MBps' router_id='door' {more}/>
+             <zone id='o' routing='Full'><host id='out' speed='1Gf'/></zone><link id='l' bandwidth='1MBps' latency='5ms'/>
+             <zoneRoute src='c' dst='o' gw_src='door' gw_dst='out'><link_ctn id='l'/></zoneRoute></zone>"
+        ))
+    };
+    let torus = read(&cluster("topology='TORUS' topo_parameters='3,2,2'")).unwrap();
+    assert_eq!(names(&torus, "n0", "n2"), ["c_link_from_2_to_0_DOWN"]);
+    assert_eq!(
+        names(&torus, "n1", "n11"),
+        ["c_link_from_1_to_2_UP", "c_link_from_2_to_5_UP", "c_link_from_5_to_11_UP"]
+    );
+    let dragonfly =
+        read(&cluster("topology='DRAGONFLY' sharing_policy='SHARED' topo_parameters='2,4;1,3;3,2;2'")).unwrap();
+    assert_eq!(names(&dragonfly, "n0", "n1"), ["c_local_link_0_0", "c_local_link_0_1"]);
+    assert_eq!(
+        names(&dragonfly, "n4", "n11"),
+        ["c_local_link_2_4", "c_green_link_1_2", "c_blue_link_1_3", "c_green_link_3_5", "c_local_link_5_11"]
+    );
+    let bandwidth = |name: &str| dragonfly.links()[dragonfly.link(name).unwrap().0 as usize].bandwidth;
+    assert_eq!(["c_local_link_0_0", "c_green_link_0_1", "c_blue_link_1_3"].map(bandwidth), [1e6, 2e6, 4e6]);
+    for platform in [&torus, &dragonfly] {
+        assert_eq!(names(platform, "n7", "n7"), ["c_link_7_loopback"]);
+        assert_eq!(names(platform, "n7", "out"), ["l"]);
+        let route = platform.route(platform.host("n4").unwrap(), platform.host("n11").unwrap()).unwrap();
+        assert!((route.latency_s - 1e-3 * route.links.len() as f64).abs() < 1e-15);
+    }
+}
+
+#[test]
+fn peers_are_as_far_apart_as_their_places() {
+    let platform = read(&xml("<zone id='w' routing='Vivaldi'>
+        <peer id='p' speed='1Gf' bw_in='1MBps' bw_out='2MBps' coordinates='3 4 1'/>
+        <peer id='q' speed='1Gf' bw_in='1MBps' bw_out='2MBps' coordinates='0 0 2'/></zone>"))
+    .unwrap();
+    assert_eq!(names(&platform, "p", "q"), ["link_p_UP", "link_q_DOWN"]);
+    let bandwidth = |name: &str| platform.links()[platform.link(name).unwrap().0 as usize].bandwidth;
+    assert_eq!(["link_p_UP", "link_p_DOWN"].map(bandwidth), [2e6, 1e6]);
+    let latency_s = |src, dst| platform.route(HostId(src), HostId(dst)).unwrap().latency_s;
+    assert_eq!((latency_s(0, 1), latency_s(1, 0)), (0.008, 0.008));
+    refused(
+        &xml("<zone id='w' routing='Vivaldi'>\n<peer id='p' speed='1Gf' bw_in='1' bw_out='1' coordinates='3'/></zone>"),
+        "p:4:1: ",
+    );
+}
+
+#[test]
+fn bypasses_win_one_way_over_the_zones_routes() {
+    let platform = read(&xml("<zone id='w' routing='Full'>
+        <zone id='a' routing='Full'><host id='h' speed='1Gf'/><host id='i' speed='1Gf'/>
+        <link id='inside' bandwidth='1MBps' latency='1ms'/><link id='short' bandwidth='1MBps' latency='1ms'/>
+        <route src='h' dst='i'><link_ctn id='inside'/></route>
+        <bypassRoute src='i' dst='h'><link_ctn id='short'/></bypassRoute></zone>
+        <zone id='b' routing='Full'><host id='k' speed='1Gf'/></zone>
+        <link id='slow' bandwidth='1MBps' latency='9ms'/><link id='fast' bandwidth='1MBps' latency='1ms'/>
+        <zoneRoute src='a' dst='b' gw_src='h' gw_dst='k'><link_ctn id='slow'/></zoneRoute>
+        <bypassZoneRoute src='a' dst='b' gw_src='h' gw_dst='k'><link_ctn id='fast'/></bypassZoneRoute></zone>"))
+    .unwrap();
+    assert_eq!(names(&platform, "h", "i"), ["inside"]);
+    assert_eq!(names(&platform, "i", "k"), ["short", "fast"]);
+    assert_eq!(names(&platform, "k", "i"), ["slow", "inside"]);
 }

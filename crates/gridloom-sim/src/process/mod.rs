@@ -10,6 +10,7 @@
 //! waits (`turn` counts them, so that what is late wakes nobody).
 
 mod kernel;
+mod relay;
 mod runner;
 mod stack;
 mod world;

@@ -6,17 +6,14 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_core::base::Time;
-use gridloom_core::base::time::SECOND_NS;
 use gridloom_core::platform::HostId;
 use gridloom_core::process::{ProcessError, ProcessSpec};
 
 use super::kernel::{ProcessId, Wait};
+use super::relay::{Relay, advance};
 use super::stack::{Stack, StackKind, Suspender};
 use super::world::{Log, SimProcess};
 use crate::simulation::Simulation;
-
-/// If for so long no process was ready, only heartbeats of machines go on: nothing will come any more.
-const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 
 /// A process's code.
 pub type Body = Box<dyn FnOnce(SimProcess) + Send>;
@@ -43,13 +40,15 @@ pub struct Deadlock {
 pub struct Runner {
     simulation: Arc<Mutex<Simulation>>,
     stacks: BTreeMap<ProcessId, Stack>,
+    relay: Arc<Relay>,
     log: Log,
 }
 
 impl Runner {
     /// Without processes yet.
     pub fn new(simulation: Arc<Mutex<Simulation>>, log: Log) -> Runner {
-        Runner { simulation, stacks: BTreeMap::new(), log }
+        let relay = Arc::new(Relay::new(simulation.clone()));
+        Runner { simulation, stacks: BTreeMap::new(), relay, log }
     }
 
     /// Adds a process.
@@ -69,7 +68,7 @@ impl Runner {
         let start = move |suspender: Suspender| {
             body(SimProcess { id, spec, simulation, suspender, log, calls_after_end: 0 });
         };
-        self.stacks.insert(id, Stack::new(kind, Box::new(start))?);
+        self.stacks.insert(id, Stack::new(kind, &self.relay, Box::new(start))?);
         Ok(id)
     }
 
@@ -92,15 +91,7 @@ impl Runner {
             if self.stacks.is_empty() {
                 return deadlock.map_or(Ok(()), Err);
             }
-            let moved = {
-                let mut simulation = self.lock();
-                let stalled = simulation.now().0 + STALL_NS;
-                let mut moved = true;
-                while moved && simulation.processes.ready.is_empty() {
-                    moved = simulation.now().0 < stalled && simulation.step();
-                }
-                moved
-            };
+            let moved = !self.relay.take_stuck() && advance(&mut self.lock());
             if !moved {
                 deadlock.get_or_insert(self.deadlock());
                 let waiting: Vec<ProcessId> = self.stacks.keys().copied().collect();
@@ -115,9 +106,10 @@ impl Runner {
         loop {
             let Some(id) = self.lock().processes.ready.pop_front() else { return };
             let Some(stack) = self.stacks.get_mut(&id) else { continue };
-            if stack.resume().expect("a thread for a process") {
-                self.stacks.remove(&id);
-                self.lock().process_over(id);
+            let over = stack.resume(id).expect("a thread for a process");
+            if let Some((over, stack)) = over.and_then(|over| self.stacks.remove_entry(&over)) {
+                stack.bury();
+                self.lock().process_over(over);
             }
         }
     }

@@ -3,14 +3,19 @@
 //! A *coroutine* switches stacks within the thread, for code of C and Rust; a *thread* holds a baton, for code of an
 //! interpreter that wants a thread of its own. Both run only between `resume` and the next `suspend`.
 //!
-//! **Invariant:** at any time either the scheduler runs or one process.
+//! **Invariant:** at any time either the scheduler runs or one process. Threads hand the baton to one another ([`relay`]).
+//!
+//! [`relay`]: super::relay
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use super::kernel::ProcessId;
+use super::relay::{Baton, Relay};
 
 /// Bytes of a coroutine's stack, enough for C code with arrays in its frames; pages are made as they are touched.
 pub const STACK_BYTES: usize = 1 << 20;
@@ -28,14 +33,14 @@ pub(super) type Start = Box<dyn FnOnce(Suspender) + Send>;
 
 pub(super) enum Stack {
     Coroutine(Option<Coroutine<(), (), ()>>),
-    Thread { baton: Arc<Baton>, start: Option<Start>, thread: Option<JoinHandle<()>> },
+    Thread { relay: Arc<Relay>, turn: Option<(Arc<Baton>, JoinHandle<()>)>, start: Option<Start> },
 }
 
-/// Handed to the process: gives the turn back to the scheduler.
+/// Handed to the process: gives the turn away.
 #[derive(Clone)]
 pub(super) enum Suspender {
     Coroutine(YielderPointer),
-    Thread(Arc<Baton>),
+    Thread(Arc<Relay>, Arc<Baton>),
 }
 
 /// The yielder of a coroutine, which lives as long as its body.
@@ -58,46 +63,13 @@ impl Suspender {
                 let yielder = unsafe { &*pointer.0 };
                 yielder.suspend(());
             }
-            Suspender::Thread(baton) => baton.give(Turn::Scheduler, Turn::Process),
+            Suspender::Thread(relay, baton) => relay.suspend(baton),
         }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turn {
-    Scheduler,
-    Process,
-    Over,
-}
-
-pub(super) struct Baton {
-    turn: Mutex<Turn>,
-    changed: Condvar,
-}
-
-impl Baton {
-    /// Gives the turn away and waits until it is `until`'s, or over.
-    fn give(&self, to: Turn, until: Turn) {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        *turn = to;
-        self.changed.notify_all();
-        while *turn != until && *turn != Turn::Over {
-            turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) == Turn::Over
-    }
-
-    fn end(&self) {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Over;
-        self.changed.notify_all();
     }
 }
 
 impl Stack {
-    pub(super) fn new(kind: StackKind, start: Start) -> std::io::Result<Stack> {
+    pub(super) fn new(kind: StackKind, relay: &Arc<Relay>, start: Start) -> std::io::Result<Stack> {
         // What a process panics of is said where it does, and ends that process alone.
         let start: Start = Box::new(|suspender| drop(catch_unwind(AssertUnwindSafe(|| start(suspender)))));
         Ok(match kind {
@@ -106,59 +78,59 @@ impl Stack {
                 let body = move |yielder: &Yielder<(), ()>, ()| start(Suspender::Coroutine(YielderPointer(yielder)));
                 Stack::Coroutine(Some(Coroutine::with_stack(stack, body)))
             }
-            StackKind::Thread => {
-                let baton = Arc::new(Baton { turn: Mutex::new(Turn::Scheduler), changed: Condvar::new() });
-                Stack::Thread { baton, start: Some(start), thread: None }
-            }
+            StackKind::Thread => Stack::Thread { relay: relay.clone(), turn: None, start: Some(start) },
         })
     }
 
-    /// Runs it until it suspends itself or ends; whether it has ended.
+    /// Runs the process, and others on threads after it, until the scheduler has to do something; who has ended.
     ///
     /// # Errors
     /// If there is no thread for it.
-    pub(super) fn resume(&mut self) -> std::io::Result<bool> {
+    pub(super) fn resume(&mut self, process: ProcessId) -> std::io::Result<Option<ProcessId>> {
         match self {
             Stack::Coroutine(coroutine) => {
-                let Some(running) = coroutine else { return Ok(true) };
+                let Some(running) = coroutine else { return Ok(Some(process)) };
                 let is_over = matches!(running.resume(()), CoroutineResult::Return(()));
                 if is_over {
                     *coroutine = None;
                 }
-                Ok(is_over)
+                Ok(is_over.then_some(process))
             }
-            Stack::Thread { baton, start, thread } => {
+            Stack::Thread { relay, turn, start } => {
                 if let Some(start) = start.take() {
-                    let held = baton.clone();
-                    *baton.turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Process;
-                    *thread = Some(std::thread::Builder::new().name("process".into()).spawn(move || {
-                        let end = EndsAtDrop(held.clone());
-                        start(Suspender::Thread(held));
+                    let baton = relay.begin(process);
+                    let (held, passed) = (baton.clone(), relay.clone());
+                    let body = move || {
+                        held.wait();
+                        let end = EndsAtDrop(passed.clone(), process);
+                        start(Suspender::Thread(passed, held));
                         drop(end);
-                    })?);
-                    let mut turn = baton.turn.lock().unwrap_or_else(PoisonError::into_inner);
-                    while *turn == Turn::Process {
-                        turn = baton.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
-                    }
-                } else if !baton.is_over() {
-                    baton.give(Turn::Process, Turn::Scheduler);
+                    };
+                    let thread = std::thread::Builder::new().name("process".into()).spawn(body);
+                    let thread = thread.inspect_err(|_| relay.forget(process))?;
+                    baton.belongs_to(thread.thread().clone());
+                    *turn = Some((baton, thread));
                 }
-                let is_over = baton.is_over();
-                if let Some(thread) = thread.take_if(|_| is_over) {
-                    // A panic was printed where it happened.
-                    let _ = thread.join();
-                }
-                Ok(is_over)
+                let (baton, _) = turn.as_ref().expect("a process that has begun has a thread");
+                Ok(relay.run(baton))
             }
+        }
+    }
+
+    /// Waits for what is left of it after its end.
+    pub(super) fn bury(self) {
+        if let Stack::Thread { turn: Some((_, thread)), .. } = self {
+            // A panic was printed where it happened.
+            let _ = thread.join();
         }
     }
 }
 
 /// Whatever happens, the scheduler gets the turn back.
-struct EndsAtDrop(Arc<Baton>);
+struct EndsAtDrop(Arc<Relay>, ProcessId);
 
 impl Drop for EndsAtDrop {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(self.1);
     }
 }

@@ -27,18 +27,24 @@ pub(super) struct Scratch {
     pub(super) variables: Vec<u32>,
     pub(super) before: Vec<f64>,
     pub(super) changed: Vec<VariableIndex>,
+    /// Variables that something else holds back than before.
+    pub(super) moved: Vec<u32>,
     pub(super) levels: Levels,
     saturated: Vec<u32>,
     /// Stretches of variables in order, by bound or by quota, of the constraints that needed one.
-    pub(super) sorted: Vec<(f64, u32)>,
+    sorted: Vec<(f64, u32)>,
 }
 
 impl Solver {
     /// Brings all values up to date.
     pub fn solve(&mut self) {
-        if self.reach == Reach::AsReference || !self.repair() {
+        let as_reference = self.reach == Reach::AsReference;
+        if as_reference || !self.relevel() {
             self.open();
             self.fill();
+            if !as_reference {
+                self.adopt();
+            }
         }
         self.dirty.clear();
         self.followed = 0;
@@ -50,7 +56,7 @@ impl Solver {
     }
 
     /// Raises the values of what is opened.
-    pub(super) fn fill(&mut self) {
+    fn fill(&mut self) {
         while let Some(level) = self.saturate() {
             match self.lowest_ceiling(level) {
                 Some(ceiling) => self.fix_at_bound(ceiling),
@@ -108,7 +114,7 @@ impl Solver {
                 }
             }
             let state = &mut constraints[index as usize];
-            state.open(state.capacity, usage);
+            state.open(usage);
             if state.live {
                 levels.append(state.remaining / usage, index);
             }
@@ -228,11 +234,11 @@ impl Solver {
             match constraint.policy {
                 Policy::Shared => {
                     let room = constraint.remaining - element.weight * value;
-                    constraint.remaining = if room < PRECISION * constraint.brim { 0.0 } else { room };
+                    constraint.remaining = if room < PRECISION * constraint.capacity { 0.0 } else { room };
                     let usage = constraint.usage - quota;
                     constraint.usage = if usage < PRECISION { 0.0 } else { usage };
                     constraint.live &=
-                        constraint.usage > PRECISION && constraint.remaining > PRECISION * constraint.brim;
+                        constraint.usage > PRECISION && constraint.remaining > PRECISION * constraint.capacity;
                 }
                 Policy::FatPipe => constraint.usage_is_old |= quota >= constraint.usage,
             }
@@ -262,8 +268,8 @@ impl Solver {
 
 impl Constraint {
     /// Begins to be filled.
-    pub(super) fn open(&mut self, room: f64, usage: f64) {
-        (self.brim, self.remaining, self.usage) = (room, room, usage);
+    fn open(&mut self, usage: f64) {
+        (self.remaining, self.usage) = (self.capacity, usage);
         (self.by_bound, self.by_quota, self.held_at, self.usage_is_old) = (None, None, None, false);
         self.live = usage > 0.0;
     }
@@ -271,7 +277,7 @@ impl Constraint {
 
 impl Variable {
     /// Begins to be filled; what no constraint is left for stays so.
-    pub(super) fn empty(&mut self) {
+    fn empty(&mut self) {
         (self.value, self.held_by, self.fixed) = (0.0, NOBODY, false);
     }
 }

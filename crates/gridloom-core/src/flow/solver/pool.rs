@@ -9,7 +9,6 @@ use std::ops::{Index, IndexMut};
 pub(super) struct Element {
     pub(super) weight: f64,
     pub(super) constraint: u32,
-    pub(super) variable: u32,
     /// Place on the constraint's list of users or of waiting elements.
     pub(super) place: u32,
 }
@@ -39,20 +38,20 @@ impl Pool {
     }
 
     /// Ends the block; its start and length.
-    pub(super) fn close(&mut self, variable: u32) -> (u32, u32) {
+    pub(super) fn close(&mut self) -> (u32, u32) {
         let length = self.open.len();
         let start = match self.free.get_mut(length).and_then(Vec::pop) {
             Some(start) => start as usize,
             None => {
                 let start = self.elements.len();
                 assert!(start + length < u32::MAX as usize, "fewer than 2^32 elements at a time");
-                let empty = Element { weight: 0.0, constraint: 0, variable: 0, place: 0 };
+                let empty = Element { weight: 0.0, constraint: 0, place: 0 };
                 self.elements.resize(start + length, empty);
                 start
             }
         };
         for (element, &(constraint, weight)) in self.elements[start..].iter_mut().zip(&self.open) {
-            *element = Element { weight, constraint, variable, place: 0 };
+            *element = Element { weight, constraint, place: 0 };
         }
         (start as u32, length as u32)
     }

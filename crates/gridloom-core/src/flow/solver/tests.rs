@@ -93,6 +93,71 @@ fn who_keeps_a_value_is_not_reported() {
     assert_eq!([slow[0], slow[1], fast, late].map(|flow| solver.value(flow)), [2.0, 2.0, 4.0, 4.0]);
 }
 
+/// Flows come to a star of hosts, end there and change, with acknowledgements and here and there a fat pipe: the values stay
+/// those of a system that is filled anew.
+fn a_star_agrees_with_one_filled_anew(flows: usize, widths: u32, penalties: u64) {
+    let mut random = 7u64;
+    let mut draw = |end: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    let system = || {
+        let mut solver = Solver::new();
+        let policy = |at| if at % 17 == 0 { Policy::FatPipe } else { Policy::Shared };
+        let links: Vec<_> =
+            (0..80).map(|at| solver.add_constraint(100.0 + f64::from(at % widths), policy(at))).collect();
+        (solver, links)
+    };
+    let (mut solver, links) = system();
+    let (mut present, mut followed) = (Vec::new(), 0);
+    for step in 0..3000 {
+        if present.len() < flows || draw(2) == 0 {
+            let (src, dst) = (draw(40) as usize, draw(40) as usize);
+            let over = [(src, 1.0), (40 + dst, 1.0), (dst, 0.05), (40 + src, 0.05)];
+            let penalty = 0.5 + draw(penalties) as f64 / 7.0;
+            let bound = if draw(4) == 0 { 1.0 + draw(100) as f64 / 9.0 } else { 0.0 };
+            let variable = solver.add_variable(penalty, bound, over.iter().map(|(at, weight)| (links[*at], *weight)));
+            present.push((variable, penalty, bound, over));
+        } else {
+            solver.remove_variable(present.swap_remove(draw(present.len() as u64) as usize).0);
+        }
+        if penalties > 1 && step % 5 == 0 {
+            let changed = draw(present.len() as u64) as usize;
+            let (variable, penalty, bound, _) = &mut present[changed];
+            (*penalty, *bound) = (*penalty * 1.01, *bound * 0.99);
+            solver.set_penalty(*variable, *penalty);
+            solver.set_bound(*variable, *bound);
+        }
+        solver.solve();
+        followed += usize::from(solver.solved() < present.len());
+        if step % 10 == 0 {
+            let mut anew = system().0;
+            let twins: Vec<_> = (present.iter())
+                .map(|(_, penalty, bound, over)| {
+                    anew.add_variable(*penalty, *bound, over.iter().map(|(at, weight)| (links[*at], *weight)))
+                })
+                .collect();
+            anew.solve();
+            for ((variable, ..), twin) in present.iter().zip(twins) {
+                let (value, expected) = (solver.value(*variable), anew.value(twin));
+                assert!((value - expected).abs() < 1e-9 * expected, "{value} {expected} at {step}");
+            }
+        }
+    }
+    assert!(followed > 2000, "{followed}");
+}
+
+#[test]
+fn changes_that_concern_many_are_followed() {
+    a_star_agrees_with_one_filled_anew(400, 3, 3);
+}
+
+/// Links of the same level, of which either may hold back a flow that crosses both.
+#[test]
+fn changes_among_equals_are_followed() {
+    a_star_agrees_with_one_filled_anew(40, 1, 1);
+}
+
 /// Two flows of one sender begin at once: the reference forgets the second's own way until something touches it.
 #[test]
 fn the_reference_reaches_less_far() {
