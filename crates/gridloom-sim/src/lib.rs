@@ -21,6 +21,7 @@ mod effects;
 mod faults;
 mod links;
 mod node;
+pub mod observe;
 pub mod process;
 mod queue;
 pub mod replay;

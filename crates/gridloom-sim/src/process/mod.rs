@@ -10,12 +10,14 @@
 //! waits (`turn` counts them, so that what is late wakes nobody).
 
 mod kernel;
+mod measures;
 mod runner;
 mod stack;
 mod world;
 
 pub use kernel::ProcessId;
 pub(crate) use kernel::{LetterFlow, Processes};
+pub use measures::{Measured, Measures};
 pub use runner::{Body, Deadlock, Runner, Waiting};
 pub use stack::{STACK_BYTES, StackKind};
 pub use world::SimProcess;
