@@ -159,7 +159,7 @@ fn what_is_long_can_be_shown_by_its_first_elements() {
     let incoming = receiver.open(&message).unwrap();
     assert_eq!(incoming.to_graph_of_first(7).unwrap(), Graph::tree(values));
     let expected = "{m: 2, n: 3, data: float64[2, 3] [1.0, 2.0, …], name: char[40] [\"üüüüüüüüüüüüüüüü\", …], \
-                    bytes: unsigned char[3] [1, 2, …], fixed: float32[3, 2] [1.0, 2.0, …], \
+                    bytes: uint8[3] [1, 2, …], fixed: float32[3, 2] [1.0, 2.0, …], \
                     points: Point[3] [{x: 1.0, y: -1.0}, {x: 2.0, y: -2.0}, …]}";
     assert_eq!(incoming.to_graph_of_first(2).unwrap().to_string(), expected);
 }
