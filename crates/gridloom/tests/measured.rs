@@ -40,7 +40,7 @@ impl Test {
         std::fs::write(folder.join("platform.toml"), PLATFORM).unwrap();
         let mut deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n".to_string();
         for _ in 0..CLIENTS {
-            let _ = write!(deployment, "[[process]]\nhost = 'b'\nfunction = 'client'\n");
+            let _ = writeln!(deployment, "[[process]]\nhost = 'b'\nfunction = 'client'");
         }
         std::fs::write(folder.join("deployment.toml"), deployment).unwrap();
         let config = SimulateConfig {

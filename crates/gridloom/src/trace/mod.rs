@@ -146,7 +146,7 @@ impl Tracer {
     fn write(&mut self, at: Time, what: &Seen<'_>) -> io::Result<()> {
         match *what {
             Seen::Process { process, spec, host } => {
-                let name = [&[spec.function.clone()], spec.arguments.as_slice()].concat().join(" ");
+                let name = [std::slice::from_ref(&spec.function), spec.arguments.as_slice()].concat().join(" ");
                 let group = self.host_group(at, host)?;
                 let (states, messages) = (self.new_track(group), self.new_track(group));
                 self.format.track(&mut self.out, at, states, &name)?;

@@ -40,7 +40,7 @@ impl Format for Paje {
             }
             writeln!(out, "%EndEventDef")?;
         }
-        write!(out, "{TYPES}3 0.000000000 all Picture 0 \"simulation\"\n")
+        writeln!(out, "{TYPES}3 0.000000000 all Picture 0 \"simulation\"")
     }
 
     fn group(&mut self, out: &mut dyn Write, at: Time, group: u32, name: &str) -> io::Result<()> {
