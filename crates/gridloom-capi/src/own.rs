@@ -105,6 +105,10 @@ impl ProcessWorld for Own {
         self.blocks(|world| world.receive(until))
     }
 
+    fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
+        self.inner.expect(kind, from);
+    }
+
     fn close(&mut self, peer: PeerId) {
         self.inner.close(peer);
     }
@@ -121,8 +125,8 @@ impl ProcessWorld for Own {
         self.blocks(|world| world.compute(flops))
     }
 
-    fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError> {
-        self.blocks(|world| world.computed(real_ns))
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
+        self.blocks(|world| world.computed(block, real_ns))
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {

@@ -449,3 +449,55 @@ fn a_client_in_rust_has_a_server_in_c_multiply_matrices() {
     assert!(output.status.success() && out.contains("client@laptop| rust and c agree\n"), "{out}{error}");
     assert!(error.contains("done after 1 products"), "{error}");
 }
+
+#[test]
+fn measured_blocks_are_recorded_and_replayed() {
+    let source = "
+        #include <gridloom.h>
+        #include <stdio.h>
+        GRIDLOOM_SIGNAL(done);
+        GRIDLOOM_PROCESS(collects) {
+            if (gridloom_listen(1) < 0) return 1;
+            for (int i = 0; i < 3; i++) {
+                gridloom_message *got;
+                if (gridloom_wait_for(\"done\", GRIDLOOM_ANYONE, -1, &got) < 0) return 1;
+                gridloom_message_free(got);
+            }
+            return 0;
+        }
+        GRIDLOOM_PROCESS(works) {
+            gridloom_peer collector = gridloom_connect(\"laptop\", 1, 10);
+            for (int i = 0; i < 3; i++) {
+                GRIDLOOM_MEASURE(\"work\", GRIDLOOM_ALWAYS) for (volatile int n = 0; n < 100000; n++);
+                if (gridloom_send(collector, \"done\", NULL) < 0) return 1;
+            }
+            return 0;
+        }
+        GRIDLOOM_MAIN";
+    let source = support::file("measured.c", source);
+    let Some(program) = compiled(Path::new(&source), "measured", &[]) else { return };
+    let processes = deployment("c-measured", &[("laptop", "collects", ""), ("desk", "works", "")]);
+    let measures = support::file("c-measures", "");
+    let run_with = |flag: &str| {
+        let options = ["simulate", "-p", &platform(), "-d", &processes, flag, &measures, "--", &program];
+        run(gridloom(&options))
+    };
+    let (output, recorded, error) = run_with("--record");
+    assert!(output.status.success() && recorded.contains("trace hash"), "{recorded}{error}");
+    for _ in 0..2 {
+        let (_, replayed, error) = run_with("--replay");
+        assert_eq!(replayed, recorded, "{error}");
+    }
+    let text = std::fs::read_to_string(&measures).unwrap();
+    std::fs::write(&measures, text.replace("\"work\"\t3\t", "\"work\"\t4\t")).unwrap();
+    let (output, _, error) = run_with("--replay");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        error.contains("the measured block 'work', run 3, of process 2, works@desk; it has 3 runs of it"),
+        "{error}"
+    );
+    std::fs::write(&measures, "gridloom-measures 2\n").unwrap();
+    let (output, _, error) = run_with("--replay");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("c-measures:1: its format has version 2, and this reads 1"), "{error}");
+}

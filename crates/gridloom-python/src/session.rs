@@ -193,13 +193,10 @@ pub(crate) fn simulate(
         execute,
         seed,
         network,
-        reference_flops: None,
-        efficiencies: Default::default(),
-        report: None,
-        timeline: None,
         blas,
         python,
         program,
+        ..SimulateConfig::default()
     };
     let grid = interruptible(py, move || Grid::simulate(config))?.or_raise(py)?;
     Ok(RawGrid::new(grid, execute))

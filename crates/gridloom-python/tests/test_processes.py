@@ -26,7 +26,7 @@ links = ["l"]
 """
 
 
-def run(folder, world, program, *processes):
+def run(folder, world, program, *processes, options=()):
     """Runs a program whose processes are (function, host, arguments); its exit status, output and errors."""
     text = "".join(
         f"[[process]]\nhost = '{host}'\nfunction = '{function}'\narguments = {list(arguments)}\n"
@@ -38,7 +38,7 @@ def run(folder, world, program, *processes):
     gridloom = Path(gl.__file__).parent / "bin" / "gridloom"
     command = [gridloom, world, "-d", "deployment.toml"]
     if world == "simulate":
-        command += ["-p", "platform.toml", "--report", "report.json"]
+        command += ["-p", "platform.toml", "--report", "report.json", *options]
     command += ["--", sys.executable, "program.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
     lines = [line.split("| ", 1)[-1] for line in done.stdout.splitlines()]
@@ -112,11 +112,120 @@ def test_a_simulation_takes_the_time_of_the_platform_and_replays(program, tmp_pa
     assert len(hashes) == 1
 
 
-def test_a_deadlock_says_who_waits(program, tmp_path):
-    body = "@gl.process\ndef waiter(me):\n    me.wait_for('never')\n"
-    code, _, errors = run(tmp_path, "simulate", body, ("waiter", "a"), ("waiter", "b"))
-    assert code != 0
-    assert "waiter on a waits for a message" in errors and "waiter on b waits for a message" in errors
+MEASURED = """
+@gl.process
+def collector(me, clients):
+    me.listen(1)
+    for _ in range(2 * int(clients)):
+        me.wait_for("part")
+
+@gl.process
+def worker(me):
+    collector = me.connect("a", 1)
+    for part in range(2):
+        with me.measure("assemble"):
+            total = sum(i * i for i in range(1000))
+        with me.measure("solve", mode="once"):
+            total = sum(i * i for i in range(1000))
+        collector.send("part", str(total).encode())
+"""
+
+
+def test_measured_blocks_are_recorded_and_replayed(program, tmp_path):
+    workers = 60
+    processes = [("collector", "a", str(workers)), *[("worker", "b")] * workers]
+
+    def simulate(*options):
+        code, _, errors = run(tmp_path, "simulate", MEASURED, *processes, options=options)
+        report = json.loads((tmp_path / "report.json").read_text()) if code == 0 else None
+        return report and (report["trace_hash"], report["seconds"]), errors
+
+    recorded, errors = simulate("--record", "measures")
+    assert recorded, errors
+    assert [simulate("--replay", "measures")[0] for _ in range(2)] == [recorded, recorded]
+    lines = (tmp_path / "measures").read_text().splitlines()
+    assert lines[0] == "gridloom-measures 1" and len(lines) == 2 + 4 * workers
+    fewer = [line for line in lines if not line.startswith('7\t"worker@b"\t"solve"')]
+    (tmp_path / "measures").write_text("\n".join(fewer))
+    replayed, errors = simulate("--replay", "measures")
+    assert replayed is None
+    assert "the measured block 'solve', run 1, of process 7, worker@b; it has none of it" in errors
+
+
+TRACED = """
+import numpy as np
+
+@gl.message
+class Scale:
+    factor: float
+    word: str
+    data: gl.Array["float64", "m", "n"]
+
+@gl.process
+def server(me):
+    me.listen(1)
+    for _ in range(3):
+        client, scale = me.wait(Scale)
+    me.compute(1e9)
+    client.send(Scale(1.5, "done", np.zeros((1, 2))))
+
+@gl.process
+def client(me):
+    server = me.connect("a", 1)
+    for n in (2, 3, 100):
+        server.send(Scale(2.0, f"number {n}", np.full((2, n), 7.0)))
+        me.sleep(0.5)
+    server.wait(Scale)
+"""
+
+
+def test_a_trace_shows_states_and_messages_by_meaning(program, tmp_path):
+    processes = [("server", "a"), ("client", "b")]
+    code, _, errors = run(tmp_path, "simulate", TRACED, *processes, options=["--trace", "trace.json"])
+    assert code == 0, errors
+    events = json.loads((tmp_path / "trace.json").read_text())
+    sent = [event["args"] for event in events if event["ph"] == "X" and event["name"] == "send Scale"]
+    fields = [(message["word"], message["factor"]) for message in (args["message"] for args in sent)]
+    assert fields == [("number 2", 2.0), ("number 3", 2.0), ("number 100", 2.0), ("done", 1.5)]
+    assert sent[1]["message"]["data"] == [7.0] * 6 and sent[1]["to"] == "server"
+    assert sent[2]["message"]["data"] == {"dtype": "float64", "shape": [2, 100], "first": [7.0] * 8}
+    arrows = [[event["id"] for event in events if event["ph"] == kind] for kind in "sf"]
+    assert len(arrows[0]) == 4 and sorted(arrows[0]) == sorted(arrows[1])
+    states = {event["name"] for event in events if event["ph"] == "B"}
+    assert {"computing", "waiting", "sleeping", "Scale"} <= states
+
+
+def test_a_trace_that_finds_no_room_is_an_error(program, tmp_path):
+    code, _, errors = run(tmp_path, "simulate", TRACED, ("server", "a"), ("client", "b"), options=["--trace", "/dev/full"])
+    assert code == 1 and "cannot write the trace to /dev/full: No space left" in errors
+    grid = "with gl.local(servers=1) as grid:\n    print(grid.now() >= 0)\n"
+    (tmp_path / "grid.py").write_text("import gridloom as gl\n" + grid)
+    gridloom = Path(gl.__file__).parent / "bin" / "gridloom"
+    command = [gridloom, "simulate", "-p", "platform.toml", "--trace", "/dev/full", "--", sys.executable, "grid.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert "cannot write the trace to /dev/full: No space left" in done.stderr
+    assert done.returncode == 1, done.stdout
+
+
+def test_a_deadlock_says_who_waits_for_what(program, tmp_path):
+    body = """
+@gl.process
+def listener(me):
+    me.listen(1)
+    client, _ = me.wait_for("hello")
+    client.wait_for("more")
+
+@gl.process
+def handler(me):
+    server = me.connect("a", 1)
+    server.send("hello")
+    me.on("never", lambda peer, payload: None)
+    me.handle()
+"""
+    code, _, errors = run(tmp_path, "simulate", body, ("listener", "a"), ("handler", "b"))
+    assert code == 1
+    assert "listener on a waits for a message 'more' of handler@b" in errors
+    assert "handler on b waits for a message\n" in errors
 
 
 @pytest.mark.parametrize("world", ["simulate", "deploy"])

@@ -10,6 +10,7 @@ use gridloom_core::node::{Effect, Input};
 
 use crate::links::Cargo;
 use crate::node::Running;
+use crate::observe::Seen;
 use crate::simulation::{Occurrence, Purpose, Simulation};
 use crate::store::Value;
 use crate::trace::{Interval, digest};
@@ -72,7 +73,11 @@ impl Simulation {
     fn send_cargo(&mut self, node: NodeId, to: NodeId, cargo: Cargo) {
         let size_bytes = cargo.size_bytes();
         if size_bytes <= EAGER_BYTES_MAX {
-            self.send_frame(node, to, size_bytes, Parcel::Cargo { cargo, sent: self.now });
+            let transfer = match self.connections.end(node, to) {
+                Some(_) => self.cargo_begins(node, to, &cargo),
+                None => return,
+            };
+            self.send_frame(node, to, size_bytes, Parcel::Cargo { cargo, sent: self.now, transfer });
         } else {
             self.send_bulk(node, to, cargo);
         }
@@ -96,6 +101,7 @@ impl Simulation {
         let work_flops = task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         let action = self.engine.start_execution(&Execution::new(host, work_flops));
         let started = self.now;
+        self.watch.see(self.now, || Seen::TaskBegins { node, task: &task });
         self.node_mut(node).tasks.insert(task.id, Running { action, started });
         self.purposes.insert(action, Purpose::Task { node, task });
     }
@@ -106,6 +112,7 @@ impl Simulation {
         self.synchronise();
         self.engine.cancel(running.action);
         self.purposes.remove(&running.action);
+        self.watch.see(self.now, || Seen::TaskEnds { node, task });
         let run_ns = self.now.since(running.started);
         self.deliver(node, Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns });
     }
@@ -113,6 +120,7 @@ impl Simulation {
     pub(crate) fn on_task_done(&mut self, node: NodeId, task: &Task) {
         let running = self.node_mut(node).tasks.remove(&task.id).expect("a task that ends was started");
         let (start, end) = (running.started, self.now);
+        self.watch.see(end, || Seen::TaskEnds { node, task: task.id });
         let function = task.function.clone();
         self.trace.intervals.push(Interval::Task { node, task: task.id, function, start, end });
         let outcome = self.results(node, task);

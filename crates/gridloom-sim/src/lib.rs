@@ -22,6 +22,7 @@ mod effects;
 pub mod faults;
 mod links;
 mod node;
+pub mod observe;
 mod population;
 pub mod process;
 mod queue;

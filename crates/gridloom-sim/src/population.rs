@@ -6,6 +6,7 @@ use gridloom_core::node::{Agent, AgentConfig, Client, ClientConfig, Input, Role,
 use gridloom_core::platform::HostId;
 
 use crate::node::{AnyMachine, BoxedMachine, SimNode};
+use crate::observe::Seen;
 use crate::simulation::Simulation;
 
 /// What is needed to start a node again.
@@ -113,6 +114,7 @@ impl Simulation {
         if !node.address.is_empty() {
             self.listeners.insert(node.address.clone(), id);
         }
+        self.watch.see(self.now, || Seen::Node { node: id, name: &node.name, host: node.host });
         self.nodes.push(node);
         self.deliver(id, Input::Start);
         id

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, Time};
-use gridloom_core::flow::{ActionId, Completion, FlowEngine, NetworkModel, Policy, Resources};
+use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
 use gridloom_core::platform::{HostId, Platform, Sharing};
@@ -18,7 +18,8 @@ use gridloom_core::platform::{HostId, Platform, Sharing};
 use crate::faults::{Fault, Ways};
 use crate::links::{Cargo, Connections, Paths};
 use crate::node::{Life, SimNode, index};
-use crate::process::{LetterFlow, ProcessId, Processes};
+use crate::observe::{Moved, Observer, Seen, Watch};
+use crate::process::{LetterFlow, Measures, ProcessId, Processes};
 use crate::queue::{Queue, ns_up};
 use crate::store::Value;
 use crate::trace::{Interval, Record, Trace};
@@ -80,6 +81,12 @@ pub struct Simulation {
     pub(crate) trace: Trace,
     pub(crate) bodies: Option<Box<dyn Bodies>>,
     pub(crate) processes: Processes,
+    pub(crate) measures: Option<Box<dyn Measures>>,
+    pub(crate) watch: Watch,
+    /// Transfers that have begun.
+    pub(crate) transfers: u64,
+    /// Why its processes had to end before their time.
+    pub(crate) failure: Option<String>,
     log: Vec<(Time, NodeId, Event)>,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
@@ -116,7 +123,7 @@ pub(crate) enum Occurrence {
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Task { node: NodeId, task: Arc<Task> },
-    Bulk { from: NodeId, to: NodeId, cargo: Cargo },
+    Bulk { from: NodeId, to: NodeId, cargo: Cargo, transfer: u64 },
     Letter(LetterFlow),
     Computation { process: ProcessId, turn: u64 },
 }
@@ -149,6 +156,10 @@ impl Simulation {
             trace: Trace::new(config.seed, platform.links().len()),
             bodies: None,
             processes: Processes::default(),
+            measures: None,
+            watch: Watch::default(),
+            transfers: 0,
+            failure: None,
             log: Vec::new(),
             effects: Vec::new(),
             platform,
@@ -159,6 +170,34 @@ impl Simulation {
     /// From now on, tasks' bodies are run when they end; their time stays that of the model.
     pub fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
         self.bodies = Some(bodies);
+    }
+
+    /// From now on, that decides what measured blocks are charged as.
+    pub fn set_measures(&mut self, measures: Box<dyn Measures>) {
+        self.measures = Some(measures);
+    }
+
+    /// From now on, that is told what happens. It comes before all processes and nodes.
+    pub fn watch(&mut self, observer: Box<dyn Observer>) {
+        self.watch.begin(observer);
+    }
+
+    /// Something begins to move; its number.
+    pub(crate) fn begins(&mut self, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
+        self.transfers += 1;
+        let transfer = self.transfers;
+        self.watch.see(self.now, || Seen::TransferBegins { transfer, moved, size_bytes, links });
+        transfer
+    }
+
+    /// Nothing more is simulated: what is written meanwhile is completed.
+    ///
+    /// # Errors
+    /// In words, if that fails, or why its processes had to end before their time.
+    pub fn finish(&mut self) -> Result<(), String> {
+        let measured = self.measures.take().map_or(Ok(()), |mut measures| measures.finish());
+        let watched = self.watch.finish(self.now);
+        self.failure.take().map_or(measured.and(watched), Err)
     }
 
     /// Puts a value into a node's store; `None` stands for bytes that do not matter.
@@ -324,7 +363,7 @@ impl Simulation {
     fn complete(&mut self, action: ActionId) {
         match self.purposes.remove(&action) {
             Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
-            Some(Purpose::Bulk { from, to, cargo }) => self.on_bulk_done(from, to, cargo),
+            Some(Purpose::Bulk { from, to, cargo, transfer }) => self.on_bulk_done(from, to, cargo, transfer),
             Some(Purpose::Letter(flow)) => self.on_letter(flow),
             Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
             // Cancelled by what was handled for another completion of the same date.

@@ -109,6 +109,12 @@ impl Trace {
         self.hash.add(payload);
     }
 
+    /// A process computes.
+    pub(crate) fn computes(&mut self, at: Time, process: u32, flops: f64) {
+        self.hash.add(b"%");
+        self.hash.numbers(&[at.0, u64::from(process), flops.to_bits()]);
+    }
+
     /// An effect is about to be performed; `digest` is that of the message, if it is one.
     pub(crate) fn effect(&mut self, at: Time, node: NodeId, effect: &Effect, digest: u64) {
         self.open(b'>', at, node);

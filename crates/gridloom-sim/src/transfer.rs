@@ -14,6 +14,7 @@ use gridloom_core::flow::Transfer;
 use gridloom_core::node::{Input, Message};
 
 use crate::links::{Cargo, Moving, Path};
+use crate::observe::{Moved, Seen};
 use crate::simulation::{Occurrence, Purpose, Simulation};
 use crate::trace::Interval;
 
@@ -21,7 +22,7 @@ use crate::trace::Interval;
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Message { message: Message, digest: u64 },
-    Cargo { cargo: Cargo, sent: Time },
+    Cargo { cargo: Cargo, sent: Time, transfer: u64 },
 }
 
 impl Simulation {
@@ -41,15 +42,18 @@ impl Simulation {
 
     pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Parcel) {
         let current = self.connections.end(to, from).is_some_and(|end| end.connection == connection);
+        if current && self.is_lost(from, to) {
+            return self.hold(from, to, Occurrence::Arrive { from, to, connection, parcel });
+        }
+        if let Parcel::Cargo { transfer, .. } = &parcel {
+            self.watch.see(self.now, || Seen::TransferEnds { transfer: *transfer });
+        }
         if !current {
             return self.refuse(from, to);
         }
-        if self.is_lost(from, to) {
-            return self.hold(from, to, Occurrence::Arrive { from, to, connection, parcel });
-        }
         match parcel {
             Parcel::Message { message, digest } => self.handle(to, Input::Received { from, message }, digest),
-            Parcel::Cargo { cargo, sent } => self.land(from, to, cargo, sent),
+            Parcel::Cargo { cargo, sent, transfer } => self.land(from, to, cargo, sent, transfer),
         }
     }
 
@@ -73,25 +77,37 @@ impl Simulation {
         let size = cargo.size_bytes() as f64;
         let transfer = Transfer { way_back: &path.way_back, ..Transfer::new(&path.links, path.latency_s, size) };
         let action = self.engine.start_transfer(&transfer);
-        self.purposes.insert(action, Purpose::Bulk { from, to, cargo });
+        let transfer = self.cargo_begins(from, to, &cargo);
+        self.purposes.insert(action, Purpose::Bulk { from, to, cargo, transfer });
         let started = self.now;
         let end = self.connections.end_mut(from, to).expect("it was there a moment ago");
         end.moving = Some(Moving { action, started });
     }
 
-    pub(crate) fn on_bulk_done(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
+    /// For who watches; the transfer's number.
+    pub(crate) fn cargo_begins(&mut self, from: NodeId, to: NodeId, cargo: &Cargo) -> u64 {
+        let moved = match cargo {
+            Cargo::Datum { datum, .. } => Moved::Datum { datum: *datum, from, to },
+            Cargo::Probe { .. } => Moved::Probe,
+        };
+        let path = self.path(from, to);
+        self.begins(moved, cargo.size_bytes(), &path.links)
+    }
+
+    pub(crate) fn on_bulk_done(&mut self, from: NodeId, to: NodeId, cargo: Cargo, transfer: u64) {
+        self.watch.see(self.now, || Seen::TransferEnds { transfer });
         let end = self.connections.end_mut(from, to).expect("a flow ends with its connection");
         let moving = end.moving.take().expect("a flow that ends was under way");
         self.move_next(from, to);
         // The receiver's end may not be there: then nobody waits for it.
         match self.connections.end(to, from) {
-            Some(_) => self.land(from, to, cargo, moving.started),
+            Some(_) => self.land(from, to, cargo, moving.started, transfer),
             None => self.refuse(from, to),
         }
     }
 
     /// Cargo is whole at its receiver.
-    fn land(&mut self, from: NodeId, to: NodeId, cargo: Cargo, start: Time) {
+    fn land(&mut self, from: NodeId, to: NodeId, cargo: Cargo, start: Time, transfer: u64) {
         let size_bytes = cargo.size_bytes();
         match cargo {
             Cargo::Probe { .. } => self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
@@ -103,6 +119,7 @@ impl Simulation {
                 let path = self.path(from, to);
                 self.trace.moved(from, to, size_bytes, &path.links);
                 let end = self.now;
+                self.watch.see(end, || Seen::DatumArrived { transfer, to, datum });
                 self.trace.intervals.push(Interval::Transfer { from, to, datum, size_bytes, start, end });
                 let meta = value.meta.clone();
                 self.keep(to, datum, value);
@@ -116,7 +133,9 @@ impl Simulation {
         let Some(end) = self.connections.end_mut(from, to) else { return };
         end.bulk.clear();
         if let Some(moving) = end.moving.take() {
-            self.purposes.remove(&moving.action);
+            if let Some(Purpose::Bulk { transfer, .. }) = self.purposes.remove(&moving.action) {
+                self.watch.see(self.now, || Seen::TransferEnds { transfer });
+            }
             self.synchronise();
             self.engine.cancel(moving.action);
         }

@@ -137,7 +137,7 @@ fn time_limits_sleeps_and_computations_take_their_time() {
             note(notes, process, "computed");
             process.sleep_until(Time(3 * SECOND_NS)).unwrap();
             note(notes, process, "slept");
-            process.computed(SECOND_NS / 4).unwrap();
+            process.computed("block", SECOND_NS / 4).unwrap();
             note(notes, process, "measured");
         });
         let expected = ["0.500000 nothing came", "2.500000 computed", "3.000000 slept", "3.250000 measured"];

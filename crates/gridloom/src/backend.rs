@@ -224,6 +224,14 @@ impl Backend {
         }
     }
 
+    /// Completes what a simulation writes while it runs; why it cannot.
+    pub(crate) fn finish(&self) -> Option<String> {
+        match self {
+            Backend::Net(_) => None,
+            Backend::Sim(sim) => lock(sim).simulation.finish().err(),
+        }
+    }
+
     pub(crate) fn close(&self) {
         if let Backend::Net(node) = self {
             node.stop();

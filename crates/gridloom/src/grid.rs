@@ -683,7 +683,13 @@ impl Drop for Inner {
             std::mem::forget(self.processes.get_mut().ok().and_then(Option::take));
             return;
         }
-        if let (Some(path), Some(report)) = (self.backend.report_path(), self.simulation()) {
+        let failure = self.backend.finish();
+        if let Some(why) = &failure {
+            // As in `write`.
+            eprintln!("gridloom: {why}");
+        }
+        if let (Some(path), Some(mut report)) = (self.backend.report_path(), self.simulation()) {
+            report.failure = failure;
             write(&path, "report", &serde_json::to_string(&report).expect("a report of names and numbers"));
         }
         if let Some(path) = self.backend.timeline_path() {

@@ -29,12 +29,14 @@ mod function;
 mod grid;
 mod group;
 mod local;
+mod measures;
 mod memory;
 mod offer;
 pub mod process;
 mod report;
 mod simulate;
 mod timeline;
+mod trace;
 mod value;
 
 pub use attach::AttachConfig;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
 use crate::offer::{self, BUILTIN_LINALG, Offer};
+use crate::trace::Tracer;
 use crate::{Error, LocalConfig, load_offer};
 
 /// Set by `gridloom simulate` for the program that it runs.
@@ -69,6 +70,15 @@ pub struct SimulateConfig {
     /// Where the timeline of all groups goes at the end of the session, as a page.
     #[serde(default)]
     pub timeline: Option<PathBuf>,
+    /// Where the durations of measured blocks are written down.
+    #[serde(default)]
+    pub record: Option<PathBuf>,
+    /// A file of such, which are charged instead of those that are measured.
+    #[serde(default)]
+    pub replay: Option<PathBuf>,
+    /// Where what happens is written, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
     /// BLAS library for `linalg/…`.
     #[serde(default)]
     pub blas: Option<PathBuf>,
@@ -358,6 +368,9 @@ impl Simulated {
         let efficiencies = config.efficiencies.clone();
         let sim_config = SimConfig { seed: config.seed, network, efficiencies, ..SimConfig::default() };
         let mut simulation = Simulation::new(platform.clone(), sim_config);
+        if let Some(file) = &config.trace {
+            simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
+        }
         let mut names = BTreeMap::new();
         names.insert(simulation.add_agent(cast.agent, "agent"), "agent".to_string());
         for part in &cast.servers {
@@ -384,6 +397,7 @@ impl Simulated {
             bytes_by_link: self.simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
             bytes_by_pair: by_pair.map(|((from, to), n)| (format!("{} -> {}", name(from), name(to)), *n)).collect(),
             groups: Vec::new(),
+            failure: None,
         }
     }
 }
@@ -401,6 +415,9 @@ pub struct SimulationReport {
     pub bytes_by_pair: BTreeMap<String, u64>,
     /// Groups in order: heuristic, predicted and simulated makespan in seconds.
     pub groups: Vec<(String, f64, f64)>,
+    /// Why the files that were to be written while it ran are not complete, if they are not.
+    #[serde(default)]
+    pub failure: Option<String>,
 }
 
 /// Runs task bodies in a real worker process, outside virtual time.

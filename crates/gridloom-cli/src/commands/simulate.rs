@@ -58,6 +58,16 @@ pub struct Options {
     /// Write the timeline of all groups there, as a page for a browser
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
+    /// Write what happens there, for a viewer: Chrome's trace format (Perfetto, chrome://tracing), or Paje's if the name
+    /// ends in .paje
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write down how long the measured blocks of processes took, so that the run can be replayed
+    #[arg(long, value_name = "FILE", requires = "deployment", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Charge the measured blocks of processes what that file says, which --record has written
+    #[arg(long, value_name = "FILE", requires = "deployment")]
+    replay: Option<PathBuf>,
     /// Print the report as JSON on standard output, and the program's output on standard error
     #[arg(long)]
     json: bool,
@@ -76,15 +86,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     config.check()?;
     claim(&report)?;
     config.timeline.as_deref().map_or(Ok(()), claim)?;
+    config.record.as_deref().map_or(Ok(()), claim)?;
+    config.trace.as_deref().map_or(Ok(()), claim)?;
     if let Some(name) = &config.network {
         NetworkModel::by_name(name)?;
     }
     let status = run_program(options, &config)?;
+    let mut incomplete = false;
     match std::fs::read_to_string(&report) {
         Ok(text) => {
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
+            // The program has said why.
+            incomplete = report.failure.is_some();
             if let Some(timeline) = config.timeline.as_deref().filter(|timeline| !timeline.exists()) {
                 bail!("the timeline was not written to {}", timeline.display());
+            }
+            if let Some(record) = config.record.as_deref().filter(|record| !record.exists()) {
+                bail!("nothing was recorded in {}: the program ran no processes", record.display());
+            }
+            if let Some(trace) = config.trace.as_deref().filter(|trace| !trace.exists()) {
+                bail!("the trace was not written to {}", trace.display());
             }
             match options.json {
                 true => print_json(&serde_json::to_value(&report)?)?,
@@ -97,12 +118,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| report.display().to_string()),
     }
+    if status.success() && incomplete {
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(exit_code(status))
 }
 
 /// The file can be written, and is not there: that of an earlier run must not pass for this one's.
 fn claim(file: &Path) -> Result<()> {
-    let claimed = std::fs::File::create(file).and_then(|_| std::fs::remove_file(file));
+    // What is no file, such as a terminal or a pipe, stays.
+    let remove = |made: std::fs::File| if made.metadata()?.is_file() { std::fs::remove_file(file) } else { Ok(()) };
+    let claimed = std::fs::File::create(file).and_then(remove);
     claimed.with_context(|| format!("cannot write {}", file.display()))
 }
 
@@ -123,6 +149,9 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         efficiencies: options.efficiencies.as_deref().map(read_efficiencies).transpose()?.unwrap_or_default(),
         report: Some(report.to_path_buf()),
         timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
+        trace: options.trace.as_ref().map(std::path::absolute).transpose()?,
+        record: options.record.as_ref().map(std::path::absolute).transpose()?,
+        replay: options.replay.as_deref().map(absolute).transpose()?,
         blas: None,
         python: options.python.clone(),
         program: std::env::current_exe().ok(),

@@ -49,6 +49,10 @@ pub const LAYOUT_TREE_DEPTH_MAX: usize = 512;
 /// bound a short message of shared pointers grows exponentially.
 pub const LAYOUT_TREE_COPIES_MAX: u64 = 16;
 
+/// Elements that are shown of a typed message, and characters of a string, as a multiple of the elements that are shown of one
+/// array: arrays of arrays of arrays would multiply.
+pub const LAYOUT_SHOWN_FACTOR: u64 = 16;
+
 /// Interval between heartbeats on a connection.
 pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls

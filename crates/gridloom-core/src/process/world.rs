@@ -192,6 +192,12 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Ended`].
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError>;
 
+    /// What the process will look for in what `receive` gives it, by the name of its type and by sender, until it says
+    /// otherwise: for who asks why it waits. `None` stands for whatever it handles.
+    fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
+        let _ = (kind, from);
+    }
+
     /// Closes a connection; what was sent still arrives.
     fn close(&mut self, peer: PeerId);
 
@@ -210,12 +216,12 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Ended`].
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError>;
 
-    /// The process computed for so long on the real machine: takes as long in simulation as the simulated host needs
-    /// for it, and no more time for real.
+    /// The process computed for so long on the real machine, in the block of that name: takes as long in simulation as
+    /// the simulated host needs for it, and no more time for real.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
-    fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError>;
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError>;
 
     /// A line for the log.
     fn log(&mut self, level: Level, category: &str, text: &str);

@@ -294,7 +294,7 @@ impl ProcessWorld for NetProcess {
         Ok(())
     }
 
-    fn computed(&mut self, _: u64) -> Result<(), ProcessError> {
+    fn computed(&mut self, _: &str, _: u64) -> Result<(), ProcessError> {
         Ok(())
     }
 

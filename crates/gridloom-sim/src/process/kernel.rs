@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use gridloom_core::base::limits::SEND_BYTES_MAX;
+use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::flow::{Execution, HostIndex, Transfer};
 use gridloom_core::platform::HostId;
 use gridloom_core::process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
 
+use super::measures::Measured;
+use crate::observe::{LetterName, Moved, Seen, State};
 use crate::simulation::{Occurrence, Purpose, Simulation};
 
 /// A process of a simulation, in order of their making.
@@ -17,10 +20,8 @@ pub struct ProcessId(pub u32);
 /// The letter behind a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LetterFlow {
-    connection: u32,
-    /// The sending end, 0 or 1.
-    end: u8,
-    number: u64,
+    name: LetterName,
+    transfer: u64,
 }
 
 /// What a process waits for.
@@ -31,7 +32,7 @@ pub(crate) enum Wait {
     Incoming,
     Room { peer: PeerId },
     Connection { host: String, port: u16 },
-    Computation,
+    Computation { block: Option<String>, flops: f64 },
     Event { client: NodeId },
 }
 
@@ -51,6 +52,9 @@ pub(crate) struct Process {
     pub(crate) inbox: VecDeque<Incoming>,
     pub(crate) wait: Option<Wait>,
     turn: u64,
+    /// What it looks for when it receives: a type and perhaps a sender; empty for whatever it handles. Kept, so that
+    /// saying it costs no memory.
+    expected: (String, Option<PeerId>),
     /// Why it must return, once it must.
     pub(crate) end: Option<String>,
     pub(crate) is_over: bool,
@@ -90,12 +94,15 @@ impl Simulation {
             inbox: VecDeque::new(),
             wait: None,
             turn: 0,
+            expected: Default::default(),
             end: None,
             is_over: false,
             peers: Vec::new(),
             connected: None,
             next_port: 49152,
         });
+        let spec = &self.processes.all[id.0 as usize].spec;
+        self.watch.see(self.now, || Seen::Process { process: id, spec, host });
         let turn = self.process_waits(id, Wait::Start);
         self.queue.push(start, Occurrence::ProcessDue { process: id, turn });
         id
@@ -111,10 +118,50 @@ impl Simulation {
 
     /// It blocks; the number of this time.
     pub(crate) fn process_waits(&mut self, id: ProcessId, wait: Wait) -> u64 {
+        let what = match &wait {
+            Wait::Incoming | Wait::Room { .. } | Wait::Connection { .. } | Wait::Event { .. } if self.watch.is_on() => {
+                self.process_wait_text(id, &wait)
+            }
+            _ => String::new(),
+        };
+        self.watch.see(self.now, || {
+            let state = match &wait {
+                Wait::Start => State::Runs,
+                Wait::Time => State::Sleeps,
+                Wait::Computation { block, flops } => State::Computes { block: block.as_deref(), flops: *flops },
+                Wait::Incoming | Wait::Room { .. } | Wait::Connection { .. } | Wait::Event { .. } => {
+                    State::Waits { what: &what }
+                }
+            };
+            Seen::State { process: id, state }
+        });
         let process = self.process_mut(id);
         process.wait = Some(wait);
         process.turn += 1;
         process.turn
+    }
+
+    pub(crate) fn process_expects(&mut self, id: ProcessId, kind: Option<&str>, from: Option<PeerId>) {
+        let (expected, peer) = &mut self.process_mut(id).expected;
+        expected.clear();
+        expected.push_str(kind.unwrap_or_default());
+        *peer = from;
+    }
+
+    /// What a process waits for, in words.
+    pub(crate) fn process_wait_text(&self, id: ProcessId, wait: &Wait) -> String {
+        match wait {
+            Wait::Incoming => match &self.process(id).expected {
+                (kind, _) if kind.is_empty() => "a message".into(),
+                (kind, None) => format!("a message '{kind}'"),
+                (kind, Some(peer)) => format!("a message '{kind}' of {}", self.process_describe(id, *peer)),
+            },
+            Wait::Room { peer } => format!("{} to take what was sent to it", self.process_describe(id, *peer)),
+            Wait::Connection { host, port } => format!("a connection to {host}:{port}"),
+            Wait::Event { .. } => "a result of the grid".into(),
+            Wait::Computation { .. } => "the end of its computation".into(),
+            Wait::Start | Wait::Time => "its time".into(),
+        }
     }
 
     /// Like [`Simulation::process_waits`], until then at the latest.
@@ -131,6 +178,7 @@ impl Simulation {
         let process = self.process_mut(id);
         if process.wait.as_ref().is_some_and(is_it) {
             process.wait = None;
+            self.watch.see(self.now, || Seen::State { process: id, state: State::Runs });
             self.processes.ready.push_back(id);
         }
     }
@@ -153,6 +201,21 @@ impl Simulation {
     pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
         self.process_mut(id).end.get_or_insert_with(|| why.to_string());
         self.wake_if(id, |_| true);
+    }
+
+    /// The simulation cannot go on as it should: every process must return.
+    pub(crate) fn fail(&mut self, why: String) {
+        for index in 0..self.processes.all.len() as u32 {
+            self.end_process(ProcessId(index), "the simulation has failed");
+        }
+        self.failure.get_or_insert(why);
+    }
+
+    /// What nobody can watch must not go on.
+    pub(crate) fn fail_if_unseen(&mut self) {
+        if let Some(why) = self.watch.failure.take() {
+            self.fail(why);
+        }
     }
 
     pub(crate) fn kill_process_at(&mut self, id: ProcessId, at: Time) {
@@ -269,28 +332,34 @@ impl Simulation {
         if ours.bytes > SEND_BYTES_MAX {
             return Ok(false);
         }
-        let (here, there) = (self.process(id).host, self.process(theirs.process).host);
+        let receiver = theirs.process;
+        let (here, there) = (self.process(id).host, self.process(receiver).host);
         let path = self.paths.between(here, there).expect("there was a way when they connected");
         let size_bytes = (letter.payload.len() + letter.kind.len()) as u64 + self.config.message_overhead_bytes;
         self.synchronise();
         let end = &mut self.processes.connections[connection as usize].ends[side as usize];
-        let number = end.first + end.sent.len() as u64;
+        let name = LetterName { connection, end: side, number: end.first + end.sent.len() as u64 };
         end.sent.push_back((letter.clone(), false));
         end.bytes += letter.payload.len() as u64;
         let transfer = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
         let action = self.engine.start_transfer(&Transfer { way_back: &path.way_back, ..transfer });
-        self.purposes.insert(action, Purpose::Letter(LetterFlow { connection, end: side, number }));
+        self.watch.see(self.now, || Seen::Sent { name, from: id, to: receiver, letter });
+        let moved = Moved::Letter { name, kind: &letter.kind };
+        let transfer = self.begins(moved, size_bytes, &path.links);
+        self.purposes.insert(action, Purpose::Letter(LetterFlow { name, transfer }));
         self.trace.letter(self.now, id.0, &letter.kind, &letter.payload);
         Ok(true)
     }
 
     /// A letter has arrived: it and those behind it that have are handed over.
-    pub(crate) fn on_letter(&mut self, flow: LetterFlow) {
+    pub(crate) fn on_letter(&mut self, LetterFlow { name: flow, transfer }: LetterFlow) {
+        self.watch.see(self.now, || Seen::TransferEnds { transfer });
         let ends = &mut self.processes.connections[flow.connection as usize].ends;
         let [first, second] = ends;
         let (from, to) = if flow.end == 0 { (first, second) } else { (second, first) };
         from.sent[(flow.number - from.first) as usize].1 = true;
         let mut letters = Vec::new();
+        let mut name = LetterName { number: from.first, ..flow };
         while from.sent.front().is_some_and(|(_, arrived)| *arrived) {
             let (letter, _) = from.sent.pop_front().expect("seen a moment ago");
             from.first += 1;
@@ -303,6 +372,10 @@ impl Simulation {
             return;
         }
         if open {
+            for letter in &letters {
+                self.watch.see(self.now, || Seen::Received { name, to: receiver, kind: &letter.kind });
+                name.number += 1;
+            }
             let incoming = letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter });
             self.process_mut(receiver).inbox.extend(incoming);
             self.wake_if(receiver, |wait| matches!(wait, Wait::Incoming));
@@ -345,8 +418,19 @@ impl Simulation {
 
     // ---- computing
 
-    pub(crate) fn process_computes(&mut self, id: ProcessId, flops: f64) {
-        let turn = self.process_waits(id, Wait::Computation);
+    /// What the time of a measured block is charged as; `None` if that is not known, and the simulation has failed.
+    pub(crate) fn process_measured(&mut self, id: ProcessId, block: &str, real_ns: u64) -> Option<f64> {
+        let flops = ns_to_seconds(real_ns) * self.config.reference_flops;
+        let Some(mut measures) = self.measures.take() else { return Some(flops) };
+        let spec = &self.process(id).spec;
+        let charged = measures.charge(&Measured { process: id, spec, block, real_ns, flops });
+        self.measures = Some(measures);
+        charged.map_err(|why| self.fail(why)).ok()
+    }
+
+    pub(crate) fn process_computes(&mut self, id: ProcessId, block: Option<&str>, flops: f64) {
+        self.trace.computes(self.now, id.0, flops);
+        let turn = self.process_waits(id, Wait::Computation { block: block.map(str::to_string), flops });
         self.synchronise();
         let host = HostIndex(self.process(id).host.0);
         let action = self.engine.start_execution(&Execution::new(host, flops));

@@ -10,6 +10,7 @@
 //! waits (`turn` counts them, so that what is late wakes nobody).
 
 mod kernel;
+mod measures;
 mod relay;
 mod runner;
 mod stack;
@@ -17,6 +18,7 @@ mod world;
 
 pub use kernel::ProcessId;
 pub(crate) use kernel::{LetterFlow, Processes};
+pub use measures::{Measured, Measures};
 pub use runner::{Body, Deadlock, Runner, Waiting};
 pub use stack::{STACK_BYTES, StackKind};
 pub use world::SimProcess;

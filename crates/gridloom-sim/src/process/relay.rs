@@ -27,8 +27,10 @@ const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 pub(super) fn advance(simulation: &mut Simulation) -> bool {
     let stalled = simulation.now().0 + STALL_NS;
     let mut moved = true;
+    simulation.fail_if_unseen();
     while moved && simulation.processes.ready.is_empty() {
         moved = simulation.now().0 < stalled && simulation.step();
+        simulation.fail_if_unseen();
     }
     moved
 }

@@ -9,7 +9,7 @@ use gridloom_core::base::Time;
 use gridloom_core::platform::HostId;
 use gridloom_core::process::{ProcessError, ProcessSpec};
 
-use super::kernel::{ProcessId, Wait};
+use super::kernel::ProcessId;
 use super::relay::{Relay, advance};
 use super::stack::{Stack, StackKind, Suspender};
 use super::world::{Log, SimProcess};
@@ -118,16 +118,8 @@ impl Runner {
         let simulation = self.lock();
         let waiting = self.stacks.keys().map(|id| {
             let process = simulation.process(*id);
-            let what = match &process.wait {
-                Some(Wait::Incoming) => "a message".into(),
-                Some(Wait::Room { peer }) => {
-                    format!("{} to take what was sent to it", simulation.process_describe(*id, *peer))
-                }
-                Some(Wait::Connection { host, port }) => format!("a connection to {host}:{port}"),
-                Some(Wait::Event { .. }) => "a result of the grid".into(),
-                Some(Wait::Computation) => "the end of its computation".into(),
-                Some(Wait::Start | Wait::Time) | None => "its time".into(),
-            };
+            let what = process.wait.as_ref().map(|wait| simulation.process_wait_text(*id, wait));
+            let what = what.unwrap_or_else(|| "its turn".into());
             Waiting { spec: process.spec.clone(), what }
         });
         Deadlock { seconds: simulation.now().seconds(), waiting: waiting.collect() }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_core::base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
-use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::node::Event;
 use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
@@ -121,6 +120,10 @@ impl ProcessWorld for SimProcess {
         }
     }
 
+    fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
+        self.lock().process_expects(self.id, kind, from);
+    }
+
     fn close(&mut self, peer: PeerId) {
         self.lock().process_close(self.id, peer);
     }
@@ -137,13 +140,17 @@ impl ProcessWorld for SimProcess {
 
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
         self.check()?;
-        self.lock().process_computes(self.id, flops.max(0.0));
+        self.lock().process_computes(self.id, None, flops.max(0.0));
         self.suspend()
     }
 
-    fn computed(&mut self, real_ns: u64) -> Result<(), ProcessError> {
-        let flops = ns_to_seconds(real_ns) * self.lock().config.reference_flops;
-        self.compute(flops)
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
+        self.check()?;
+        let flops = self.lock().process_measured(self.id, block, real_ns);
+        // If nothing can be charged the simulation has failed.
+        let Some(flops) = flops else { return self.check() };
+        self.lock().process_computes(self.id, Some(block), flops);
+        self.suspend()
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {

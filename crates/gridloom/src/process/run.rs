@@ -14,7 +14,9 @@ use gridloom_sim::process::{Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
+use crate::measures::{Record, Replay};
 use crate::simulate::{network_model, read_deployment};
+use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
@@ -84,10 +86,24 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     let sim_config = SimConfig {
         seed: config.seed,
         network: network_model(config.network.as_deref())?,
-        reference_flops: config.reference_flops.unwrap_or_else(measure_speed),
+        reference_flops: match (config.reference_flops, &config.replay) {
+            (Some(flops), _) => flops,
+            // What is charged is known already.
+            (None, Some(_)) => SimConfig::default().reference_flops,
+            (None, None) => measure_speed(),
+        },
         ..SimConfig::default()
     };
-    let simulation = Arc::new(Mutex::new(Simulation::new(platform.clone(), sim_config)));
+    let mut simulation = Simulation::new(platform.clone(), sim_config);
+    match (&config.record, &config.replay) {
+        (Some(file), _) => simulation.set_measures(Box::new(Record::create(file)?)),
+        (None, Some(file)) => simulation.set_measures(Box::new(Replay::read(file)?)),
+        (None, None) => {}
+    }
+    if let Some(file) = &config.trace {
+        simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
+    }
+    let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
         eprintln!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
     };
@@ -118,13 +134,15 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
         }
     }
     let outcome = runner.run();
-    let simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
+    let finished = simulation.finish();
     let failed = std::mem::take(&mut *failed.lock().unwrap_or_else(PoisonError::into_inner));
     let hash = format!("{:016x}", simulation.trace_hash());
     let report = RunReport { seconds: simulation.now().seconds(), trace_hash: Some(hash), failed };
     if let Some(path) = &config.report {
         write_report(path, &report, &simulation)?;
     }
+    finished.map_err(Error::Input)?;
     if let Some((spec, why)) = report.failed.first() {
         return Err(Error::Input(format!("process {}@{} failed: {why}", spec.function, spec.host)));
     }
@@ -154,6 +172,8 @@ fn write_report(path: &PathBuf, report: &RunReport, simulation: &Simulation) -> 
         bytes_by_link: simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
         bytes_by_pair: BTreeMap::new(),
         groups: Vec::new(),
+        // Its program is told.
+        failure: None,
     };
     let text = serde_json::to_string(&summary).expect("plain values");
     std::fs::write(path, text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))

@@ -121,7 +121,7 @@ impl Process {
             Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
             Measure::Always | Measure::Skip { .. } => taken_ns,
         };
-        self.world.computed(charged_ns)
+        self.world.computed(name, charged_ns)
     }
 
     /// Writes a line to the log.
@@ -295,6 +295,7 @@ impl Process {
             if let Some((peer, why)) = from.and_then(|peer| self.agenda.closed(peer).map(|why| (peer, why))) {
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
+            self.world.expect(Some(kind), from);
             match self.world.receive(until)? {
                 Some(incoming) => self.agenda.put(incoming),
                 None => return Err(ProcessError::TimedOut { seconds: seconds.unwrap_or_default() }),
@@ -330,6 +331,7 @@ impl Process {
             if until.is_some_and(|until| self.world.now() >= until) {
                 return Ok(None);
             }
+            self.world.expect(None, None);
             let due = [until, self.agenda.next_timer_at()].into_iter().flatten().min();
             if let Some(incoming) = self.world.receive(due)? {
                 self.agenda.put(incoming);

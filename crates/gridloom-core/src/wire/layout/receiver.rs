@@ -13,6 +13,8 @@ use super::message::{Message, place_blocks, same_type};
 use super::plan::{Plan, relocate};
 use super::schema::Schema;
 use super::value::Graph;
+#[cfg(doc)]
+use crate::base::limits::LAYOUT_SHOWN_FACTOR;
 
 /// Other representations whose plans are kept. More than there are kinds of machines in any grid; a hostile sender that
 /// invents machines only makes us compile again.
@@ -176,7 +178,16 @@ impl Incoming<'_> {
     /// # Errors
     /// None for a message that was opened; the type is there for what may come.
     pub fn to_graph(&self) -> Result<Graph, LayoutError> {
-        super::value_read::read(&self.message)
+        super::value_read::read(&self.message, u64::MAX)
+    }
+
+    /// The message's values for a reader who is short of room: of each array the first `elements`, of all together
+    /// and in characters of a string [`LAYOUT_SHOWN_FACTOR`] times as many.
+    ///
+    /// # Errors
+    /// As [`Incoming::to_graph`].
+    pub fn to_graph_of_first(&self, elements: u64) -> Result<Graph, LayoutError> {
+        super::value_read::read(&self.message, elements)
     }
 
     /// The memory as it came, the last bytes of the message, if the sender represents data as the receiver does. Its

@@ -137,6 +137,34 @@ fn an_array_of_which_only_a_part_is_pointed_to_is_shared() {
 }
 
 #[test]
+fn what_is_long_can_be_shown_by_its_first_elements() {
+    let text = "struct Point { double x, y; };
+        struct All {
+            int m; int n; double *data GRIDLOOM_LENGTH(m * n); char *name; unsigned char *bytes GRIDLOOM_LENGTH(n);
+            float fixed[3][2]; struct Point *points GRIDLOOM_LENGTH(n);
+        };";
+    let schema = Arc::new(parse(text, "all.h").unwrap().schema("All").unwrap());
+    let point = |x: f64| record(&[("x", Value::Float(x)), ("y", Value::Float(-x))]);
+    let values = record(&[
+        ("m", integer(2)),
+        ("n", integer(3)),
+        ("data", floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        ("name", Value::Text("ü".repeat(20))),
+        ("bytes", Value::List(vec![integer(1), integer(2), integer(3)])),
+        ("fixed", Value::List(vec![floats(&[1.0, 2.0]), floats(&[3.0, 4.0]), floats(&[5.0, 6.0])])),
+        ("points", Value::List(vec![point(1.0), point(2.0), point(3.0)])),
+    ]);
+    let message = Form::new(schema.clone(), Abi::NATIVE).unwrap().encode_values(&Graph::tree(values.clone())).unwrap();
+    let mut receiver = Receiver::new(schema, Abi::NATIVE).unwrap();
+    let incoming = receiver.open(&message).unwrap();
+    assert_eq!(incoming.to_graph_of_first(7).unwrap(), Graph::tree(values));
+    let expected = "{m: 2, n: 3, data: float64[2, 3] [1.0, 2.0, …], name: char[40] [\"üüüüüüüüüüüüüüüü\", …], \
+                    bytes: uint8[3] [1, 2, …], fixed: float32[3, 2] [1.0, 2.0, …], \
+                    points: Point[3] [{x: 1.0, y: -1.0}, {x: 2.0, y: -2.0}, …]}";
+    assert_eq!(incoming.to_graph_of_first(2).unwrap().to_string(), expected);
+}
+
+#[test]
 fn a_long_list_needs_no_stack() {
     let text = "struct Node { int value; struct Node *next; };";
     let schema = Arc::new(parse(text, "node.h").unwrap().schema("Node").unwrap());

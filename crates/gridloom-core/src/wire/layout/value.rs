@@ -30,6 +30,15 @@ pub enum Value {
     Struct(Vec<(String, Value)>),
     /// A fixed, counted or dynamic array.
     List(Vec<Value>),
+    /// The first elements of an array that has more of them, where only those were asked for.
+    First {
+        /// Name of the elements' type.
+        element: String,
+        /// How many there are in each direction.
+        shape: Vec<u64>,
+        /// The first of them.
+        values: Vec<Value>,
+    },
     /// The same of characters.
     Bytes(Vec<u8>),
     /// A string, if it is UTF-8; otherwise it is `Bytes`.
@@ -82,6 +91,7 @@ impl Value {
             Value::Constant(name) => format!("the constant '{name}'"),
             Value::Struct(fields) => format!("a struct of {} fields", fields.len()),
             Value::List(values) => format!("a list of {} elements", values.len()),
+            Value::First { element, shape, .. } => format!("a part of {element}{shape:?}"),
             Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Value::Text(text) => format!("a string of {} bytes", text.len()),
             Value::Null => "null".to_string(),
@@ -110,6 +120,11 @@ impl fmt::Display for Value {
                 f.write_str("}")
             }
             Value::List(values) => write_list(f, values),
+            Value::First { element, shape, values } => {
+                write!(f, "{element}{shape:?} [")?;
+                values.iter().try_for_each(|value| write!(f, "{value}, "))?;
+                f.write_str("…]")
+            }
             Value::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Null => f.write_str("null"),

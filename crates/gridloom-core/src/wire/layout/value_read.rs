@@ -3,6 +3,10 @@
 //! The recursion is as deep as the declaration: what may be longer (a list) or wider (a shared part) than it stands in
 //! [`Graph::shared`](super::Graph::shared).
 
+use crate::base::limits::LAYOUT_SHOWN_FACTOR;
+use crate::idl::Expr;
+use crate::idl::expr::BinaryOp;
+
 use super::error::{LayoutError, Problem};
 use super::form::Word;
 use super::message::{Message, Place};
@@ -11,18 +15,20 @@ use super::slots::{Met, Rule};
 use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
 
-pub(super) fn read(message: &Message<'_>) -> Result<Graph, LayoutError> {
+/// The values; of an array of more than `first` elements those only.
+pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutError> {
     let shared = shared_blocks(message)?;
     let numbers = vec![None; message.blocks.len()];
-    let mut reader = Reader { message, shared, numbers, met: Vec::new(), hint: 0 };
+    let left = first.saturating_mul(LAYOUT_SHOWN_FACTOR);
+    let mut reader = Reader { message, shared, numbers, met: Vec::new(), hint: 0, first, left };
     let root = reader.place(Place { block: 0, index: message.root });
     let mut values = Vec::new();
     // Numbered as they are met, breadth first, so that equal values are equal graphs in whatever order their blocks came.
-    while let Some(block) = reader.met.get(values.len()).copied() {
+    while let Some(block) = reader.met.get(values.len()).copied().filter(|_| (values.len() as u64) < first) {
         let found = &message.blocks[block];
         values.push(match &message.form.schema.targets()[found.target as usize] {
             Type::Integer(Integer::Char) => vec![reader.characters(block)],
-            _ => (0..found.count).map(|index| reader.element(Place { block, index })).collect(),
+            _ => (0..reader.shown(found.count)).map(|index| reader.element(Place { block, index })).collect(),
         });
     }
     Ok(Graph { root, shared: values })
@@ -61,6 +67,10 @@ struct Reader<'a, 'm> {
     numbers: Vec<Option<usize>>,
     met: Vec<usize>,
     hint: usize,
+    /// Elements to read of each array.
+    first: u64,
+    /// The same of all arrays that are left.
+    left: u64,
 }
 
 impl Reader<'_, '_> {
@@ -92,7 +102,62 @@ impl Reader<'_, '_> {
 
     fn characters(&self, block: usize) -> Value {
         let block = &self.message.blocks[block];
-        Value::Bytes(self.message.memory[block.start as usize..(block.start + block.count) as usize].to_vec())
+        let memory = self.message.memory;
+        self.bytes(&memory[block.start as usize..(block.start + block.count) as usize])
+    }
+
+    /// The first characters, if there are too many.
+    fn beginning<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let shown = usize::try_from(self.first.saturating_mul(LAYOUT_SHOWN_FACTOR)).ok()?;
+        bytes.get(..shown).filter(|first| first.len() < bytes.len())
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> Value {
+        match self.beginning(bytes) {
+            None => Value::Bytes(bytes.to_vec()),
+            Some(first) => {
+                let values = vec![Value::Bytes(first.to_vec())];
+                Value::First { element: "char".into(), shape: vec![bytes.len() as u64], values }
+            }
+        }
+    }
+
+    fn text(&self, place: Place) -> Value {
+        let bytes = self.message.text(place);
+        if let Some(first) = self.beginning(bytes) {
+            // Half a character at the end is left out.
+            let first = String::from_utf8_lossy(first);
+            let values = vec![Value::Text(first.trim_end_matches(char::REPLACEMENT_CHARACTER).into())];
+            return Value::First { element: "char".into(), shape: vec![bytes.len() as u64], values };
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Value::Text(text.to_string()),
+            Err(_) => Value::Bytes(bytes.to_vec()),
+        }
+    }
+
+    /// How many of so many elements are read.
+    fn shown(&mut self, count: u64) -> u64 {
+        let shown = count.min(self.first).min(self.left);
+        self.left -= shown;
+        shown
+    }
+
+    /// An array of that shape.
+    fn list(
+        &mut self,
+        element: &Type,
+        shape: Vec<u64>,
+        count: u64,
+        mut value: impl FnMut(&mut Self, u64) -> Value,
+    ) -> Value {
+        let shown = self.shown(count);
+        let values = (0..shown).map(|index| value(self, index)).collect();
+        if shown == count {
+            return Value::List(values);
+        }
+        let element = element_name(element, self.message.form.schema.declarations());
+        Value::First { element, shape, values }
     }
 
     fn value(&mut self, ty: &Type, at: u64) -> Value {
@@ -111,13 +176,17 @@ impl Reader<'_, '_> {
             }
             Type::Bool => Value::Bool(memory[at as usize] != 0),
             Type::Array(element, count) if **element == Type::Integer(Integer::Char) => {
-                Value::Bytes(memory[at as usize..(at + count) as usize].to_vec())
+                self.bytes(&memory[at as usize..(at + count) as usize])
             }
             Type::Array(element, count) => {
+                let (leaf, shape) = flat(element, *count);
+                let total = shape.iter().product::<u64>();
+                // What is too long is shown as one row.
+                let (element, count) = if total > self.first { (leaf, total) } else { (&**element, *count) };
                 let stride = form.size_of(element);
-                Value::List((0..*count).map(|index| self.value(element, at + index * stride)).collect())
+                self.list(leaf, shape, count, |reader, index| reader.value(element, at + index * stride))
             }
-            Type::Pointer(pointer) => self.pointer(pointer, 1, at),
+            Type::Pointer(pointer) => self.pointer(pointer, 1, Vec::new(), at),
             Type::Named(index) => self.declaration(*index, at),
         }
     }
@@ -155,13 +224,15 @@ impl Reader<'_, '_> {
                     }
                 }
                 (Type::Pointer(pointer), _) => {
-                    let needed = match &pointer.extent {
-                        Extent::Count(count) => count
-                            .evaluate_extent(&params(&declared.fields), &integer)
-                            .expect("lengths were checked with the message"),
-                        Extent::One | Extent::Text => 1,
+                    let Extent::Count(count) = &pointer.extent else {
+                        fields.push((field.name.clone(), self.pointer(pointer, 1, Vec::new(), at)));
+                        continue;
                     };
-                    self.pointer(pointer, needed, at)
+                    let evaluate = |extent: &Expr| extent.evaluate_extent(&params(&declared.fields), &integer);
+                    let needed = evaluate(count).expect("lengths were checked with the message");
+                    // A factor by itself may be anything: (m - n) of (m - n) * (m - n).
+                    let shape: Option<Vec<u64>> = factors(count).into_iter().map(|part| evaluate(part).ok()).collect();
+                    self.pointer(pointer, needed, shape.unwrap_or_else(|| vec![needed]), at)
                 }
                 (ty, _) => self.value(ty, at),
             };
@@ -173,7 +244,7 @@ impl Reader<'_, '_> {
         Value::Struct(fields)
     }
 
-    fn pointer(&mut self, pointer: &Pointer, needed: u64, at: u64) -> Value {
+    fn pointer(&mut self, pointer: &Pointer, needed: u64, shape: Vec<u64>, at: u64) -> Value {
         let characters = pointer.target == Type::Integer(Integer::Char);
         let address = self.message.address_at(at);
         if address == 0 {
@@ -192,14 +263,43 @@ impl Reader<'_, '_> {
         }
         match pointer.extent {
             Extent::One => Value::To(Box::new(self.element(place))),
-            Extent::Text => match std::str::from_utf8(self.message.text(place)) {
-                Ok(text) => Value::Text(text.to_string()),
-                Err(_) => Value::Bytes(self.message.text(place).to_vec()),
-            },
+            Extent::Text => self.text(place),
             Extent::Count(_) if characters => self.characters(place.block),
             Extent::Count(_) => {
-                Value::List((0..needed).map(|index| self.element(Place { block: place.block, index })).collect())
+                let block = place.block;
+                self.list(&pointer.target, shape, needed, |reader, index| reader.element(Place { block, index }))
             }
         }
+    }
+}
+
+/// What an array of arrays has in the end, and its extents.
+fn flat(element: &Type, count: u64) -> (&Type, Vec<u64>) {
+    let (mut leaf, mut shape) = (element, vec![count]);
+    while let Type::Array(element, count) = leaf {
+        shape.push(*count);
+        leaf = element;
+    }
+    (leaf, shape)
+}
+
+/// `m * n` as `m` and `n`.
+fn factors(extent: &Expr) -> Vec<&Expr> {
+    match extent {
+        Expr::Binary(BinaryOp::Multiply, left, right) => [factors(left), factors(right)].concat(),
+        factor => vec![factor],
+    }
+}
+
+/// A type's name as NumPy has it, if it does.
+fn element_name(ty: &Type, declarations: &[Declaration]) -> String {
+    match ty {
+        Type::Integer(integer) => integer.name().trim_end_matches("_t").to_string(),
+        Type::Float32 => "float32".into(),
+        Type::Float64 => "float64".into(),
+        Type::Bool => "bool".into(),
+        Type::Named(index) => declarations[*index].name().to_string(),
+        Type::Array(element, count) => format!("{}[{count}]", element_name(element, declarations)),
+        Type::Pointer(pointer) => format!("{} *", element_name(&pointer.target, declarations)),
     }
 }

@@ -1,0 +1,204 @@
+//! What whoever watches a simulation is told, as it happens: processes and their states, letters, transfers, tasks.
+//!
+//! **Invariant:** watching changes nothing: the same inputs, effects and hash as without.
+//!
+//! **Not done.** Messages of machines (agent, servers, clients) among one another.
+
+use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
+use gridloom_core::flow::LinkIndex;
+use gridloom_core::graph::Task;
+use gridloom_core::platform::HostId;
+use gridloom_core::process::{Letter, ProcessSpec};
+
+use crate::process::ProcessId;
+
+/// Watches.
+pub trait Observer: Send {
+    /// That happened.
+    ///
+    /// # Errors
+    /// In words, if it cannot watch on. The simulation has failed then.
+    fn saw(&mut self, at: Time, what: &Seen<'_>) -> Result<(), String>;
+
+    /// Nothing more will happen.
+    ///
+    /// # Errors
+    /// In words, if what was written down cannot be kept.
+    fn finish(&mut self, at: Time) -> Result<(), String>;
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// There is a process, which has not started.
+    Process {
+        /// Its number.
+        process: ProcessId,
+        /// Who it is.
+        spec: &'a ProcessSpec,
+        /// Where it is.
+        host: HostId,
+    },
+    /// A process is in another state.
+    State {
+        /// Which.
+        process: ProcessId,
+        /// The state.
+        state: State<'a>,
+    },
+    /// A process sends.
+    Sent {
+        /// The letter's name.
+        name: LetterName,
+        /// Who sends it.
+        from: ProcessId,
+        /// To whom.
+        to: ProcessId,
+        /// What it is.
+        letter: &'a Letter,
+    },
+    /// A letter is handed over to its receiver, who may look at it later.
+    Received {
+        /// The letter's name.
+        name: LetterName,
+        /// Who gets it.
+        to: ProcessId,
+        /// Name of its type.
+        kind: &'a str,
+    },
+    /// There is a node of a grid.
+    Node {
+        /// Its number.
+        node: NodeId,
+        /// Its name.
+        name: &'a str,
+        /// Where it is.
+        host: HostId,
+    },
+    /// A server begins a task.
+    TaskBegins {
+        /// The server.
+        node: NodeId,
+        /// The task.
+        task: &'a Task,
+    },
+    /// It ends it, or gives it up.
+    TaskEnds {
+        /// The server.
+        node: NodeId,
+        /// Which.
+        task: TaskId,
+    },
+    /// Something begins to move over links.
+    TransferBegins {
+        /// Its number.
+        transfer: u64,
+        /// What.
+        moved: Moved<'a>,
+        /// Its size, as the links see it.
+        size_bytes: u64,
+        /// The links on its way, in order.
+        links: &'a [LinkIndex],
+    },
+    /// It is there, or lost.
+    TransferEnds {
+        /// Its number.
+        transfer: u64,
+    },
+    /// A datum has arrived at a node.
+    DatumArrived {
+        /// Its transfer.
+        transfer: u64,
+        /// Where.
+        to: NodeId,
+        /// Which.
+        datum: DatumId,
+    },
+}
+
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum State<'a> {
+    /// Its code runs, which takes no time, or it has not started, or has ended.
+    Runs,
+    /// It computes.
+    Computes {
+        /// The measured block, if it is one.
+        block: Option<&'a str>,
+        /// How much, floating-point operations.
+        flops: f64,
+    },
+    /// It sleeps.
+    Sleeps,
+    /// It waits for that.
+    Waits {
+        /// For what, in words.
+        what: &'a str,
+    },
+}
+
+/// What moves over links.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Moved<'a> {
+    /// A letter between processes.
+    Letter {
+        /// Its name.
+        name: LetterName,
+        /// Name of its type.
+        kind: &'a str,
+    },
+    /// A datum between nodes.
+    Datum {
+        /// Which.
+        datum: DatumId,
+        /// From where.
+        from: NodeId,
+        /// To where.
+        to: NodeId,
+    },
+    /// A probe of the network.
+    Probe,
+}
+
+/// A letter of a simulation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LetterName {
+    /// The connection.
+    pub connection: u32,
+    /// The sending end of it, 0 or 1.
+    pub end: u8,
+    /// Its number among those of this end.
+    pub number: u64,
+}
+
+/// The observer, if there is one.
+#[derive(Default)]
+pub(crate) struct Watch {
+    observer: Option<Box<dyn Observer>>,
+    /// Why it could not watch on.
+    pub(crate) failure: Option<String>,
+}
+
+impl Watch {
+    pub(crate) fn begin(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Without an observer `what` is not even made.
+    pub(crate) fn see<'a>(&mut self, at: Time, what: impl FnOnce() -> Seen<'a>) {
+        let Some(observer) = &mut self.observer else { return };
+        if let Err(why) = observer.saw(at, &what()) {
+            self.observer = None;
+            self.failure = Some(why);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, at: Time) -> Result<(), String> {
+        let finished = self.observer.take().map_or(Ok(()), |mut observer| observer.finish(at));
+        self.failure.take().map_or(finished, Err)
+    }
+}

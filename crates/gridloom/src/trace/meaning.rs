@@ -1,0 +1,99 @@
+//! Messages by meaning: field names and values, long arrays as their type, shape and first elements.
+//!
+//! The first message of a type on a connection carries its declaration, which is kept; so every typed message can be
+//! read, in whatever language its sender is written. What has no declaration is shown as bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gridloom_core::process::Letter;
+use gridloom_core::wire::layout::{Abi, Graph, Header, Receiver, Value, parse};
+use serde_json::{Map, Value as Json, json};
+
+/// Elements of an array that are shown.
+const SHOWN_MAX: u64 = 8;
+/// Bytes of a message without a declaration that are shown.
+const TEXT_SHOWN_MAX: usize = 64;
+/// Declarations that are kept; messages of others are shown as bytes.
+const DECLARATIONS_MAX: usize = 4096;
+
+/// The declarations of messages, by their hashes.
+#[derive(Default)]
+pub(super) struct Meanings {
+    receivers: BTreeMap<u64, Receiver>,
+}
+
+impl Meanings {
+    /// What a letter says.
+    pub(super) fn of(&mut self, letter: &Letter) -> Json {
+        self.typed(letter).unwrap_or_else(|| untyped(&letter.payload))
+    }
+
+    /// `None` if it is no message of a known declaration.
+    fn typed(&mut self, letter: &Letter) -> Option<Json> {
+        let header = Header::parse(&letter.payload).ok().filter(|header| header.name() == &*letter.kind)?;
+        let hash = header.hash();
+        if let Some(text) = header.description().filter(|_| !self.receivers.contains_key(&hash))
+            && self.receivers.len() < DECLARATIONS_MAX
+        {
+            let schema = parse(text, "message").ok()?.schema(header.name()).ok()?;
+            self.receivers.insert(hash, Receiver::new(Arc::new(schema), Abi::NATIVE).ok()?);
+        }
+        let incoming = self.receivers.get_mut(&hash)?.open(&letter.payload).ok()?;
+        let graph = incoming.to_graph_of_first(SHOWN_MAX).ok()?;
+        Some(shown(&graph))
+    }
+}
+
+fn shown(graph: &Graph) -> Json {
+    let mut root = json(graph.root().unwrap_or(&Value::Null));
+    // What several pointers lead to: `#0` is the first of them, and stands at the root if the message itself is one.
+    let is_root = |index: usize| matches!(graph.root, Value::Reference { shared, .. } if shared == index);
+    let others = graph.shared.iter().enumerate().filter(|(index, _)| !is_root(*index));
+    if let Json::Object(fields) = &mut root {
+        fields.extend(others.map(|(index, values)| {
+            let values: Vec<Json> = values.iter().map(json).collect();
+            (format!("#{index}"), Json::Array(values))
+        }));
+    }
+    root
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Integer(number) => match (i64::try_from(*number), u64::try_from(*number)) {
+            (Ok(number), _) => number.into(),
+            (_, Ok(number)) => number.into(),
+            _ => number.to_string().into(),
+        },
+        // JSON has no infinities.
+        Value::Float(number) if !number.is_finite() => number.to_string().into(),
+        Value::Float(number) => (*number).into(),
+        Value::Bool(truth) => (*truth).into(),
+        Value::Struct(fields) => fields.iter().map(|(name, value)| (name.clone(), json(value))).collect(),
+        Value::List(values) => values.iter().map(json).collect(),
+        Value::First { element, values, shape } => match &values[..] {
+            [Value::Text(text)] if element == "char" => format!("{text}… ({} bytes)", shape[0]).into(),
+            [Value::Bytes(bytes)] if element == "char" => {
+                format!("{}… ({} bytes)", bytes.escape_ascii(), shape[0]).into()
+            }
+            values => {
+                let first: Vec<Json> = values.iter().map(json).collect();
+                json!({ "dtype": element, "shape": shape, "first": first })
+            }
+        },
+        Value::Bytes(bytes) => bytes.escape_ascii().to_string().into(),
+        Value::Text(text) => text.clone().into(),
+        Value::Null => Json::Null,
+        Value::To(value) => json(value),
+        Value::Case(name, value) => Map::from_iter([(name.clone(), json(value))]).into(),
+        Value::Constant(_) | Value::Reference { .. } => value.to_string().into(),
+    }
+}
+
+/// Its size, and its first bytes as text with escapes.
+fn untyped(payload: &[u8]) -> Json {
+    let first = &payload[..payload.len().min(TEXT_SHOWN_MAX)];
+    let more = if first.len() < payload.len() { "…" } else { "" };
+    json!({ "bytes": payload.len(), "first": format!("{}{more}", first.escape_ascii()) })
+}

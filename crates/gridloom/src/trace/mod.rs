@@ -1,0 +1,372 @@
+//! What happens in a simulation, written to a file as it happens, for a viewer: Chrome's format ([`chrome`]; Perfetto and
+//! `chrome://tracing` show it), or Paje's ([`paje`]; if the file's name ends so).
+//!
+//! A host is a group of tracks: one for the states of each process, one for its messages, one for each slot of a server and
+//! one for what data it sends and gets. So is a link, with as many tracks as transfers ever shared it at a time. A message is an
+//! arrow with its values, shown by meaning ([`meaning`]).
+//!
+//! **Invariant:** what is kept in memory is what has a track, and what is under way; never what is over.
+
+mod chrome;
+mod meaning;
+mod paje;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridloom_core::base::{NodeId, TaskId, Time};
+use gridloom_core::flow::LinkIndex;
+use gridloom_core::platform::{HostId, Platform};
+use gridloom_sim::observe::{LetterName, Moved, Observer, Seen, State};
+use gridloom_sim::process::ProcessId;
+use serde_json::{Map, Value as Json, json};
+
+use crate::Error;
+use meaning::Meanings;
+
+/// A row of the picture.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Track {
+    group: u32,
+    number: u32,
+}
+
+/// Where an arrow has an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arrow {
+    Leaves,
+    Arrives,
+}
+
+/// How a picture is written. What is begun on a track is ended on it, the last begun first; times do not go back.
+trait Format: Send {
+    fn head(&mut self, out: &mut dyn Write) -> io::Result<()>;
+
+    fn group(&mut self, out: &mut dyn Write, at: Time, group: u32, name: &str) -> io::Result<()>;
+
+    fn track(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str) -> io::Result<()>;
+
+    fn begin(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str, details: &Details) -> io::Result<()>;
+
+    fn end(&mut self, out: &mut dyn Write, at: Time, track: Track) -> io::Result<()>;
+
+    /// Both ends of an arrow have the key and the name.
+    fn arrow(&mut self, out: &mut dyn Write, at: Time, track: Track, arrow: Arrow, label: &Label<'_>)
+    -> io::Result<()>;
+
+    fn tail(&mut self, out: &mut dyn Write) -> io::Result<()>;
+}
+
+type Details = Map<String, Json>;
+
+struct Label<'a> {
+    key: &'a str,
+    name: &'a str,
+    details: Details,
+}
+
+/// Writes what it sees.
+pub(crate) struct Tracer {
+    path: PathBuf,
+    out: BufWriter<File>,
+    format: Box<dyn Format>,
+    platform: Arc<Platform>,
+    meanings: Meanings,
+    /// Groups that were named in the file.
+    groups: BTreeSet<u32>,
+    tracks: u32,
+    /// By number.
+    processes: Vec<ProcessTracks>,
+    nodes: BTreeMap<NodeId, NodeTracks>,
+    links: BTreeMap<LinkIndex, Lanes<u64>>,
+    /// The links of what is under way.
+    transfers: BTreeMap<u64, Vec<LinkIndex>>,
+}
+
+struct ProcessTracks {
+    name: String,
+    states: Track,
+    is_in_state: bool,
+    messages: Track,
+    has_messages: bool,
+}
+
+struct NodeTracks {
+    name: String,
+    host: HostId,
+    data: Option<Track>,
+    tasks: Lanes<TaskId>,
+}
+
+/// Tracks for what overlaps, and who has each.
+struct Lanes<K>(Vec<(Track, Option<K>)>);
+
+impl<K: PartialEq> Lanes<K> {
+    /// The track that it had.
+    fn leave(&mut self, key: &K) -> Option<Track> {
+        let (track, user) = self.0.iter_mut().find(|(_, user)| user.as_ref() == Some(key))?;
+        *user = None;
+        Some(*track)
+    }
+}
+
+impl Tracer {
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn create(path: &Path, platform: Arc<Platform>) -> Result<Tracer, Error> {
+        let file = File::create(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
+        let format: Box<dyn Format> = match path.extension().is_some_and(|extension| extension == "paje") {
+            true => Box::new(paje::Paje::default()),
+            false => Box::new(chrome::Chrome::default()),
+        };
+        let mut tracer = Tracer {
+            path: path.to_path_buf(),
+            out: BufWriter::new(file),
+            format,
+            platform,
+            meanings: Meanings::default(),
+            groups: BTreeSet::new(),
+            tracks: 0,
+            processes: Vec::new(),
+            nodes: BTreeMap::new(),
+            links: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+        };
+        tracer.format.head(&mut tracer.out).map_err(|error| Error::Input(tracer.cannot(&error)))?;
+        Ok(tracer)
+    }
+
+    fn cannot(&self, error: &io::Error) -> String {
+        format!("cannot write the trace to {}: {error}", self.path.display())
+    }
+
+    fn write(&mut self, at: Time, what: &Seen<'_>) -> io::Result<()> {
+        match *what {
+            Seen::Process { process, spec, host } => {
+                let name = [std::slice::from_ref(&spec.function), spec.arguments.as_slice()].concat().join(" ");
+                let group = self.host_group(at, host)?;
+                let (states, messages) = (self.new_track(group), self.new_track(group));
+                self.format.track(&mut self.out, at, states, &name)?;
+                assert_eq!(process.0 as usize, self.processes.len(), "processes are told of in order");
+                let tracks = ProcessTracks { name, states, is_in_state: false, messages, has_messages: false };
+                self.processes.push(tracks);
+                Ok(())
+            }
+            Seen::State { process, state } => self.state(at, process, state),
+            Seen::Sent { name, from, to, letter } => {
+                let mut details = Details::new();
+                details.insert("to".into(), self.processes[to.0 as usize].name.clone().into());
+                details.insert("message".into(), self.meanings.of(letter));
+                let track = self.messages_track(at, from)?;
+                let label = Label { key: &letter_key(name), name: &letter.kind, details };
+                self.format.arrow(&mut self.out, at, track, Arrow::Leaves, &label)
+            }
+            Seen::Received { name, to, kind } => {
+                let track = self.messages_track(at, to)?;
+                let label = Label { key: &letter_key(name), name: kind, details: Details::new() };
+                self.format.arrow(&mut self.out, at, track, Arrow::Arrives, &label)
+            }
+            Seen::Node { node, name, host } => {
+                let tracks = NodeTracks { name: name.to_string(), host, data: None, tasks: Lanes(Vec::new()) };
+                self.nodes.insert(node, tracks);
+                Ok(())
+            }
+            Seen::TaskBegins { node, task } => {
+                let track = self.task_track(at, node, task.id)?;
+                let mut details = Details::new();
+                details.insert("task".into(), task.id.to_string().into());
+                details.insert("flops".into(), json!(task.work_flops));
+                let results = task.outputs.iter().map(|output| {
+                    let meta = &output.meta;
+                    json!(format!("{}: {} bytes", output.datum, meta.size_bytes()))
+                });
+                details.insert("results".into(), results.collect());
+                details.insert("inputs".into(), task.inputs().map(|datum| json!(datum.to_string())).collect());
+                self.format.begin(&mut self.out, at, track, &task.function, &details)
+            }
+            Seen::TaskEnds { node, task } => {
+                match self.nodes.get_mut(&node).and_then(|tracks| tracks.tasks.leave(&task)) {
+                    Some(track) => self.format.end(&mut self.out, at, track),
+                    None => Ok(()),
+                }
+            }
+            Seen::TransferBegins { transfer, moved, size_bytes, links } => {
+                self.transfer_begins(at, transfer, moved, size_bytes, links)
+            }
+            Seen::TransferEnds { transfer } => {
+                for link in self.transfers.remove(&transfer).unwrap_or_default() {
+                    let track = self.links.get_mut(&link).and_then(|lanes| lanes.leave(&transfer));
+                    self.format.end(&mut self.out, at, track.expect("a transfer has a track on each of its links"))?;
+                }
+                Ok(())
+            }
+            Seen::DatumArrived { transfer, to, datum } => {
+                let track = self.data_track(at, to)?;
+                let label =
+                    Label { key: &format!("t{transfer}"), name: &format!("datum {datum}"), details: Details::new() };
+                self.format.arrow(&mut self.out, at, track, Arrow::Arrives, &label)
+            }
+        }
+    }
+
+    fn state(&mut self, at: Time, process: ProcessId, state: State<'_>) -> io::Result<()> {
+        let tracks = &mut self.processes[process.0 as usize];
+        let track = tracks.states;
+        if std::mem::replace(&mut tracks.is_in_state, state != State::Runs) {
+            self.format.end(&mut self.out, at, track)?;
+        }
+        let mut details = Details::new();
+        let name = match state {
+            State::Runs => return Ok(()),
+            State::Sleeps => "sleeping",
+            State::Waits { what } => {
+                details.insert("for".into(), what.into());
+                "waiting"
+            }
+            State::Computes { block, flops } => {
+                details.insert("flops".into(), json!(flops));
+                if let Some(block) = block {
+                    details.insert("block".into(), block.into());
+                }
+                "computing"
+            }
+        };
+        self.format.begin(&mut self.out, at, track, name, &details)
+    }
+
+    fn transfer_begins(
+        &mut self,
+        at: Time,
+        transfer: u64,
+        moved: Moved<'_>,
+        size_bytes: u64,
+        links: &[LinkIndex],
+    ) -> io::Result<()> {
+        let mut details = Details::new();
+        details.insert("bytes".into(), size_bytes.into());
+        let name = match moved {
+            Moved::Letter { kind, .. } => kind.to_string(),
+            Moved::Probe => "probe".to_string(),
+            Moved::Datum { datum, from, to } => {
+                let name = format!("datum {datum}");
+                details.insert("from".into(), self.node_name(from).into());
+                details.insert("to".into(), self.node_name(to).into());
+                let track = self.data_track(at, from)?;
+                let label = Label { key: &format!("t{transfer}"), name: &name, details: details.clone() };
+                self.format.arrow(&mut self.out, at, track, Arrow::Leaves, &label)?;
+                name
+            }
+        };
+        for link in links {
+            let track = self.link_track(at, *link, transfer)?;
+            self.format.begin(&mut self.out, at, track, &name, &details)?;
+        }
+        self.transfers.insert(transfer, links.to_vec());
+        Ok(())
+    }
+
+    // ---- tracks
+
+    fn host_group(&mut self, at: Time, host: HostId) -> io::Result<u32> {
+        let group = host.0 + 1;
+        if self.groups.insert(group) {
+            let name = format!("host {}", self.platform.hosts()[host.0 as usize].name);
+            self.format.group(&mut self.out, at, group, &name)?;
+        }
+        Ok(group)
+    }
+
+    fn new_track(&mut self, group: u32) -> Track {
+        self.tracks += 1;
+        Track { group, number: self.tracks }
+    }
+
+    fn messages_track(&mut self, at: Time, process: ProcessId) -> io::Result<Track> {
+        let tracks = &mut self.processes[process.0 as usize];
+        if !std::mem::replace(&mut tracks.has_messages, true) {
+            let name = format!("{}: messages", tracks.name);
+            self.format.track(&mut self.out, at, tracks.messages, &name)?;
+        }
+        Ok(tracks.messages)
+    }
+
+    fn node_name(&self, node: NodeId) -> String {
+        self.nodes.get(&node).map_or_else(|| node.to_string(), |tracks| tracks.name.clone())
+    }
+
+    fn data_track(&mut self, at: Time, node: NodeId) -> io::Result<Track> {
+        let tracks = self.nodes.get(&node).expect("nodes are told of before what they do");
+        let (name, host) = (format!("{}: data", tracks.name), tracks.host);
+        if let Some(track) = tracks.data {
+            return Ok(track);
+        }
+        let group = self.host_group(at, host)?;
+        let track = self.new_track(group);
+        self.nodes.get_mut(&node).expect("found above").data = Some(track);
+        self.format.track(&mut self.out, at, track, &name)?;
+        Ok(track)
+    }
+
+    fn task_track(&mut self, at: Time, node: NodeId, task: TaskId) -> io::Result<Track> {
+        let tracks = self.nodes.get_mut(&node).expect("nodes are told of before what they do");
+        if let Some((track, user)) = tracks.tasks.0.iter_mut().find(|(_, user)| user.is_none()) {
+            *user = Some(task);
+            return Ok(*track);
+        }
+        let (name, host) = (format!("{}: slot {}", tracks.name, tracks.tasks.0.len() + 1), tracks.host);
+        let group = self.host_group(at, host)?;
+        let track = self.new_track(group);
+        self.nodes.get_mut(&node).expect("found above").tasks.0.push((track, Some(task)));
+        self.format.track(&mut self.out, at, track, &name)?;
+        Ok(track)
+    }
+
+    fn link_track(&mut self, at: Time, link: LinkIndex, transfer: u64) -> io::Result<Track> {
+        let lanes = self.links.entry(link).or_insert_with(|| Lanes(Vec::new()));
+        if let Some((track, user)) = lanes.0.iter_mut().find(|(_, user)| user.is_none()) {
+            *user = Some(transfer);
+            return Ok(*track);
+        }
+        let number = lanes.0.len() + 1;
+        let group = self.platform.hosts().len() as u32 + 1 + link.0;
+        if self.groups.insert(group) {
+            let name = format!("link {}", self.platform.links()[link.0 as usize].name);
+            self.format.group(&mut self.out, at, group, &name)?;
+        }
+        let track = self.new_track(group);
+        self.links.get_mut(&link).expect("made above").0.push((track, Some(transfer)));
+        self.format.track(&mut self.out, at, track, &format!("transfer {number}"))?;
+        Ok(track)
+    }
+
+    /// Ends what is under way.
+    fn end_all(&mut self, at: Time) -> io::Result<()> {
+        let states = self.processes.iter().filter(|tracks| tracks.is_in_state).map(|tracks| tracks.states);
+        let tasks = self.nodes.values().flat_map(|tracks| &tracks.tasks.0);
+        let tasks = tasks.filter(|(_, task)| task.is_some()).map(|(track, _)| *track);
+        let transfers = self.links.values().flat_map(|lanes| &lanes.0);
+        let transfers = transfers.filter(|(_, transfer)| transfer.is_some()).map(|(track, _)| *track);
+        for track in states.chain(tasks).chain(transfers) {
+            self.format.end(&mut self.out, at, track)?;
+        }
+        self.format.tail(&mut self.out)?;
+        self.out.flush()
+    }
+}
+
+impl Observer for Tracer {
+    fn saw(&mut self, at: Time, what: &Seen<'_>) -> Result<(), String> {
+        self.write(at, what).map_err(|error| self.cannot(&error))
+    }
+
+    fn finish(&mut self, at: Time) -> Result<(), String> {
+        self.end_all(at).map_err(|error| self.cannot(&error))
+    }
+}
+
+fn letter_key(LetterName { connection, end, number }: LetterName) -> String {
+    format!("m{connection}.{end}.{number}")
+}
