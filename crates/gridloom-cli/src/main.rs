@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    agent, call, deploy, functions, heuristics, idl, platform, serve, servers, sim, simulate, testbed, worker,
+    agent, call, deploy, functions, heuristics, idl, platform, serve, servers, sim, simulate, soak, testbed, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -36,6 +36,7 @@ enum Command {
     Servers(servers::Options),
     Call(call::Options),
     Simulate(simulate::Options),
+    Soak(soak::Options),
     Deploy(deploy::Options),
     #[command(subcommand)]
     Sim(sim::Options),
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Servers(options) => servers::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Simulate(options) => simulate::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Testbed(options) => testbed::run(options),

@@ -188,6 +188,7 @@ pub(crate) fn simulate(
     let config = SimulateConfig {
         platform,
         deployment,
+        faults: None,
         functions,
         libraries,
         execute,

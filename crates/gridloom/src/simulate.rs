@@ -14,12 +14,14 @@ use gridloom_core::base::{Meta, NodeId, TaskError};
 use gridloom_core::flow::NetworkModel;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::idl::Definition;
+use gridloom_core::map::SplitMix64;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::platform::{HostId, Platform, deployment, units};
 use gridloom_net::jobs::{Alone, JobsConfig};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
 use gridloom_net::store::Store;
+use gridloom_sim::faults::{Field, Scenario};
 use gridloom_sim::{Bodies, SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,9 @@ pub struct SimulateConfig {
     /// Deployment file.
     #[serde(default)]
     pub deployment: Option<PathBuf>,
+    /// Scenario of faults; its times count from the beginning of the simulation.
+    #[serde(default)]
+    pub faults: Option<PathBuf>,
     /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg`.
     #[serde(default)]
     pub functions: Vec<PathBuf>,
@@ -117,6 +122,7 @@ impl SimulateConfig {
     /// With file, line and column.
     pub fn check(&self) -> Result<(), Error> {
         let platform = self.read_platform()?;
+        self.read_faults()?;
         let Some(file) = &self.deployment else { return self.cast(&platform).map(|_| ()) };
         let processes = read_deployment(file)?;
         if processes.iter().all(|process| GRID_PARTS.contains(&process.function.as_str())) {
@@ -140,6 +146,12 @@ impl SimulateConfig {
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
         Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
+    }
+
+    fn read_faults(&self) -> Result<Option<Scenario>, Error> {
+        let Some(file) = &self.faults else { return Ok(None) };
+        let scenario = Scenario::parse(&offer::read(file)?, &file.display().to_string());
+        scenario.map(Some).map_err(|error| Error::Input(error.to_string()))
     }
 
     /// Who plays which part.
@@ -380,6 +392,9 @@ impl Simulated {
         }
         let client = simulation.add_client(cast.client, "client");
         names.insert(client, "client".to_string());
+        if let Some(scenario) = config.read_faults()? {
+            schedule(&mut simulation, &scenario, &cast, config.seed)?;
+        }
         if config.execute {
             let program = program_path(config.program.as_deref());
             simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
@@ -400,6 +415,28 @@ impl Simulated {
             failure: None,
         }
     }
+}
+
+/// Has a scenario's faults strike; what it draws at random spares the last server and the client.
+fn schedule(simulation: &mut Simulation, scenario: &Scenario, cast: &Cast, seed: u64) -> Result<(), Error> {
+    let platform = simulation.platform().clone();
+    let host = |id: HostId| platform.hosts()[id.0 as usize].name.clone();
+    let names = simulation.names();
+    let servers: Vec<(String, String)> = cast
+        .servers
+        .iter()
+        .map(|part| host(part.host))
+        .zip(&names[1..])
+        .map(|(host, name)| (name.to_string(), host))
+        .collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hosts: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
+    scenario.check(&nodes, &hosts).map_err(|error| Error::Input(error.to_string()))?;
+    let agent = ("agent".to_string(), host(cast.agent));
+    let field = Field { agent, servers, clients: vec![("client".to_string(), host(cast.client))] };
+    let strikes = scenario.strikes(&field, &mut SplitMix64::new(seed), simulation.now());
+    simulation.schedule(strikes);
+    Ok(())
 }
 
 /// What a simulated run has to report.

@@ -90,6 +90,28 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn a_program_runs_under_the_faults_of_a_scenario() {
+    let run = |name: &str, faults: &str| {
+        let mut config = config(name, STAR);
+        let file = config.platform.with_file_name("scenario.faults");
+        std::fs::write(&file, faults).unwrap();
+        config.faults = Some(file);
+        let grid = Grid::simulate(config)?;
+        let (_, report) = chain(&grid, 1024, "heft");
+        assert_eq!(report.tasks_failed, 0);
+        Ok::<f64, Error>(grid.simulation().unwrap().seconds)
+    };
+    let undisturbed = run("faults-none", "# nothing").unwrap();
+    let slowed = ["server-1", "server-2", "server-3", "server-4"].map(|host| format!("at 0s slow {host} 0.01\n"));
+    assert!(run("faults-slow", &slowed.concat()).unwrap() > 2.0 * undisturbed);
+    let error = run("faults-unknown", "at 1s kill server-5").unwrap_err().to_string();
+    assert!(
+        error.contains("scenario.faults:1:1: no node is called 'server-5'; there are agent, server-1, "),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_prediction_is_near_the_simulated_time() {
     let grid = Grid::simulate(config("predicted", STAR)).unwrap();
     let (_, report) = chain(&grid, 2048, "heft");

@@ -11,6 +11,7 @@ pub mod serve;
 pub mod servers;
 pub mod sim;
 pub mod simulate;
+pub mod soak;
 pub mod testbed;
 pub mod worker;
 

@@ -31,6 +31,9 @@ pub struct Options {
     /// Deployment file: who runs on which host
     #[arg(short, long, value_name = "FILE")]
     deployment: Option<PathBuf>,
+    /// Scenario of faults: what breaks when, a line each (docs/faults.md)
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
     /// What the servers offer beside linear algebra: .idl and .py files; may be repeated
     #[arg(long, value_name = "FILE")]
     functions: Vec<PathBuf>,
@@ -140,6 +143,7 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
     Ok(SimulateConfig {
         platform: options.platform.clone(),
         deployment: options.deployment.clone(),
+        faults: options.faults.clone(),
         functions: all(&options.functions)?,
         libraries: all(&options.libraries)?,
         execute: options.execute,
@@ -174,6 +178,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     // The program may run elsewhere; errors before it starts name the files as the caller did.
     config.platform = absolute(&config.platform)?;
     config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
+    config.faults = config.faults.as_deref().map(absolute).transpose()?;
     let (name, value) = config.to_environment();
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]).env(name, value);

@@ -48,17 +48,20 @@ impl Check for ClientTraffic {
             }
             Sighting::Fetches { node, from, datum } if sim.client(node).is_some() => {
                 let has_reason = ledger.has_plain || !ledger.struck.is_empty() || self.told.contains(&node);
-                if !self.wanted.contains(&datum) && !(has_reason && self.relayed.contains(&datum)) {
+                let is_relayed = has_reason && self.relayed.contains(&datum);
+                if !self.wanted.contains(&datum) && !is_relayed {
                     return Err(format!(
                         "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
                     ));
                 }
                 self.fetched.insert(datum);
             }
-            Sighting::Arrived { node, from, datum } if sim.client(node).is_some() => {
-                if !self.fetched.contains(&datum) && !ledger.call_results.contains(&datum) {
-                    return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
-                }
+            Sighting::Arrived { node, from, datum }
+                if sim.client(node).is_some()
+                    && !self.fetched.contains(&datum)
+                    && !ledger.call_results.contains(&datum) =>
+            {
+                return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
             }
             _ => {}
         }

@@ -1,0 +1,201 @@
+//! `gridloom soak`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use gridloom_sim::faults::{Kind, Scenario};
+use gridloom_sim::soak::{self, Failure, Outcome};
+use serde_json::json;
+
+use super::{count, print_json, print_line, read_text};
+
+/// Run random work under random faults in simulation, and check what must always hold.
+///
+/// Each seed draws a grid of an agent, four servers and up to three clients, what the clients' programs do, and what breaks
+/// when: processes that are killed, hang, stop for a while or start anew, ways between hosts that are cut or lose what goes
+/// one way, connections that break at one end or both, slow hosts, full stores. After every step all invariants are checked
+/// (--invariants lists them); when everything is released, nobody may remember anything. Ends with status 1 at the first
+/// seed that fails, and says how to replay it: the same seed gives the same run.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom soak --seeds 20000\n  gridloom soak --seed 4711 --trace\n  \
+gridloom soak --scenario crash.faults --seeds 100")]
+pub struct Options {
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    from: u64,
+    /// Run that seed alone
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// Faults from that file in place of random ones; its times count from the beginning of the work
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// If a seed fails, print everything that happened in it
+    #[arg(long)]
+    trace: bool,
+    /// Seeds that run at a time [default: the machine's processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// List what is checked, and end
+    #[arg(long)]
+    invariants: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.invariants {
+        return list(options.json);
+    }
+    let scenario = match &options.scenario {
+        None => None,
+        Some(file) => {
+            let scenario = Scenario::parse(&read_text(file)?, &file.display().to_string())?;
+            soak::check(&scenario)?;
+            Some(scenario)
+        }
+    };
+    let (from, seeds) = options.seed.map_or((options.from, options.seeds), |seed| (seed, 1));
+    let Some(end) = from.checked_add(seeds) else {
+        bail!("--from {from} --seeds {seeds}: seeds end at {}; take fewer", u64::MAX);
+    };
+    // What a failing seed says on its way to a panic is in its verdict.
+    std::panic::set_hook(Box::new(|_| {}));
+    let began = Instant::now();
+    let tally = soak_all(options, scenario.as_ref(), from, end);
+    drop(std::panic::take_hook());
+    report(options, &tally?, began.elapsed())
+}
+
+/// What all seeds together came to.
+#[derive(Default)]
+struct Tally {
+    seeds: u64,
+    faults: BTreeMap<&'static str, u64>,
+    reached: BTreeMap<&'static str, u64>,
+    failure: Option<Box<Failure>>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Outcome) {
+        self.seeds += 1;
+        outcome.faults.into_iter().for_each(|kind| *self.faults.entry(kind.name()).or_default() += 1);
+        outcome.reached.into_iter().for_each(|(state, times)| *self.reached.entry(state).or_default() += times);
+    }
+
+    /// Keeps the failure of the least seed.
+    fn fail(&mut self, failure: Box<Failure>) {
+        self.seeds += 1;
+        if self.failure.as_ref().is_none_or(|known| failure.seed < known.seed) {
+            self.failure = Some(failure);
+        }
+    }
+}
+
+/// Runs the seeds, several at a time. Those before one that fails are run to their end, so that the least is found.
+fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64) -> Result<Tally> {
+    let jobs = match options.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => std::thread::available_parallelism()?.get(),
+    };
+    let (next, end, is_done) = (AtomicU64::new(from), AtomicU64::new(end), AtomicBool::new(false));
+    let tally = Mutex::new(Tally::default());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            let verdict = soak::run(seed, soak::Options { scenario, trace: options.trace });
+            let mut tally = tally.lock().expect("no panic while held");
+            match verdict {
+                Ok(outcome) => tally.add(outcome),
+                Err(failure) => {
+                    end.fetch_min(seed, Ordering::Relaxed);
+                    tally.fail(failure);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        scope.spawn(|| show_progress(&tally, &is_done));
+        for worker in workers {
+            worker.join().expect("a soak does not panic");
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    Ok(tally.into_inner().expect("no panic while held"))
+}
+
+/// On a terminal, how far it is.
+fn show_progress(tally: &Mutex<Tally>, is_done: &AtomicBool) {
+    let mut out = std::io::stderr();
+    if !out.is_terminal() {
+        return;
+    }
+    while !is_done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(200));
+        let seeds = tally.lock().expect("no panic while held").seeds;
+        // A terminal that is gone needs no progress.
+        let _ = write!(out, "\r{seeds} seeds").and_then(|()| out.flush());
+    }
+    let _ = write!(out, "\r\x1b[K").and_then(|()| out.flush());
+}
+
+fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> {
+    let Tally { seeds, faults, reached, failure } = tally;
+    if options.json {
+        let failure = failure.as_ref().map(|f| {
+            json!({ "seed": f.seed, "invariant": f.invariant, "why": f.why, "faults": f.faults,
+                    "replay": replay(options, f.seed) })
+        });
+        print_json(&json!({ "seeds": seeds, "faults": faults, "reached": reached, "failure": failure }))?;
+    } else {
+        let drawn: Vec<String> = faults.iter().map(|(kind, times)| format!("{kind} {times}")).collect();
+        print_line(&format!("{} in {:.1} s", count(*seeds as usize, "seed"), took.as_secs_f64()))?;
+        print_line(&format!("faults: {}", if drawn.is_empty() { "none".into() } else { drawn.join(", ") }))?;
+        for (state, times) in reached {
+            print_line(&format!("{state}: {times}"))?;
+        }
+    }
+    let Some(failure) = failure else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    for record in &failure.records {
+        eprintln!("{} {} {}", record.at, record.node, record.what);
+    }
+    eprintln!("gridloom: {failure}");
+    failure.faults.iter().for_each(|fault| eprintln!("  {fault}"));
+    eprintln!("replay: {}", replay(options, failure.seed));
+    Ok(ExitCode::FAILURE)
+}
+
+/// The command that runs that seed again.
+fn replay(options: &Options, seed: u64) -> String {
+    let scenario = options.scenario.as_ref().map(|file| format!(" --scenario {}", file.display()));
+    format!("gridloom soak --seed {seed}{} --trace", scenario.unwrap_or_default())
+}
+
+fn list(as_json: bool) -> Result<ExitCode> {
+    if as_json {
+        let all = soak::ALL.iter().map(|invariant| json!({ "name": invariant.name, "about": invariant.about }));
+        let faults =
+            Kind::ALL.iter().map(|(_, name, form, about)| json!({ "name": name, "form": form, "about": about }));
+        print_json(&json!({ "invariants": all.collect::<Vec<_>>(), "faults": faults.collect::<Vec<_>>() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for invariant in soak::ALL {
+        print_line(&format!("{}\n    {}", invariant.name, invariant.about))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
