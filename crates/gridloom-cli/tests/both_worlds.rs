@@ -59,9 +59,12 @@ impl Machine for Recorded {
     }
 }
 
+/// Makes a machine from its identifier and its address.
+type Make = Box<dyn FnOnce(NodeId, &str) -> Node>;
+
 /// A world that the program runs in.
 trait Stage {
-    fn start(&mut self, role: Role, name: &str, make: Box<dyn FnOnce(NodeId, &str) -> Node>) -> NodeId;
+    fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId;
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Vec<u8>);
     fn command(&mut self, client: NodeId, command: Command);
     fn next_event(&mut self, client: NodeId) -> Event;
@@ -75,7 +78,7 @@ struct Simulated {
 }
 
 impl Stage for Simulated {
-    fn start(&mut self, role: Role, name: &str, make: Box<dyn FnOnce(NodeId, &str) -> Node>) -> NodeId {
+    fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId {
         let host = HostId(self.tapes.len() as u32);
         let tape = Tape::default();
         let copy = tape.clone();
@@ -115,7 +118,7 @@ struct Real {
 }
 
 impl Stage for Real {
-    fn start(&mut self, role: Role, name: &str, make: Box<dyn FnOnce(NodeId, &str) -> Node>) -> NodeId {
+    fn start(&mut self, role: Role, name: &str, make: Make) -> NodeId {
         let (tape, mut own_address) = (Tape::default(), String::new());
         let jobs = (role == Role::Server).then(|| JobsConfig {
             server_name: name.into(),
