@@ -453,7 +453,7 @@ pub struct SimulationReport {
     /// Groups in order: heuristic, predicted and simulated makespan in seconds.
     pub groups: Vec<(String, f64, f64)>,
     /// Why the files that were to be written while it ran are not complete, if they are not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
