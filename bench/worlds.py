@@ -1,11 +1,10 @@
 """Simulated against emulated: the demonstration's two programs on three platforms, in simulation and with real processes.
 
-    python bench/worlds.py [--rounds 5] [--n 1024] [--json FILE]
+    python bench/worlds.py [--rounds 5] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
 
 1. Here, alone: what part of a core's measured speed each function makes use of (once).
 2. `gridloom simulate` with these efficiencies, and `gridloom testbed run`, on the same platform files. The hosts' speeds are
-   parts of a core of this machine, emulated by quota; where this user may make no control groups that is said and the
-   comparison is of no use.
+   parts of a core of this machine, emulated by quota, or by letting calls take longer.
 """
 
 import argparse
@@ -94,18 +93,19 @@ def simulated(platform, n, efficiencies=None):
     return outcome(command + program(n))[0]
 
 
-def emulated(platform, n):
+def emulated(platform, n, speeds):
     import gridloom
 
     served = ["--functions", DEMO / "linalg.idl", "--functions", DEMO / "enhance.py"]
     served += ["--library", gridloom.blas_library()]
-    return outcome([GRIDLOOM, "testbed", "run", "-p", platform, *served, *program(n)])
+    return outcome([GRIDLOOM, "testbed", "run", "-p", platform, "--speeds", speeds, *served, *program(n)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--n", type=int, default=1024, help="rows of the matrices")
+    parser.add_argument("--speeds", default="auto", help="how the testbed emulates processor speeds")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def main():
         virtual = simulated(platform, options.n, file)["programs"]
         real = []
         for number in range(options.rounds):
-            result, said = emulated(platform, options.n)
+            result, said = emulated(platform, options.n, options.speeds)
             real.append(result["programs"])
             if "not emulated" in said or "flagged" in said:
                 print(f"{name}, round {number + 1}: {said.strip()}", file=sys.stderr)

@@ -130,6 +130,7 @@ impl Stage for Real {
             modules: Vec::new(),
             queue_depth: 1,
             env: Vec::new(),
+            slowdown: 1.0,
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());
         let secret = Secret::from_bytes(b"both worlds");

@@ -177,5 +177,6 @@ fn null_function() -> JobsConfig {
         modules: vec![],
         queue_depth: 4,
         env: vec![],
+        slowdown: 1.0,
     }
 }

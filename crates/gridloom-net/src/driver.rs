@@ -139,6 +139,7 @@ impl NetNode {
             nonce: [0; 32],
             certificates: None,
         };
+        let slowdown = config.jobs.as_ref().map_or(1.0, |jobs| jobs.slowdown);
         let mut core = Core {
             own,
             secret: config.secret,
@@ -158,6 +159,7 @@ impl NetNode {
             dials: Default::default(),
             next_dial: 0,
             speed_flops: config.speed_flops,
+            slowdown,
             local_shaking: 0,
             shadowed: Default::default(),
             check_at: Time::NEVER,

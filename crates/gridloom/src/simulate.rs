@@ -475,6 +475,7 @@ impl RealBodies {
             modules: offer.modules.clone(),
             queue_depth: 1,
             env: Vec::new(),
+            slowdown: 1.0,
         };
         let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
         Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })

@@ -53,6 +53,9 @@ pub struct Options {
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
+    /// Let each call take that many times the processor time that it needs, as on a slower processor; for experiments
+    #[arg(long, default_value_t = 1.0, value_parser = parse_slowdown, value_name = "TIMES")]
+    slowdown: f64,
     /// Talk to clients only, as a plain GridRPC server; the mapper knows
     #[arg(long)]
     plain: bool,
@@ -70,6 +73,13 @@ pub struct Options {
     queue_depth: u32,
     #[command(flatten)]
     rest: ListenOptions,
+}
+
+fn parse_slowdown(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
+        _ => Err("a number from 1 to 1000000 is wanted".into()),
+    }
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
@@ -102,6 +112,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         modules: offer.modules,
         queue_depth: options.queue_depth,
         env: Vec::new(),
+        slowdown: options.slowdown,
     };
     let config = NetConfig {
         listen: Some(options.listen),

@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub(super) peers: BTreeMap<NodeId, Peer>,
     pub(super) dials: BTreeMap<u64, Dial>,
     pub(super) next_dial: u64,
+    /// How many times as long as they need calls take here.
+    pub(super) slowdown: f64,
     /// Speed of one slot, if it was told.
     pub(super) speed_flops: Option<f64>,
     /// Handshakes on local sockets, each on a thread.
@@ -295,8 +297,10 @@ impl Core {
             inbox.post(Notice::Speed { flops });
             return;
         }
+        let slowdown = self.slowdown;
+        let measure = move || inbox.post(Notice::Speed { flops: measure_speed() / slowdown });
         let thread = thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || inbox.post(Notice::Speed { flops: measure_speed() })) {
+        if let Err(error) = thread.spawn(measure) {
             self.log(format!("the speed cannot be measured: {error}"));
         }
     }

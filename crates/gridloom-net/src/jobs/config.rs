@@ -27,6 +27,9 @@ pub struct JobsConfig {
     pub queue_depth: u32,
     /// Variables added to the workers' environment.
     pub env: Vec<(String, String)>,
+    /// How many times as long as they need calls take, 1 for a server that is as fast as it can be: the speed of a
+    /// slower processor, emulated.
+    pub slowdown: f64,
 }
 
 /// What happened.

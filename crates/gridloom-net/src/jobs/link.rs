@@ -157,6 +157,7 @@ impl Link {
             server_name: config.server_name.clone(),
             libraries: config.libraries.clone(),
             modules: config.modules.clone(),
+            slowdown: config.slowdown,
         };
         link.outbox.push_fd(words_fd);
         link.outbox.push(&ToWorker::Setup(setup), std::iter::empty())?;

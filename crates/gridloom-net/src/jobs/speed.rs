@@ -46,7 +46,16 @@ fn sample(a: &[f64], b: &[f64], c: &mut [f64]) -> f64 {
 
 /// Processor time that this thread has used.
 pub fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time_of(ClockId::ThreadCPUTime)
+}
+
+/// Processor time that all threads of this process have used.
+pub(crate) fn process_time() -> Duration {
+    time_of(ClockId::ProcessCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

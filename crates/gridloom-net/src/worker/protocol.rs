@@ -29,6 +29,8 @@ pub struct Setup {
     pub libraries: Vec<PathBuf>,
     /// Files of Python modules.
     pub modules: Vec<PathBuf>,
+    /// How many times as long as they need calls take.
+    pub slowdown: f64,
 }
 
 /// From server to worker.

@@ -16,6 +16,7 @@ use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWor
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, Functions, OutView};
 use crate::awake::has_spare_processor;
+use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 
 /// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
@@ -47,7 +48,8 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
     let mut patience = Patience { may_spin: has_spare_processor(), last_wait_ns: u64::MAX };
-    let mut worker = Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None };
+    let mut worker =
+        Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     loop {
         while let Some((message, inline)) = inbox.next::<ToWorker>()? {
             match message {
@@ -62,6 +64,7 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
                         worker.outbox.send(socket.as_fd(), true)?;
                         return Ok(());
                     }
+                    worker.slowdown = setup.slowdown;
                     worker.words = Some(SharedWords::open(inbox.take_fd()?, TASKS_PER_WORKER_MAX)?);
                 }
                 ToWorker::Load { function, definition } => worker.load(function, definition, functions),
@@ -122,6 +125,7 @@ struct Worker {
     cache: Cache,
     loaded: Vec<Option<Loaded>>,
     words: Option<SharedWords>,
+    slowdown: f64,
 }
 
 /// A function that may be called.
@@ -191,7 +195,7 @@ impl Worker {
                 })
                 .collect();
             let begin = Instant::now();
-            let outcome = functions.call(run.function, &args, &mut outs);
+            let outcome = slowed(self.slowdown, || functions.call(run.function, &args, &mut outs));
             let run_ns = begin.elapsed().as_nanos() as u64;
             let metas: Vec<Meta> = outs.iter().map(true_meta).collect();
             (outcome.map(|()| metas), run_ns)
@@ -243,6 +247,21 @@ impl Worker {
     }
 }
 
+/// Runs that as if the processor were slower: waits after it until `slowdown` times its processor time has passed.
+///
+/// Threads that it runs side by side count as one: no more than the time from its begin to its end.
+fn slowed<T>(slowdown: f64, body: impl FnOnce() -> T) -> T {
+    if slowdown <= 1.0 {
+        return body();
+    }
+    let (begin, used) = (Instant::now(), process_time());
+    let result = body();
+    let took = begin.elapsed();
+    let needed = (process_time() - used).min(took);
+    std::thread::sleep(needed.mul_f64(slowdown).saturating_sub(took));
+    result
+}
+
 fn true_meta(out: &OutView<'_>) -> Meta {
     let size_bytes = out.room.bytes().len() as u64;
     match &out.meta {
@@ -256,4 +275,21 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = sealed_file((bytes.len() as u64).next_multiple_of(4096))?;
     Mapping::read_write(fd.as_fd(), bytes.len() as u64)?.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::processor_time;
+
+    #[test]
+    fn a_slowed_call_takes_that_many_times_its_processor_time() {
+        let begin = Instant::now();
+        let used = slowed(4.0, || {
+            let begin = processor_time();
+            while processor_time() - begin < std::time::Duration::from_millis(5) {}
+            processor_time() - begin
+        });
+        assert!(begin.elapsed() >= used.mul_f64(3.99), "{:?} for {used:?}", begin.elapsed());
+    }
 }

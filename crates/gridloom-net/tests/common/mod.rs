@@ -125,6 +125,7 @@ pub fn config(
         modules: vec![],
         queue_depth,
         env: vec![],
+        slowdown: 1.0,
     }
 }
 

@@ -78,7 +78,8 @@ struct Common {
     /// proportion; divide measured times by it
     #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
     slower: f64,
-    /// Processor speeds: by quota where permitted and possible (auto), or else not at all (quota), or never (none)
+    /// How processor speeds are emulated: by quota where permitted, else by letting calls take longer (auto), by one of them
+    /// or not at all (quota, slowdown), or never (none)
     #[arg(long, value_enum, default_value_t = Speeds::Auto)]
     speeds: Speeds,
     /// For jitter

@@ -13,10 +13,12 @@ use gridloom_testbed::spec::{Launch, Spec};
 /// How processor speeds are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub enum Speeds {
-    /// By quota where that is permitted and the machine is fast enough.
+    /// By quota where that is permitted, else by slowing calls down, if the machine is fast enough.
     Auto,
     /// By quota, or the testbed is refused.
     Quota,
+    /// By letting calls of servers take as long as they would, or the testbed is refused.
+    Slowdown,
     /// Not at all.
     None,
 }
@@ -78,8 +80,8 @@ impl Speeds {
             return Ok(Made(Vec::new()));
         }
         let times = machine.slower_for_speed(&needed) * slower;
-        let place = if times > slower {
-            Err(format!(
+        if times > slower {
+            let why = format!(
                 "the hosts together have {:.1} Gflop/s and the fastest core {:.1}, this machine {:.1} and {:.1}; \
                  --slower {:.1} keeps proportions",
                 needed.speed / 1e9,
@@ -87,23 +89,45 @@ impl Speeds {
                 machine.speed / 1e9,
                 machine.core_speed / 1e9,
                 times * 1.05
-            ))
-        } else {
-            groups::place()
+            );
+            if self != Speeds::Auto {
+                bail!("processor speeds cannot be emulated: {why}");
+            }
+            say(&format!("processor speeds are not emulated: {why}"));
+            return Ok(Made(Vec::new()));
+        }
+        let core_speed = machine.core_speed * slower;
+        let core = machine.core_speed / 1e9;
+        let place = match self {
+            Speeds::Slowdown => Err(None),
+            _ => groups::place().map_err(Some),
         };
         match place {
             Ok(place) => {
-                let made = limit(spec, platform, &place, name, &computing, machine.core_speed * slower)?;
-                let core = machine.core_speed / 1e9;
+                let made = limit(spec, platform, &place, name, &computing, core_speed)?;
                 say(&format!("processor speeds are emulated by quota: a core here counts as {core:.1} Gflop/s"));
                 Ok(made)
             }
-            Err(why) if self == Speeds::Quota => bail!("processor speeds cannot be emulated: {why}"),
+            Err(Some(why)) if self == Speeds::Quota => bail!("processor speeds cannot be emulated by quota: {why}"),
             Err(why) => {
-                say(&format!("processor speeds are not emulated: {why}"));
+                slow_down(spec, platform, core_speed);
+                let why = why.map(|why| format!(" (no quota: {why})")).unwrap_or_default();
+                say(&format!(
+                    "processor speeds are emulated by slowing calls down: a core here counts as {core:.1} Gflop/s{why}"
+                ));
                 Ok(Made(Vec::new()))
             }
         }
+    }
+}
+
+/// Servers whose calls take as long as they would on their hosts.
+fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
+    for launch in spec.services.iter_mut().filter(|launch| launch.computes) {
+        let speed = platform.hosts()[launch.host].speed_flops;
+        // The speed that was measured may be a little below another measurement's.
+        let times = (core_speed / speed).max(1.0);
+        launch.command.extend(["--slowdown".into(), times.to_string(), "--speed".into(), speed.to_string()]);
     }
 }
 
