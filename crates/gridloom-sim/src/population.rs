@@ -101,6 +101,14 @@ impl Simulation {
         }
     }
 
+    /// The server machines, in order of their nodes.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().filter_map(|node| match &node.machine {
+            AnyMachine::Server(server) => Some(&**server),
+            AnyMachine::Agent(_) | AnyMachine::Client(_) | AnyMachine::Other(_) => None,
+        })
+    }
+
     /// The agent machine of a node, if it is one.
     pub fn agent(&self, node: NodeId) -> Option<&Agent> {
         match &self.node(node).machine {

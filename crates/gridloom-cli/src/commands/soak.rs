@@ -174,6 +174,9 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
     for record in &failure.records {
         eprintln!("{} {} {}", record.at, record.node, record.what);
     }
+    if options.trace {
+        failure.situation.iter().for_each(|line| eprintln!("{line}"));
+    }
     eprintln!("gridloom: {failure}");
     failure.faults.iter().for_each(|fault| eprintln!("  {fault}"));
     eprintln!("replay: {}", replay(options, failure.seed));

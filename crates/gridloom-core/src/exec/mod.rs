@@ -255,7 +255,14 @@ impl Executor {
         self.tasks.len() - self.held.len()
     }
 
-    /// All tasks.
+    /// All tasks in the order in which they are to be admitted, or were.
+    pub fn tasks(&self) -> impl Iterator<Item = &Entry> {
+        let mut tasks: Vec<&Entry> = self.tasks.values().collect();
+        tasks.sort_by_key(|entry| entry.number);
+        tasks.into_iter()
+    }
+
+    /// Number of all tasks.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }

@@ -13,6 +13,7 @@ use gridloom_core::base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
 use gridloom_core::base::time::SECOND_NS;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::map::SplitMix64;
+use gridloom_core::node::Server;
 
 use super::invariants::{ALL, Check};
 use super::ledger::Ledger;
@@ -66,6 +67,8 @@ pub struct Failure {
     pub faults: Vec<String>,
     /// All that happened, if it was to be kept.
     pub records: Vec<Record>,
+    /// What the servers then waited for, in words.
+    pub situation: Vec<String>,
 }
 
 impl fmt::Display for Failure {
@@ -93,7 +96,8 @@ pub fn run(seed: u64, options: Options<'_>) -> Result<Outcome, Box<Failure>> {
     };
     let faults = run.strikes.iter().map(ToString::to_string).collect();
     let records = run.sim.records().to_vec();
-    Err(Box::new(Failure { seed, at, invariant, why, faults, records }))
+    let situation = run.sim.servers().flat_map(Server::situation).collect();
+    Err(Box::new(Failure { seed, at, invariant, why, faults, records, situation }))
 }
 
 /// An invariant that does not hold.

@@ -76,13 +76,17 @@ impl Server {
         );
         for Evicted { datum, origin, size_bytes } in evicted {
             out.push(Effect::DropDatum { datum });
-            if origin == Origin::Argument {
-                let (from, address) = (datum.client, String::new());
-                let awaited = Awaited { from, address, size_bytes, asked: false, of_call: true, comes_unasked: false };
-                self.awaited.insert(datum, awaited);
-            } else {
+            let of_call = origin == Origin::Argument;
+            if !of_call {
                 self.report_transfers(now, datum.client, out);
                 send(out, datum.client, Message::Dropped { data: vec![datum] });
+            }
+            if self.executor.reads(datum) {
+                // A copy may come from elsewhere the next time: its owner is asked for the source.
+                let from = if of_call { datum.client } else { self.config.id };
+                let address = String::new();
+                let awaited = Awaited { from, address, size_bytes, asked: false, of_call, comes_unasked: false };
+                self.awaited.insert(datum, awaited);
             }
         }
     }
@@ -104,9 +108,7 @@ impl Server {
                         self.replicas.reserve(datum, 0, Origin::Made, now);
                     }
                     None => {
-                        let why = format!("server '{}' was not told where it comes from", self.config.name);
-                        let (from, fault) = (self.config.id, SupplyFault::Gone);
-                        send(out, datum.client, Message::SupplyFailed { datum, from, fault, why });
+                        self.ask_for_source(datum, out);
                         self.replicas.reserve(datum, 0, Origin::Copied, now);
                     }
                 }

@@ -63,6 +63,7 @@ pub struct ServerConfig {
 /// Where a datum comes from that tasks here wait for.
 #[derive(Clone, Debug)]
 struct Awaited {
+    /// Who holds it; this server itself, if that must be asked.
     from: NodeId,
     address: String,
     size_bytes: u64,

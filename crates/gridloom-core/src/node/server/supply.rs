@@ -47,6 +47,9 @@ impl Server {
     /// Asks the holder of an awaited datum for it, over a connection that stands or is made.
     pub(super) fn ask(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let Some(awaited) = self.awaited.get_mut(&datum) else { return };
+        if awaited.from == self.config.id {
+            return self.ask_for_source(datum, out);
+        }
         awaited.asked = true;
         if awaited.comes_unasked {
             return;
@@ -62,6 +65,13 @@ impl Server {
             }
             waiting.push(datum);
         }
+    }
+
+    /// Asks the owner of a datum where it is to come from.
+    pub(super) fn ask_for_source(&self, datum: DatumId, out: &mut Vec<Effect>) {
+        let why = format!("server '{}' was not told where it comes from", self.config.name);
+        let (from, fault) = (self.config.id, SupplyFault::Gone);
+        send(out, datum.client, Message::SupplyFailed { datum, from, fault, why });
     }
 
     /// Tells the owner that a datum does not come from where it was to; a new source will be named.
