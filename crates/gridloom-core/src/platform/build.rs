@@ -47,6 +47,8 @@ pub struct PlatformBuilder {
     pub(super) net: Net,
     pub(super) config: BTreeMap<String, String>,
     pub(super) profiles: Vec<Profile>,
+    /// Links of dragonflies so far, counted through all of them: the numbers stand in their names.
+    pub(super) dragonfly_links: usize,
 }
 
 /// The zone that holds all others.
@@ -87,6 +89,7 @@ impl PlatformBuilder {
             net: Net { points: vec![root], zones: vec![zone] },
             config: BTreeMap::new(),
             profiles: Vec::new(),
+            dragonfly_links: 0,
         }
     }
 

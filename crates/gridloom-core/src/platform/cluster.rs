@@ -87,6 +87,16 @@ impl FlatCluster<'_> {
         Ok((both, both))
     }
 
+    /// Adds what limits a host or a switch of that number, if the cluster has such links.
+    pub(super) fn add_limiter(
+        &self,
+        builder: &mut PlatformBuilder,
+        number: usize,
+    ) -> Result<Option<LinkId>, PlatformError> {
+        let Some(bandwidth) = self.limiter_bandwidth else { return Ok(None) };
+        builder.add_link(&format!("{}_link_{number}_limiter", self.id), bandwidth, 0.0, Sharing::Shared).map(Some)
+    }
+
     /// Adds one of the hosts, without its links.
     pub(super) fn add_host(
         &self,
@@ -107,6 +117,7 @@ impl FlatCluster<'_> {
 pub(super) struct Leaves {
     positions: BTreeMap<PointId, usize>,
     loopbacks: Vec<LinkId>,
+    limiters: Vec<LinkId>,
 }
 
 impl Leaves {
@@ -116,9 +127,6 @@ impl Leaves {
         builder: &mut PlatformBuilder,
         zone: ZoneId,
     ) -> Result<Leaves, PlatformError> {
-        if cluster.limiter_bandwidth.is_some() || cluster.backbone.is_some() {
-            return Err(PlatformError::new("limiter_link and bb_bw are supported with topology FLAT only so far"));
-        }
         let mut leaves = Leaves::default();
         for (position, (number, name)) in cluster.hosts.iter().enumerate() {
             let host = cluster.add_host(builder, zone, name)?;
@@ -127,6 +135,7 @@ impl Leaves {
                 let loopback = format!("{}_link_{number}_loopback", cluster.id);
                 leaves.loopbacks.push(builder.add_link(&loopback, bandwidth, latency_s, Sharing::Fatpipe)?);
             }
+            leaves.limiters.extend(cluster.add_limiter(builder, position)?);
         }
         builder.add_router(zone, &cluster.router)?;
         Ok(leaves)
@@ -135,6 +144,11 @@ impl Leaves {
     /// The positions of two hosts; none if one of the two is the router.
     pub(super) fn pair(&self, src: PointId, dst: PointId) -> Option<(usize, usize)> {
         Some((*self.positions.get(&src)?, *self.positions.get(&dst)?))
+    }
+
+    /// What everything that a host sends or receives, or that passes it, has to cross.
+    pub(super) fn limiter(&self, position: usize) -> Option<LinkId> {
+        self.limiters.get(position).copied()
     }
 
     /// The way from a host to itself, if it has a loopback.

@@ -11,7 +11,11 @@
 //! ```
 //!
 //! A route is minimal: to the blade with the link to the other group (green, then black), over the blue link, then green
-//! and black to the blade of the target. Names of links are ours, by position: `ID_green_link_A_B` between blades A and B.
+//! and black to the blade of the target. Limiters belong to hosts and blades: each that is passed limits.
+//!
+//! **As in SimGrid**, whose routes are the reference: after a green link within one group, a route goes on from the blade
+//! of that number in the *first* chassis. It so lacks a black link that it would need, or has one too many, if it began
+//! in another chassis.
 //!
 //! Source: Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology" (ISCA 2008), in the shape of
 //! Cray's Cascade and of SimGrid 4.1. Where there are more groups than blades in a chassis, which is not foreseen
@@ -42,6 +46,8 @@ pub(super) struct Dragonfly {
     leaves: Leaves,
     /// Of each host, to its blade and back.
     local: Vec<(LinkId, LinkId)>,
+    /// Of each blade, what limits it.
+    limiters: Vec<Option<LinkId>>,
     /// From blade to blade.
     between: BTreeMap<(usize, usize), LinkId>,
 }
@@ -103,48 +109,66 @@ impl Shape {
         (blade.group * self.chassis + blade.chassis) * self.blades + blade.blade
     }
 
-    /// The blades passed from the one to the other, both included.
-    fn way(&self, from: Blade, to: Blade) -> Vec<Blade> {
-        let mut way = vec![from];
+    /// The links from the one to the other, each by the blades at its ends.
+    fn way(&self, from: Blade, to: Blade) -> Vec<(Blade, Blade)> {
+        let (mut way, mut at) = (Vec::new(), from);
         if from.group != to.group {
-            approach(&mut way, self.blade(from.group, to.group));
-            way.push(self.blade(to.group, from.group));
+            let (door, other) = (self.blade(from.group, to.group), self.blade(to.group, from.group));
+            if at.blade != door.blade {
+                let green = Blade { chassis: at.chassis, ..door };
+                way.push((at, green));
+                at = green;
+            }
+            if at.chassis != door.chassis {
+                way.push((at, door));
+            }
+            way.push((door, other));
+            at = other;
         }
-        approach(&mut way, to);
+        if at.blade != to.blade {
+            way.push((at, Blade { chassis: at.chassis, ..to }));
+            // After a blue link that is its own chassis, in all shapes that SimGrid foresees.
+            let chassis = if from.group == to.group { 0 } else { at.chassis };
+            at = Blade { chassis, ..to };
+        }
+        if at.chassis != to.chassis {
+            way.push((at, to));
+        }
         way
     }
 
-    /// Joins all blades, each pair once; `cable` gets the pair, the colour, and the cables.
+    /// Joins all blades, each pair once; `cable` gets the pair, what the link is called, and its cables.
     fn join<E>(&self, mut cable: impl FnMut(Blade, Blade, &str, usize) -> Result<(), E>) -> Result<(), E> {
         let [blue, black, green] = self.cables;
+        for (group, chassis) in pairs(self.groups, self.chassis) {
+            for (j, k) in ordered_pairs(self.blades) {
+                let name = format!("green_link_in_chassis_{chassis}_between_routers_{j}_and_{k}");
+                cable(Blade { group, chassis, blade: j }, Blade { group, chassis, blade: k }, &name, green)?;
+            }
+        }
         for group in 0..self.groups {
-            for number in 0..self.chassis * self.blades {
-                let from = self.blade(group, number);
-                for blade in from.blade + 1..self.blades {
-                    cable(from, Blade { blade, ..from }, "green", green)?;
-                }
-                for chassis in from.chassis + 1..self.chassis {
-                    cable(from, Blade { chassis, ..from }, "black", black)?;
+            for (j, k) in ordered_pairs(self.chassis) {
+                for blade in 0..self.blades {
+                    let name = format!("black_link_in_group_{group}_between_chassis_{j}_and_{k}_blade_{blade}");
+                    cable(Blade { group, chassis: j, blade }, Blade { group, chassis: k, blade }, &name, black)?;
                 }
             }
-            for other in group + 1..self.groups {
-                cable(self.blade(group, other), self.blade(other, group), "blue", blue)?;
-            }
+        }
+        for (j, k) in ordered_pairs(self.groups) {
+            let (from, to) = (self.blade(j, k), self.blade(k, j));
+            let (a, b) = (self.number(from), self.number(to));
+            cable(from, to, &format!("blue_link_between_group_{j}_and_{k}_routers_{a}_and_{b}"), blue)?;
         }
         Ok(())
     }
 }
 
-/// Goes on to a blade of the same group.
-fn approach(way: &mut Vec<Blade>, to: Blade) {
-    let Blade { mut blade, chassis, .. } = way[way.len() - 1];
-    if blade != to.blade {
-        blade = to.blade;
-        way.push(Blade { chassis, ..to });
-    }
-    if chassis != to.chassis {
-        way.push(Blade { blade, ..to });
-    }
+fn pairs(first: usize, second: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..first).flat_map(move |a| (0..second).map(move |b| (a, b)))
+}
+
+fn ordered_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |a| (a + 1..count).map(move |b| (a, b)))
 }
 
 impl Dragonfly {
@@ -159,10 +183,23 @@ impl Dragonfly {
     }
 
     fn way(&self, from: usize, to: usize) -> Vec<LinkId> {
-        let blades = self.shape.way(self.shape.blade_of(from), self.shape.blade_of(to));
-        let numbers: Vec<usize> = blades.into_iter().map(|blade| self.shape.number(blade)).collect();
-        let between = numbers.windows(2).map(|pair| self.between[&(pair[0], pair[1])]);
-        std::iter::once(self.local[from].0).chain(between).chain([self.local[to].1]).collect()
+        let (first, last) = (self.shape.blade_of(from), self.shape.blade_of(to));
+        let mut links: Vec<LinkId> = self.leaves.limiter(from).into_iter().chain([self.local[from].0]).collect();
+        for (here, there) in self.shape.way(first, last) {
+            let (limiter, link) = (self.limiters[self.shape.number(here)], self.between(here, there));
+            match here.group == there.group {
+                true => links.extend(limiter.into_iter().chain([link])),
+                false => links.extend([link].into_iter().chain(limiter)),
+            }
+        }
+        links.extend(self.limiters[self.shape.number(last)]);
+        links.push(self.local[to].1);
+        links.extend(self.leaves.limiter(to));
+        links
+    }
+
+    fn between(&self, from: Blade, to: Blade) -> LinkId {
+        self.between[&(self.shape.number(from), self.shape.number(to))]
     }
 }
 
@@ -176,21 +213,29 @@ pub(super) fn add(
     let shape = Shape::parse(parameters, cluster.hosts.len()).map_err(PlatformError::new)?;
     let zone = builder.add_zone(parent, cluster.id, Routing::None)?;
     let leaves = Leaves::add(cluster, builder, zone)?;
+    // Numbered from the hosts' double downwards, as switches of fat trees are.
+    let numbers = (0..shape.groups * shape.chassis * shape.blades).map(|blade| 2 * cluster.hosts.len() - 1 - blade);
+    let limiters = numbers.map(|number| cluster.add_limiter(builder, number)).collect::<Result<_, _>>()?;
+    let mut add_link = |name: &str, cables: usize| {
+        let name = format!("{name}_{}", builder.dragonfly_links);
+        builder.dragonfly_links += 1;
+        cluster.add_cable(builder, &name, cables)
+    };
     let mut local = Vec::with_capacity(cluster.hosts.len());
     for host in 0..cluster.hosts.len() {
-        let name = format!("{}_local_link_{}_{host}", cluster.id, shape.number(shape.blade_of(host)));
-        local.push(cluster.add_cable(builder, &name, 1)?);
+        let (blade, place) = (shape.number(shape.blade_of(host)), host % shape.hosts);
+        local.push(add_link(&format!("local_link_from_router_{blade}_to_node_{place}"), 1)?);
     }
     let mut between = BTreeMap::new();
-    shape.join(|from, to, colour, cables| {
+    shape.join(|from, to, name, cables| {
         let (from, to) = (shape.number(from), shape.number(to));
-        let name = format!("{}_{colour}_link_{from}_{to}", cluster.id);
-        let (there, back) = cluster.add_cable(builder, &name, cables)?;
+        let (there, back) = add_link(name, cables)?;
         between.insert((from, to), there);
         between.insert((to, from), back);
-        Ok(())
+        Ok::<(), PlatformError>(())
     })?;
-    builder.zone_mut(zone).routing = Routing::Dragonfly(Box::new(Dragonfly { shape, leaves, local, between }));
+    builder.zone_mut(zone).routing =
+        Routing::Dragonfly(Box::new(Dragonfly { shape, leaves, local, limiters, between }));
     Ok(())
 }
 
@@ -205,9 +250,13 @@ mod tests {
         let shape = Shape::parse("3,4;4,3;5,1;2", 120).unwrap();
         let at = |group, chassis, blade| Blade { group, chassis, blade };
         // Green to blade 2, black to chassis 0, blue, then green and black to the target.
-        let way = shape.way(at(0, 3, 4), at(2, 1, 3));
-        assert_eq!(way, [at(0, 3, 4), at(0, 3, 2), at(0, 0, 2), at(2, 0, 0), at(2, 0, 3), at(2, 1, 3)]);
-        assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 3)), [at(1, 2, 3)]);
+        let stops = [at(0, 3, 4), at(0, 3, 2), at(0, 0, 2), at(2, 0, 0), at(2, 0, 3), at(2, 1, 3)];
+        let way: Vec<(Blade, Blade)> = stops.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        assert_eq!(shape.way(at(0, 3, 4), at(2, 1, 3)), way);
+        assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 3)), []);
+        // The first chassis takes the place of the route's own.
+        assert_eq!(shape.way(at(1, 2, 3), at(1, 0, 1)), [(at(1, 2, 3), at(1, 2, 1))]);
+        assert_eq!(shape.way(at(1, 2, 3), at(1, 2, 1)), [(at(1, 2, 3), at(1, 2, 1)), (at(1, 0, 1), at(1, 2, 1))]);
         assert_eq!(shape.blade_of(119), at(2, 3, 4));
     }
 
@@ -227,10 +276,12 @@ mod tests {
             shape.join(lay).unwrap();
             let hosts = groups * chassis * blades * 2;
             let (from, to) = (shape.blade_of(from % hosts), shape.blade_of(to % hosts));
-            let way: Vec<usize> = shape.way(from, to).into_iter().map(|blade| shape.number(blade)).collect();
-            prop_assert!(way.windows(2).all(|pair| laid.contains(&(pair[0], pair[1]))), "{way:?}");
-            prop_assert!(way.len() <= 6);
-            prop_assert_eq!((way[0], way[way.len() - 1]), (shape.number(from), shape.number(to)));
+            let way = shape.way(from, to);
+            let are_laid = way.iter().all(|(a, b)| laid.contains(&(shape.number(*a), shape.number(*b))));
+            prop_assert!(are_laid && way.len() <= 5, "{way:?}");
+            prop_assert!(way.first().is_none_or(|(first, _)| *first == from));
+            prop_assert!(from.group == to.group || way.last().is_none_or(|(_, last)| *last == to));
+            prop_assert!(from.group == to.group || way.windows(2).all(|pair| pair[0].1 == pair[1].0));
         }
     }
 }

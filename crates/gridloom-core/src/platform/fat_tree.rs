@@ -2,7 +2,7 @@
 //!
 //! Parameters `L;d1..dL;u1..uL;n1..nL`: a node of level i has `d_i` children and its children have `u_i` parents, with
 //! `n_i` parallel cables between the two. A leaf's position decides the way up, so that all flows to one leaf meet as
-//! late as they can.
+//! late as they can. Limiters belong to hosts and switches: each that is passed limits.
 //!
 //! Source: Zahavi, "D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on Real Life Fat Trees"
 //! (2010), in the shape of SimGrid 4.1, whose numbering of switches and cables shows in the names of the links.
@@ -34,6 +34,7 @@ struct Node {
     level: usize,
     position: usize,
     label: Vec<usize>,
+    limiter: Option<LinkId>,
     parents: Vec<Option<Cable>>,
     children: Vec<Option<Cable>>,
 }
@@ -73,7 +74,8 @@ impl FatTree {
     }
 
     /// Leaves and switches with their labels, not yet joined.
-    fn make_nodes(&mut self, leaves: usize) {
+    fn make_nodes(&mut self, builder: &mut PlatformBuilder, cluster: &FlatCluster<'_>) -> Result<(), PlatformError> {
+        let leaves = cluster.hosts.len();
         let levels = self.children.len();
         let mut switch = 2 * leaves;
         for level in 0..=levels {
@@ -93,17 +95,23 @@ impl FatTree {
                     switch = switch.wrapping_sub(1);
                     switch
                 };
+                let limiter = match level {
+                    0 => self.leaves.limiter(position),
+                    _ => cluster.add_limiter(builder, id)?,
+                };
                 let ports = |counts: &[usize], at: usize| counts[at] * self.cables[at];
                 self.nodes.push(Node {
                     id,
                     level,
                     position,
                     label,
+                    limiter,
                     parents: vec![None; if level < levels { ports(&self.parents, level) } else { 0 }],
                     children: vec![None; if level > 0 { ports(&self.children, level - 1) } else { 0 }],
                 });
             }
         }
+        Ok(())
     }
 
     /// Joins every node to its parents.
@@ -160,15 +168,16 @@ impl FatTree {
             let below: usize = (0..node.level).map(|i| self.parents[i] * self.cables[i]).product();
             let ports = self.parents.get(node.level)? * self.cables[node.level];
             let cable = node.parents[target.position / below % ports]?;
-            links.push(cable.link);
+            links.extend(node.limiter.into_iter().chain([cable.link]));
             node = &self.nodes[cable.to];
         }
         while node.level > 0 {
             let port = source.position % self.cables[node.level - 1];
             let cable = node.children[port * self.children[node.level - 1] + target.label[node.level - 1]]?;
-            links.push(cable.link);
+            links.extend([cable.link].into_iter().chain(node.limiter));
             node = &self.nodes[cable.to];
         }
+        links.extend(node.limiter);
         Some(links)
     }
 }
@@ -183,7 +192,7 @@ pub(super) fn add(
     let mut tree = FatTree::parse(parameters, cluster.hosts.len()).map_err(PlatformError::new)?;
     let zone = builder.add_zone(parent, cluster.id, Routing::None)?;
     tree.leaves = Leaves::add(cluster, builder, zone)?;
-    tree.make_nodes(cluster.hosts.len());
+    tree.make_nodes(builder, cluster)?;
     tree.make_cables(builder, cluster)?;
     builder.zone_mut(zone).routing = Routing::FatTree(Box::new(tree));
     Ok(())

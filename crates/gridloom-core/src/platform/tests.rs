@@ -224,10 +224,6 @@ fn clusters_refuse_what_is_not_modelled() {
         "p:3:1: topo_parameters '2;1;1;2' must be numbers above 0",
     );
     refused(
-        &xml(&cluster("c", "limiter_link='1MBps' topology='TORUS' topo_parameters='2,2'")),
-        "p:3:1: limiter_link and bb_bw are supported with topology FLAT only",
-    );
-    refused(
         &xml(&cluster("c", "topology='FAT_TREE' topo_parameters='1;5;1;1'")),
         "p:3:1: topo_parameters '1;5;1;1' need 5",
     );
@@ -255,13 +251,36 @@ fn tori_and_dragonflies_have_routes_inside_and_to_their_router() {
     );
     let dragonfly =
         read(&cluster("topology='DRAGONFLY' sharing_policy='SHARED' topo_parameters='2,4;1,3;3,2;2'")).unwrap();
-    assert_eq!(names(&dragonfly, "n0", "n1"), ["c_local_link_0_0", "c_local_link_0_1"]);
+    assert_eq!(
+        names(&dragonfly, "n0", "n1"),
+        ["local_link_from_router_0_to_node_0_0", "local_link_from_router_0_to_node_1_1"]
+    );
     assert_eq!(
         names(&dragonfly, "n4", "n11"),
-        ["c_local_link_2_4", "c_green_link_1_2", "c_blue_link_1_3", "c_green_link_3_5", "c_local_link_5_11"]
+        [
+            "local_link_from_router_2_to_node_0_4",
+            "green_link_in_chassis_0_between_routers_1_and_2_14",
+            "blue_link_between_group_0_and_1_routers_1_and_3_18",
+            "green_link_in_chassis_0_between_routers_0_and_2_16",
+            "local_link_from_router_5_to_node_1_11"
+        ]
     );
+    let (green, blue) =
+        ("green_link_in_chassis_0_between_routers_0_and_1_12", "blue_link_between_group_0_and_1_routers_1_and_3_18");
     let bandwidth = |name: &str| dragonfly.links()[dragonfly.link(name).unwrap().0 as usize].bandwidth;
-    assert_eq!(["c_local_link_0_0", "c_green_link_0_1", "c_blue_link_1_3"].map(bandwidth), [1e6, 2e6, 4e6]);
+    assert_eq!(["local_link_from_router_0_to_node_0_0", green, blue].map(bandwidth), [1e6, 2e6, 4e6]);
+    let limited = |more: &str| read(&cluster(&format!("limiter_link='2MBps' {more}"))).unwrap();
+    let torus_limited = limited("topology='TORUS' topo_parameters='3,2,2'");
+    assert_eq!(names(&torus_limited, "n0", "n2"), ["c_link_0_limiter", "c_link_from_2_to_0_DOWN", "c_link_2_limiter"]);
+    let tree_limited = limited("topology='FAT_TREE' topo_parameters='1;12;1;1'");
+    assert_eq!(
+        names(&tree_limited, "n1", "n2"),
+        ["c_link_1_limiter", "link_from_1_23_1_UP", "link_from_2_23_2_DOWN", "c_link_23_limiter", "c_link_2_limiter"]
+    );
+    let dragonfly_limited = limited("topology='DRAGONFLY' topo_parameters='2,4;1,3;3,2;2'");
+    let limiters: Vec<String> =
+        names(&dragonfly_limited, "n4", "n11").into_iter().filter(|name| name.ends_with("limiter")).collect();
+    assert_eq!(limiters, [4, 21, 22, 20, 18, 11].map(|number| format!("c_link_{number}_limiter")));
     for platform in [&torus, &dragonfly] {
         assert_eq!(names(platform, "n7", "n7"), ["c_link_7_loopback"]);
         assert_eq!(names(platform, "n7", "out"), ["l"]);

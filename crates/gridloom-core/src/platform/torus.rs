@@ -4,6 +4,8 @@
 //! has a link in each dimension, to the next one, where the last is followed by the first: `ID_link_from_A_to_B`
 //! (`_UP` from A to B, `_DOWN` back), by positions.
 //!
+//! Limiters belong to hosts: each that is passed limits, the first and the last included.
+//!
 //! A route goes through one dimension after another, the shorter way round. Where both are as long, it goes up, unless
 //! that leads over the end.
 //!
@@ -45,6 +47,7 @@ impl Torus {
             let half = size / 2;
             let goes_up = if end > start { end - start <= half } else { start > half && end + size - start <= half };
             while at / stride % size != end {
+                links.extend(self.leaves.limiter(at));
                 if goes_up {
                     links.push(self.links[at * self.sizes.len() + dimension].0);
                     at = neighbour(at, stride, size, 1);
@@ -55,6 +58,7 @@ impl Torus {
             }
             stride *= size;
         }
+        links.extend(self.leaves.limiter(to));
         links
     }
 }
