@@ -321,6 +321,30 @@ fn a_platform_is_drawn() {
 }
 
 #[test]
+fn a_deployment_that_does_not_fit_the_program_is_told() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let ran = |deployment: &str| {
+        let file = file("fits.toml", deployment);
+        let mut command = gridloom(&["simulate", "-p", &platform, "-d", &file, "--", "true"]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap().replace(&file, "fits.toml"))
+    };
+    let refused = |text: &str| (Some(1), format!("gridloom: {text}\n"));
+    assert_eq!(ran(""), refused("fits.toml: no process is deployed"));
+    let mars = "[[process]]\nhost = 'mars'\nfunction = 'server'\n";
+    assert_eq!(ran(mars), refused("fits.toml: the platform has no host 'mars'"));
+    // A program may call one of its own processes 'server'; this one has none.
+    let (code, error) = ran("[[process]]\nhost = 'desk'\nfunction = 'server'\n");
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        error,
+        "gridloom: the program used no grid and ran no processes of the deployment; nothing was simulated\n"
+    );
+    let (code, error) = said(gridloom(&["testbed", "run", "-p", "nowhere.toml", "--", "true"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: nowhere.toml: No such file or directory (os error 2)\n"));
+}
+
+#[test]
 fn platforms_are_shown() {
     let platform = file(
         "two.toml",

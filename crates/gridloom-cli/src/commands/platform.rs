@@ -32,10 +32,10 @@ pub enum Options {
         /// The file
         file: PathBuf,
         /// Draw it there, as SVG
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", conflicts_with = "json")]
         svg: Option<PathBuf>,
         /// List each host, link and route of a large platform, too
-        #[arg(long, conflicts_with = "json")]
+        #[arg(long, conflicts_with_all = ["json", "svg"])]
         all: bool,
         /// Print JSON
         #[arg(long)]

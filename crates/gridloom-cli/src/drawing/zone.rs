@@ -131,9 +131,11 @@ fn condensed(
 ) -> (Vec<Block>, Vec<(usize, usize)>) {
     let mut blocks: Vec<Block> = members.into_iter().map(|(block, _)| block).collect();
     let links = cables.values().map(|link| &platform.links()[link.0 as usize]);
+    let mut names: Vec<(&LinkId, &str)> = cables.iter().map(|(name, link)| (link, *name)).collect();
+    names.sort_unstable();
     let labels = [
         boxes::name(format!("{} over {}", counted(ways, "route"), counted(cables.len(), "link"))),
-        boxes::small(boxes::short_range(&from_to(cables.keys().copied()))),
+        boxes::small(boxes::short_range(&from_to(names.iter().map(|(_, name)| *name)))),
         boxes::small(capacity(links)),
     ];
     let edges = (0..blocks.len()).map(|at| (at, blocks.len())).collect();
