@@ -1,14 +1,23 @@
 """The Pastry message exchanged with Gridloom, MPI, gRPC with protobuf, and JSON, in one run.
 
-    python bench/pastry/run.py [--rounds 7] [--json FILE]
+    python bench/pastry/run.py [--rounds 7] [--ways tcp host memory lan wan] [--json FILE]
 
-Two processes of this host welcome each other with rows of a routing table, over TCP on loopback and each by its best way
-within one host. A round runs every system once, one after the other, so that all see the same noise. What is not installed
-(Debian: openmpi-bin libopenmpi-dev libgrpc++-dev protobuf-compiler-grpc nlohmann-json3-dev) is left out and named.
+Two processes welcome each other with rows of a routing table:
+
+    tcp, host   on this host: over TCP on loopback, and each by its best way within one host
+    lan, wan    between two hosts of 'gridloom testbed', over TCP: 1 Gbit/s and 100 us, 100 Mbit/s and 20 ms (one way);
+    far         and 10 Mbit/s and 50 ms, only if it is named
+    memory      no network: Gridloom writes a message, and reads such as it wrote and such as machines of the other byte order
+                (ppc64, ppc) and of another word size (ppc, i386) write
+
+A round runs every system once each way, one after the other, so that all see the same noise. What is not installed (Debian:
+openmpi-bin libopenmpi-dev libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev nlohmann-json3-dev; for lines
+and complexity 'pip install lizard') is left out and named.
 """
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -23,9 +32,13 @@ ROOT = HERE.parent.parent
 BUILD = ROOT / "target" / "pastry"
 CAPI = ROOT / "target" / "capi"
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
+FRAMES = ROOT / "target" / "release" / "gridloom-bench"
 MPI = ["mpirun", "--oversubscribe", "-np", "2"] + (["--allow-run-as-root"] if os.getuid() == 0 else [])
-OVER_TCP = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
 ROWS = (0, 10, 100, 1000)
+# Bandwidth, latency one way, and at most how many exchanges a number of rows.
+LINKS = {"lan": ("1Gbps", "100us", 300), "wan": ("100Mbps", "20ms", 10), "far": ("10Mbps", "50ms", 5)}
+WAYS = ("tcp", "host", "memory", *LINKS)
+LIMIT_S = 300
 
 
 def flags(*packages):
@@ -33,19 +46,23 @@ def flags(*packages):
     return done.stdout.split()
 
 
-def build():
-    """Compiles what can be compiled: the names of the systems, and what is missing for the others."""
+def build(ways):
+    """Compiles what can be compiled of what is needed: the names of the systems, and what is missing for the others."""
     shutil.copytree(HERE, BUILD, dirs_exist_ok=True)
     plugin = shutil.which("grpc_cpp_plugin")
     protoc = ["protoc", "--cpp_out=.", "--grpc_out=.", f"--plugin=protoc-gen-grpc={plugin}", "welcome.proto"]
     grpc = ["g++", "-O2", "-std=c++17", "with_grpc.cc", "welcome.pb.cc", "welcome.grpc.pb.cc", "-o", "with_grpc"]
     library = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
+    frames = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom-bench"]
     recipes = {
         "gridloom": [["cc", "-O2", "with_gridloom.c", "-o", "with_gridloom", *library]],
         "mpi": [["mpicc", "-O2", "with_mpi.c", "-o", "with_mpi"]],
         "grpc": [protoc, grpc + flags("grpc++", "protobuf")],
         "json": [["g++", "-O2", "-std=c++17", "with_json.cc", "-o", "with_json"]],
+        "frames": [frames],
     }
+    if "memory" not in ways:
+        del recipes["frames"]
     built, missing = [], {}
     for system, commands in recipes.items():
         try:
@@ -59,51 +76,182 @@ def build():
     return built, missing
 
 
-def pair(program, label, address):
-    """A process that answers and one that asks."""
-    serving = subprocess.Popen([program, label, "serve", address], cwd=BUILD, stdin=subprocess.PIPE)
+def output_of(command, **more):
+    """What a command printed; why it failed, if it did."""
     try:
-        return subprocess.run([program, label, "ask", address], cwd=BUILD, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, timeout=LIMIT_S, **more)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"no result within {LIMIT_S} s") from None
+    if done.returncode != 0:
+        raise RuntimeError((done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1])
+    return done.stdout
+
+
+def pair(serve, ask, **more):
+    """A process that answers, until its input closes or its peer is gone, and one that asks."""
+    serving = subprocess.Popen(serve, cwd=BUILD, stdin=subprocess.PIPE, **more)
+    try:
+        return output_of(ask, **more)
     finally:
         serving.stdin.close()
-        serving.wait(timeout=60)
+        try:
+            serving.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            serving.kill()
+            serving.wait()
 
 
-def run(system, way, folder):
-    """One run of one system: what it printed."""
-    label = f"{system}-{way}"
-    if system == "gridloom":
-        done = subprocess.run(
-            [GRIDLOOM, "deploy", "-d", "deployment.toml", "--", "./with_gridloom"],
-            cwd=BUILD, check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        return "".join(line.partition("| ")[2] + "\n" for line in done.stdout.splitlines())
-    if system == "mpi":
-        options = OVER_TCP if way == "tcp" else []
-        done = subprocess.run([*MPI, *options, "./with_mpi", label], cwd=BUILD, check=True, capture_output=True, text=True)
-        return done.stdout
-    if system == "grpc":
-        return pair("./with_grpc", label, "127.0.0.1:7802" if way == "tcp" else f"unix:{folder}/grpc")
-    return pair("./with_json", label, "7801" if way == "tcp" else f"{folder}/json")
+class OneHost:
+    """This host, over loopback or by each system's best way."""
+
+    def __init__(self, way, folder):
+        self.way, self.folder = way, folder
+
+    def runs(self, system):
+        return system != "frames" and (self.way == "tcp" or system != "gridloom")
+
+    def run(self, system):
+        label, over_tcp = f"{system}-{self.way}", self.way == "tcp"
+        if system == "gridloom":
+            text = output_of([GRIDLOOM, "deploy", "-d", "deployment.toml", "--", "./with_gridloom"])
+            return "".join(line.partition("| ")[2] + "\n" for line in text.splitlines())
+        if system == "mpi":
+            options = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"] if over_tcp else []
+            return output_of([*MPI, *options, "./with_mpi", label])
+        port = {"grpc": 7802, "json": 7801}[system]
+        path = f"{self.folder}/{system}"
+        unix = f"unix:{path}" if system == "grpc" else path
+        address = f"127.0.0.1:{port}" if over_tcp else unix
+        program = f"./with_{system}"
+        try:
+            return pair([program, label, "serve", address], [program, label, "ask", address])
+        finally:
+            pathlib.Path(path).unlink(missing_ok=True)
+
+    def close(self):
+        return {}
 
 
-def ways_of(system):
-    return ("tcp",) if system == "gridloom" else ("tcp", "host")
+class Memory:
+    """No network at all."""
+
+    way = "memory"
+
+    def runs(self, system):
+        return system == "frames"
+
+    def run(self, _system):
+        return output_of([FRAMES, "--frames"])
+
+    def close(self):
+        return {}
 
 
-def measure(systems, rounds):
-    samples = collections.defaultdict(list)
+class Testbed:
+    """Two hosts, 'one' and 'two', with a link of that kind between them."""
+
+    def __init__(self, way, folder):
+        bandwidth, latency, self.repeats = LINKS[way]
+        self.way, self.name = way, f"pastry-{way}-{os.getpid()}"
+        hosts = "".join(f'[[host]]\nname = "{name}"\nspeed = "1Gf"\n' for name in ("one", "two"))
+        link = f'[[link]]\nname = "wire"\nbandwidth = "{bandwidth}"\nlatency = "{latency}"\nsharing = "splitduplex"\n'
+        route = '[[route]]\nfrom = "one"\nto = "two"\nlinks = ["wire:up"]\n'
+        platform = pathlib.Path(folder) / f"{way}.toml"
+        platform.write_text(hosts + link + route)
+        # mpirun starts its other process by this, in place of ssh.
+        self.agent = pathlib.Path(folder) / f"{way}.sh"
+        self.agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec {" ".join(self.enter("$host"))} sh -c "$*"\n')
+        self.agent.chmod(0o755)
+        up = [GRIDLOOM, "testbed", "up", "-p", platform, "--no-grid", "--name", self.name, "--speeds", "none"]
+        self.keeper = subprocess.Popen(up, stdout=subprocess.PIPE, text=True)
+        if "is up" not in self.keeper.stdout.readline():
+            self.keeper.wait()
+            raise RuntimeError("the testbed cannot be started")
+        self.addresses = {host["name"]: host["address"] for host in self.show()["hosts"]}
+
+    def enter(self, host):
+        return [str(GRIDLOOM), "testbed", "enter", "--name", self.name, host, "--"]
+
+    def show(self):
+        return json.loads(output_of([GRIDLOOM, "testbed", "show", "--name", self.name, "--json"]))
+
+    def runs(self, system):
+        return system != "frames"
+
+    def run(self, system):
+        label = f"{system}-{self.way}"
+        limits = {"PASTRY_REPEATS": str(self.repeats)}
+        if system == "mpi":
+            # It polls: with fewer processors than processes it has to let the others run.
+            options = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "mpi_yield_when_idle": 1}
+            options |= {"btl_tcp_if_include": "eth0", "oob_tcp_if_include": "eth0"}
+            words = [word for name, value in options.items() for word in ("--mca", name, str(value))]
+            command = [*MPI, "-host", "two,one", *words, "-x", "PASTRY_REPEATS", "./with_mpi", label]
+            return output_of([*self.enter("two"), *command], env=os.environ | limits)
+        if system == "gridloom":
+            serve = [*self.process("answer", "one", limits), "./with_gridloom"]
+            return pair(serve, [*self.process("ask", "two", limits, label, "one"), "./with_gridloom"])
+        port, program = {"grpc": 7802, "json": 7801}[system], f"./with_{system}"
+        environment = os.environ | limits
+        serve = [*self.enter("one"), program, label, "serve", f"0.0.0.0:{port}"]
+        ask = [*self.enter("two"), program, label, "ask", f"{self.addresses['one']}:{port}"]
+        return pair(serve, ask, env=environment)
+
+    def process(self, function, host, limits, *arguments):
+        """What 'gridloom deploy' would tell a process, if it knew the testbed."""
+        spec = {"function": function, "host": host, "arguments": arguments}
+        config = json.dumps({"spec": spec, "addresses": self.addresses})
+        settings = [f"{name}={value}" for name, value in {**limits, "GRIDLOOM_PROCESS": config}.items()]
+        return [*self.enter(host), "env", *settings]
+
+    def close(self):
+        """Takes it down. How well the network was emulated."""
+        traffic = {}
+        with contextlib.suppress(RuntimeError):
+            traffic = self.show()["traffic"]
+        subprocess.run([GRIDLOOM, "testbed", "down", "--name", self.name], capture_output=True)
+        self.keeper.stdout.close()
+        self.keeper.wait(timeout=60)
+        return traffic
+
+
+def place(way, folder):
+    if way == "memory":
+        return Memory()
+    return Testbed(way, folder) if way in LINKS else OneHost(way, folder)
+
+
+def measure(systems, ways, rounds):
+    """All samples, what could not be run, and how well the testbeds did."""
+    samples, failed, traffic, places = collections.defaultdict(list), {}, {}, []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", file=sys.stderr)
-            for system in systems:
-                for way in ways_of(system):
-                    for line in run(system, way, folder).splitlines():
-                        _, what, rows, microseconds = line.split()
-                        samples[system, way, what, int(rows)].append(float(microseconds))
-                    for path in pathlib.Path(folder).iterdir():
-                        path.unlink()
-    return samples
+        try:
+            for way in ways:
+                try:
+                    places.append(place(way, folder))
+                except (RuntimeError, OSError) as error:
+                    failed[way] = str(error)
+            for number in range(rounds):
+                print(f"round {number + 1} of {rounds}", file=sys.stderr)
+                for system in systems:
+                    for where in places:
+                        what_runs = f"{system}, {where.way}"
+                        if not where.runs(system) or what_runs in failed:
+                            continue
+                        try:
+                            lines = where.run(system).splitlines()
+                        except RuntimeError as error:
+                            failed[what_runs] = str(error)
+                            continue
+                        for line in lines:
+                            label, what, rows, microseconds = line.split()
+                            # Over a slow link only the exchange is of interest.
+                            if where.way not in LINKS or what == "round_trip":
+                                samples[label.split("-")[0], where.way, what, int(rows)].append(float(microseconds))
+        finally:
+            for where in places:
+                traffic[where.way] = where.close()
+    return samples, failed, {way: figures for way, figures in traffic.items() if figures}
 
 
 def lines_and_complexity():
@@ -111,45 +259,90 @@ def lines_and_complexity():
     try:
         import lizard
     except ImportError:
+        print("without lines and complexity: no module 'lizard'", file=sys.stderr)
         return {}
     counts = {}
     for path in sorted(HERE.glob("with_*")):
         analysis = lizard.analyze_file(str(path))
         functions = analysis.function_list
-        counts[path.name] = (analysis.nloc, sum(function.cyclomatic_complexity for function in functions))
+        complexity = sum(function.cyclomatic_complexity for function in functions)
+        counts[path.name] = {"lines": analysis.nloc, "cyclomatic_complexity": complexity, "functions": len(functions)}
     return counts
 
 
+def cell(values):
+    return f"{statistics.median(values):.1f} ({min(values):.1f}..{max(values):.1f})" if values else "-"
+
+
+def ratios(samples, above, below):
+    """Round by round."""
+    cells = []
+    for rows in ROWS:
+        each = [a / b for a, b in zip(samples[*above, rows], samples[*below, rows])]
+        cells.append(f"{statistics.median(each):.2f} ({min(each):.2f}..{max(each):.2f})" if each else "-")
+    return cells
+
+
 def table(samples):
-    print(f"{'microseconds, median (spread)':38}" + "".join(f"{f'{rows} rows':>26}" for rows in ROWS))
+    print(f"{'microseconds, median (spread)':44}" + "".join(f"{f'{rows} rows':>30}" for rows in ROWS))
     keys = dict.fromkeys((what, way, system) for system, way, what, _ in samples)
-    for what, way, system in sorted(keys, key=lambda key: ("red".index(key[0][0]), key[1] == "host", key[2])):
-        cells = [samples[system, way, what, rows] for rows in ROWS]
-        texts = [f"{statistics.median(cell):.1f} ({min(cell):.1f}..{max(cell):.1f})" for cell in cells]
-        print(f"{what + ', ' + way + ': ' + system:38}" + "".join(f"{text:>26}" for text in texts))
-    if ("mpi", "tcp", "round_trip", 0) in samples and ("gridloom", "tcp", "round_trip", 0) in samples:
-        ratios = []
-        for rows in ROWS:
-            ours, theirs = (samples[system, "tcp", "round_trip", rows] for system in ("gridloom", "mpi"))
-            each = sorted(a / b for a, b in zip(ours, theirs))
-            ratios.append(f"{statistics.median(each):.2f} ({each[0]:.2f}..{each[-1]:.2f})")
-        print(f"{'gridloom / mpi, round trip, tcp':38}" + "".join(f"{text:>26}" for text in ratios))
+
+    def order(key):
+        what, way, system = key
+        return ("red".index(what[0]), WAYS.index(way), what, system)
+
+    for what, way, system in sorted(keys, key=order):
+        texts = [cell(samples.get((system, way, what, rows))) for rows in ROWS]
+        print(f"{what + ', ' + way + ': ' + system:44}" + "".join(f"{text:>30}" for text in texts))
+    for way in WAYS:
+        above, below = (("gridloom", way, "round_trip"), ("mpi", way, "round_trip"))
+        if (*above, 0) in samples and (*below, 0) in samples:
+            texts = ratios(samples, above, below)
+            print(f"{'gridloom / mpi, round trip, ' + way:44}" + "".join(f"{text:>30}" for text in texts))
+    native = ("gridloom", "memory", "decode")
+    for key in keys:
+        if key[0].startswith("decode:"):
+            texts = ratios(samples, ("gridloom", "memory", key[0]), native)
+            print(f"{key[0] + ' / decode':44}" + "".join(f"{text:>30}" for text in texts))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=pathlib.Path, help="write all samples to this file")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=[way for way in WAYS if way != "far"])
+    parser.add_argument("--json", type=pathlib.Path, help="write medians, spreads and all samples to this file")
     arguments = parser.parse_args()
-    systems, missing = build()
-    for system, why in missing.items():
-        print(f"without {system}: {why}", file=sys.stderr)
-    samples = measure(systems, arguments.rounds)
+    if not GRIDLOOM.exists() or not CAPI.exists():
+        sys.exit("build Gridloom first: make build")
+    systems, missing = build(arguments.ways)
+    samples, failed, traffic = measure(systems, arguments.ways, arguments.rounds)
     table(samples)
-    for name, (lines, complexity) in lines_and_complexity().items():
-        print(f"{name}: {lines} lines, cyclomatic complexity {complexity} in all")
+    for way, figures in traffic.items():
+        late, delivered = figures["late"], figures["delivered"]
+        print(
+            f"testbed, {way}: {late} of {delivered} packets late, {figures['lost']} lost; mean {figures['late_us_mean']:.0f} us"
+        )
+    counts = lines_and_complexity()
+    for name, count in counts.items():
+        lines, complexity, functions = count["lines"], count["cyclomatic_complexity"], count["functions"]
+        print(f"{name}: {lines} lines, {functions} functions, cyclomatic complexity {complexity} in all")
+    for what, why in {**missing, **failed}.items():
+        print(f"without {what}: {why}", file=sys.stderr)
     if arguments.json:
-        arguments.json.write_text(json.dumps({" ".join(map(str, key)): value for key, value in samples.items()}, indent=1))
+        figures = {
+            " ".join(map(str, key)): {"median": statistics.median(all_), "least": min(all_), "greatest": max(all_)}
+            for key, all_ in samples.items()
+        }
+        written = {
+            "rounds": arguments.rounds,
+            "links": {way: LINKS[way][:2] for way in arguments.ways if way in LINKS},
+            "microseconds": figures,
+            "samples": {" ".join(map(str, key)): value for key, value in samples.items()},
+            "testbeds": traffic,
+            "programs": counts,
+            "without": {**missing, **failed},
+        }
+        arguments.json.write_text(json.dumps(written, indent=1) + "\n")
 
 
 if __name__ == "__main__":

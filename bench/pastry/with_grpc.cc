@@ -61,7 +61,7 @@ static int serve(const std::string &address) {
 
 static void ask(const char *system, int rows, overlay::Overlay::Stub &stub) {
     Welcome sent = make_welcome(rows);
-    int count = repeats(rows) / 4 + 20;
+    int count = fewer_repeats(rows);
     double start = seconds();
     for (int n = 0; n < count; n++) {
         grpc::ClientContext context;

@@ -1,5 +1,5 @@
 // The exchange with JSON: a text behind its length, over a stream socket.
-#include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -76,35 +76,52 @@ static bool read_text(int stream, std::string &text) {
     return read_exactly(stream, text.data(), length);
 }
 
-// An address is a port of this host, or the path of a Unix socket.
-static int connected(const std::string &address, bool serving) {
-    bool is_path = address[0] == '/';
-    sockaddr_un path = {};
-    sockaddr_in port = {};
-    path.sun_family = AF_UNIX;
-    strncpy(path.sun_path, address.c_str(), sizeof path.sun_path - 1);
-    port.sin_family = AF_INET;
-    port.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (!is_path) port.sin_port = htons(static_cast<uint16_t>(std::stoi(address)));
-    auto *name = is_path ? reinterpret_cast<sockaddr *>(&path) : reinterpret_cast<sockaddr *>(&port);
-    socklen_t size = is_path ? sizeof path : sizeof port;
-    int stream = socket(is_path ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+// Where to listen or connect.
+struct Address {
+    sockaddr_storage name = {};
+    socklen_t size = 0;
+};
+
+// An address is HOST:PORT, or the path of a Unix socket.
+static Address address_of(const std::string &text) {
+    Address address;
+    if (text[0] == '/') {
+        auto *path = reinterpret_cast<sockaddr_un *>(&address.name);
+        path->sun_family = AF_UNIX;
+        strncpy(path->sun_path, text.c_str(), sizeof path->sun_path - 1);
+        address.size = sizeof *path;
+        return address;
+    }
+    addrinfo hints = {}, *found = nullptr;
+    hints.ai_family = AF_INET;
+    hints.ai_socktype = SOCK_STREAM;
+    size_t colon = text.rfind(':');
+    must(getaddrinfo(text.substr(0, colon).c_str(), text.substr(colon + 1).c_str(), &hints, &found) == 0, "getaddrinfo");
+    memcpy(&address.name, found->ai_addr, found->ai_addrlen);
+    address.size = found->ai_addrlen;
+    freeaddrinfo(found);
+    return address;
+}
+
+static int connected(const std::string &text, bool serving) {
+    Address address = address_of(text);
+    auto *name = reinterpret_cast<sockaddr *>(&address.name);
+    int stream = socket(name->sa_family, SOCK_STREAM, 0);
     must(stream >= 0, "socket");
+    int one = 1;
     if (serving) {
-        int one = 1;
         setsockopt(stream, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        must(bind(stream, name, size) == 0 && listen(stream, 1) == 0, "listen");
+        must(bind(stream, name, address.size) == 0 && listen(stream, 1) == 0, "listen");
         stream = accept(stream, nullptr, nullptr);
         must(stream >= 0, "accept");
     } else {
         int tries = 0;
-        while (connect(stream, name, size) != 0) {
+        while (connect(stream, name, address.size) != 0) {
             must(++tries < 1000, "connect");
             usleep(10000);
         }
     }
-    int one = 1;
-    if (!is_path) setsockopt(stream, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (name->sa_family == AF_INET) setsockopt(stream, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return stream;
 }
 
@@ -119,7 +136,7 @@ static void serve(int stream) {
 
 static void ask(const char *system, int rows, int stream) {
     Welcome sent = make_welcome(rows);
-    int count = repeats(rows) / 4 + 20;
+    int count = fewer_repeats(rows);
     std::string text;
     double start = seconds();
     for (int n = 0; n < count; n++) {

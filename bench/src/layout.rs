@@ -58,6 +58,31 @@ fn values(rows: usize) -> Value {
     ])
 }
 
+/// The lines of `bench/pastry/run.py`: microseconds to write a message here, and to read one into new memory that was
+/// written here, or by a machine of the other byte order or another word size.
+pub fn print_frames() {
+    for rows in ROWS {
+        let (native, own_memory, root) = memory("x86-64", rows);
+        let source = MemoryAt { base: BASE, bytes: &own_memory };
+        let repeats = 20_000 / (rows + 10) + 20;
+        let print = |what: &str, seconds: f64| println!("gridloom-memory {what} {rows} {:.4}", seconds * 1e6);
+        print("encode", time(repeats, || drop(black_box(native.encode(black_box(&source), root).expect("right")))));
+        for machine in ["x86-64", "ppc64", "ppc", "i386"] {
+            let (form, memory, root) = memory(machine, rows);
+            let message = form.encode(&MemoryAt { base: BASE, bytes: &memory }, root).expect("right");
+            let mut receiver = Receiver::new(native.schema().clone(), *native.abi()).expect("small");
+            let seconds = time(repeats, || {
+                let incoming = receiver.open(black_box(&message)).expect("right");
+                let mut place = vec![0; incoming.size_bytes()];
+                black_box(incoming.place(&mut place, BASE).expect("it fits"));
+                black_box(place);
+            });
+            let what = if machine == "x86-64" { "decode".to_owned() } else { format!("decode:{machine}") };
+            print(&what, seconds);
+        }
+    }
+}
+
 fn with_rows(rows: usize) -> Vec<Figure> {
     let (native, own_memory, root) = memory("x86-64", rows);
     let (foreign, foreign_memory, foreign_root) = memory("ppc", rows);

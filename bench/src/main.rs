@@ -47,6 +47,10 @@ fn main() {
         simulation::child(&arguments[2]);
         return;
     }
+    if arguments.get(1).map(String::as_str) == Some("--frames") {
+        layout::print_frames();
+        return;
+    }
     let out = PathBuf::from("out/bench");
     std::fs::create_dir_all(&out).expect("out/bench can be made");
     let simulations_only = arguments.len() > 1 && arguments[1..].iter().all(|argument| argument.starts_with("sim"));

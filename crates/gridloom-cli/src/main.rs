@@ -1,6 +1,7 @@
 //! The `gridloom` program: one file a command.
 
 mod commands;
+mod drawing;
 mod npy;
 mod registered;
 mod values;

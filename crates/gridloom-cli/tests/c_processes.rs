@@ -278,6 +278,45 @@ fn processes_that_are_told_to_end_do() {
 }
 
 #[test]
+fn a_deadlock_names_types_and_peers() {
+    let Some(program) = compiled(&fixture("debugged.c"), "deadlock", &[]) else { return };
+    // With a second argument the client asks nothing.
+    let text = "[[process]]\nhost = 'desk'\nfunction = 'server'\n
+        [[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk', 'quiet']\n";
+    let (output, _, error) = simulated(&platform(), &support::file("c-deadlock-named.toml", text), &[&program]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("server on desk waits for a message 'Hello'\n"), "{error}");
+    assert!(error.contains("client on laptop waits for a message 'Hello' of server@desk:4000"), "{error}");
+}
+
+#[test]
+fn a_debugger_stops_in_processes_and_steps_over_calls_that_block() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no debugger 'gdb' here");
+        return;
+    }
+    let Some(program) = compiled(&fixture("debugged.c"), "debugged", &["-O0"]) else { return };
+    let text = "[[process]]\nhost = 'desk'\nfunction = 'server'\n
+        [[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk']\n";
+    let deployment = support::file("c-debugged.toml", text);
+    // From the client's first line over connecting, sending and waiting: the server runs meanwhile.
+    let words = "set pagination off|break gridloom_process_client|run|next|next|next|next|next|print answers|\
+        print ((struct Hello *)got->data)->n|next|continue";
+    let mut command = vec!["gdb", "-q", "-nx", "-batch"];
+    words.split('|').for_each(|word| command.extend(["-ex", word]));
+    command.extend(["--args", &program]);
+    let (output, out, error) = simulated(&platform(), &deployment, &command);
+    if error.contains("ptrace") {
+        eprintln!("skipped: no process may be traced here");
+        return;
+    }
+    assert!(output.status.success(), "{out}{error}");
+    let places = ["gridloom_process_client (argc=2", "gridloom_connect", "gridloom_wait_for", "gridloom_message_free"];
+    assert!(places.iter().all(|place| out.contains(place)), "{out}{error}");
+    assert!(out.contains("$1 = 42") && out.contains("$2 = 42") && out.contains("exited normally"), "{out}{error}");
+}
+
+#[test]
 fn who_runs_over_its_stack_is_told() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-deep", &[]) else { return };
     let fine = deployment("c-fine", &[("laptop", "recurses", "200"), ("desk", "recurses", "100")]);

@@ -286,6 +286,65 @@ fn what_cannot_be_written_is_told_before_the_simulation() {
 }
 
 #[test]
+fn a_platform_is_drawn() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let svg = std::env::temp_dir().join(format!("gridloom-drawing-{}.svg", std::process::id()));
+    succeeds(gridloom(&["platform", "show", &platform, "--svg", svg.to_str().unwrap()]));
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    for part in ["<svg xmlns", ">laptop<", ">client, agent<", ">40 Gflop/s<", ">wan<", ">6.25 MB/s · 20 ms<", ">there<"]
+    {
+        assert!(drawn.contains(part), "no {part} in {drawn}");
+    }
+    assert_eq!(drawn.matches("<g").count(), drawn.matches("</g>").count());
+    let (code, error) = said(gridloom(&["platform", "show", &platform, "--svg", "/no/folder/a.svg"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("cannot write '/no/folder/a.svg': No such file"), "{error}");
+
+    let large = file(
+        "large.toml",
+        "[[host]]\nname = \"a<b\"\nspeed = 1\n[[cluster]]\nname = \"c\"\nhosts = \"n-[0-999]\"\nspeed = \"1Gf\"\n\
+         bandwidth = \"1Gbps\"\nlatency = \"50us\"\nbackbone = { bandwidth = \"10Gbps\", latency = 0 }\n\
+         [[link]]\nname = \"up\"\nbandwidth = 1\nlatency = 0\n[[route]]\nfrom = \"a<b\"\nto = \"c\"\nlinks = [\"up\"]\n",
+    );
+    succeeds(gridloom(&["platform", "show", &large, "--svg", svg.to_str().unwrap()]));
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    std::fs::remove_file(&svg).unwrap();
+    for part in [">1,000 hosts<", ">n-0 … n-999<", ">1,000 links<", ">c_backbone<", ">a&lt;b<"] {
+        assert!(drawn.contains(part), "no {part} in {drawn}");
+    }
+    assert!(drawn.matches("<rect").count() < 30, "a large cluster is one box");
+    let listed = succeeds(gridloom(&["platform", "show", &large]));
+    assert!(listed.lines().count() < 12 && listed.contains("each of 1,000 hosts"), "{listed}");
+    let all = succeeds(gridloom(&["platform", "show", &large, "--all"]));
+    assert_eq!(all.lines().filter(|line| line.starts_with("host ")).count(), 1001);
+    assert_eq!(all.lines().filter(|line| line.starts_with("route ")).count(), 1001);
+}
+
+#[test]
+fn a_deployment_that_does_not_fit_the_program_is_told() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let ran = |deployment: &str| {
+        let file = file("fits.toml", deployment);
+        let mut command = gridloom(&["simulate", "-p", &platform, "-d", &file, "--", "true"]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap().replace(&file, "fits.toml"))
+    };
+    let refused = |text: &str| (Some(1), format!("gridloom: {text}\n"));
+    assert_eq!(ran(""), refused("fits.toml: no process is deployed"));
+    let mars = "[[process]]\nhost = 'mars'\nfunction = 'server'\n";
+    assert_eq!(ran(mars), refused("fits.toml: the platform has no host 'mars'"));
+    // A program may call one of its own processes 'server'; this one has none.
+    let (code, error) = ran("[[process]]\nhost = 'desk'\nfunction = 'server'\n");
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        error,
+        "gridloom: the program used no grid and ran no processes of the deployment; nothing was simulated\n"
+    );
+    let (code, error) = said(gridloom(&["testbed", "run", "-p", "nowhere.toml", "--", "true"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: nowhere.toml: No such file or directory (os error 2)\n"));
+}
+
+#[test]
 fn platforms_are_shown() {
     let platform = file(
         "two.toml",
@@ -304,7 +363,9 @@ fn platforms_are_shown() {
     assert_eq!(ask(&["route", &platform, "a", "c"]), json!({ "latency": 0.0, "links": [] }));
     let (code, error) = said(gridloom(&["platform", "route", &platform, "a", "x"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: the platform has no host 'x'\n"));
-    assert!(succeeds(gridloom(&["platform", "show", &platform])).contains("2.000 Gflop/s  4 cores"));
+    let listed = succeeds(gridloom(&["platform", "show", &platform]));
+    assert!(listed.contains("2 Gflop/s  4 cores") && listed.contains("over ab"), "{listed}");
+    assert_eq!(shown["routes"][0]["links"], json!(["ab"]));
 }
 
 #[test]

@@ -26,7 +26,7 @@ links = ["l"]
 """
 
 
-def run(folder, world, program, *processes, options=()):
+def run(folder, world, program, *processes, options=(), typed=None):
     """Runs a program whose processes are (function, host, arguments); its exit status, output and errors."""
     text = "".join(
         f"[[process]]\nhost = '{host}'\nfunction = '{function}'\narguments = {list(arguments)}\n"
@@ -40,7 +40,7 @@ def run(folder, world, program, *processes, options=()):
     if world == "simulate":
         command += ["-p", "platform.toml", "--report", "report.json", *options]
     command += ["--", sys.executable, "program.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    done = subprocess.run(command, input=typed, capture_output=True, text=True, cwd=folder, timeout=120)
     lines = [line.split("| ", 1)[-1] for line in done.stdout.splitlines()]
     return done.returncode, [line for line in lines if not line.startswith(("simulated", "trace", "link"))], done.stderr
 
@@ -226,6 +226,32 @@ def handler(me):
     assert code == 1
     assert "listener on a waits for a message 'more' of handler@b" in errors
     assert "handler on b waits for a message\n" in errors
+
+
+def test_pdb_stops_in_processes_and_steps_over_calls_that_wait(program, tmp_path):
+    body = """
+@gl.process
+def listener(me):
+    me.listen(1)
+    breakpoint()
+    client, _ = me.wait_for("hello")
+    client.send("hello", b"2")
+
+@gl.process
+def asker(me):
+    server = me.connect("a", 1)
+    server.send("hello")
+    breakpoint()
+    payload = server.wait_for("hello")
+    print("got", payload)
+"""
+    # The listener steps into its wait; meanwhile the asker stops, and sends nothing more until it goes on.
+    typed = "n\nn\np me.now() > 0\n" + 6 * "c\n"
+    code, lines, errors = run(tmp_path, "simulate", body, ("listener", "a"), ("asker", "b"), typed=typed)
+    out = "\n".join(lines)
+    assert code == 0, out + errors
+    assert "program.py(8)listener()" in out and "program.py(15)asker()" in out and "True" in out, out
+    assert "got b'2'" in out
 
 
 @pytest.mark.parametrize("world", ["simulate", "deploy"])

@@ -13,12 +13,12 @@ pub enum Error {
     #[error("{0}")]
     Forbidden(String),
     /// A step of building or running it failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {error}")]
     System {
         /// What was being done.
         what: String,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. It is in the message, and so no source, which would be told twice.
+        error: io::Error,
     },
     /// Asked for something that is not there.
     #[error("{0}")]
@@ -28,6 +28,6 @@ pub enum Error {
 impl Error {
     /// For `map_err`: what was being done when the system said no.
     pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
-        move |source| Error::System { what: what.into(), source: source.into() }
+        move |error| Error::System { what: what.into(), error: error.into() }
     }
 }

@@ -125,10 +125,15 @@ impl SimulateConfig {
         self.read_faults()?;
         let Some(file) = &self.deployment else { return self.cast(&platform).map(|_| ()) };
         let processes = read_deployment(file)?;
-        if processes.iter().all(|process| GRID_PARTS.contains(&process.function.as_str())) {
+        if processes.is_empty() {
+            return Err(Error::Input(format!("{}: no process is deployed", file.display())));
+        }
+        let has = |part: &str| processes.iter().any(|process| process.function == part);
+        let is_cast = processes.iter().all(|process| GRID_PARTS.contains(&process.function.as_str()));
+        if is_cast && has("client") && has("server") {
             return self.cast(&platform).map(|_| ());
         }
-        // Processes of the program, which knows its functions.
+        // Processes of the program, which knows its functions; or a grid without a part, which is told when it starts.
         match processes.iter().find(|process| platform.host(&process.host).is_none()) {
             None => Ok(()),
             Some(process) => {
@@ -286,9 +291,10 @@ impl Cast {
                 }
             }
         }
-        let client = client.ok_or_else(|| Error::Input(format!("{file}: no process is the client")))?;
+        let client =
+            client.ok_or_else(|| Error::Input(format!("{file}: no process is the client, which a grid needs")))?;
         if servers.is_empty() {
-            return Err(Error::Input(format!("{file}: no process is a server")));
+            return Err(Error::Input(format!("{file}: no process is a server, which a grid needs")));
         }
         Ok(Cast { agent: agent.unwrap_or(client), client, servers })
     }

@@ -246,7 +246,10 @@ fn a_deadlock_says_who_waits_for_what_and_leaves_a_whole_trace() {
         trace: Some(file.clone()),
         ..SimulateConfig::default()
     };
-    let idle = |mut me: Process| me.wait_for("never", None, None).map(drop).map_err(Error::from);
+    // An error of its own, or a panic, does not hide the deadlock.
+    let idle = |mut me: Process| {
+        me.wait_for("never", None, None).map(drop).map_err(|error| Error::Input(format!("it did not come: {error}")))
+    };
     let mains = BTreeMap::from([
         ("server".to_string(), Arc::new(|me| server(me).map_err(Error::from)) as Main),
         ("idle".to_string(), Arc::new(idle) as Main),

@@ -98,6 +98,13 @@ pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
+/// Whole lines on standard output.
+pub fn print_text(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush().context("standard output")
+}
+
 /// One line on standard output, at once.
 pub fn print_line(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();

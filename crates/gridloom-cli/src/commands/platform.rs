@@ -3,25 +3,40 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use gridloom::Cast;
 use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::platform::Platform;
-use serde_json::json;
+use gridloom_core::platform::outline::{Member, Outline, Shape};
+use gridloom_core::platform::{LinkId, Platform};
+use serde_json::{Value, json};
 
-use super::{count, print_json, print_line, read_text};
+use super::{print_json, print_line, print_text, read_text};
+use crate::drawing;
+
+mod list;
 
 /// Show platform files (TOML, or SimGrid's XML).
 #[derive(clap::Subcommand)]
 #[command(
-    after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform route grid.toml laptop node-3"
+    after_help = "Examples:\n  gridloom platform show grid.toml --svg grid.svg\n  gridloom platform route grid.toml laptop node-3"
 )]
 pub enum Options {
-    /// List hosts and links; a role that no host can have is an error
-    #[command(after_help = "Example:\n  gridloom platform show grid.toml --json")]
+    /// List or draw hosts, links, zones and routes; a role that no host can have is an error
+    ///
+    /// Of a large platform, hosts and links that are alike are one line with their count. Routes are those between each two
+    /// hosts of a small platform, and of a large one those of its zones.
+    #[command(
+        after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform show grid.toml --svg grid.svg"
+    )]
     Show {
         /// The file
         file: PathBuf,
+        /// Draw it there, as SVG
+        #[arg(long, value_name = "FILE", conflicts_with = "json")]
+        svg: Option<PathBuf>,
+        /// List each host, link and route of a large platform, too
+        #[arg(long, conflicts_with_all = ["json", "svg"])]
+        all: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -45,7 +60,15 @@ pub enum Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
-        Options::Show { file, json } => show(&read(file)?, *json)?,
+        Options::Show { file, svg, all, json } => {
+            let platform = read(file)?;
+            Cast::check_roles(&platform)?;
+            match svg {
+                Some(path) => draw(&platform, file, path)?,
+                None if *json => print_json(&as_json(&platform))?,
+                None => print_text(&list::text(&platform, *all))?,
+            }
+        }
         Options::Route { file, src, dst, json } => route(&read(file)?, src, dst, *json)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -58,20 +81,48 @@ fn read(file: &Path) -> Result<Platform> {
     Ok(Platform::parse(&text, &file.display().to_string(), &mut load)?)
 }
 
-fn show(platform: &Platform, json: bool) -> Result<()> {
-    Cast::check_roles(platform)?;
-    if json {
-        return print_json(&json!({ "hosts": platform.hosts(), "links": platform.links() }));
+fn draw(platform: &Platform, file: &Path, path: &Path) -> Result<()> {
+    let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    std::fs::write(path, drawing::draw(platform, &title)).with_context(|| format!("cannot write '{}'", path.display()))
+}
+
+fn as_json(platform: &Platform) -> Value {
+    let (mut zones, mut routes) = (Vec::new(), Vec::new());
+    zone_as_json(platform, &platform.outline(), &mut zones, &mut routes);
+    json!({ "hosts": platform.hosts(), "links": platform.links(), "zones": zones, "routes": routes })
+}
+
+fn zone_as_json(platform: &Platform, outline: &Outline, zones: &mut Vec<Value>, routes: &mut Vec<Value>) {
+    let links = |links: &[LinkId]| -> Vec<&str> {
+        links.iter().map(|link| platform.links()[link.0 as usize].name.as_str()).collect()
+    };
+    let name = |member: &Member| match member {
+        Member::Host(id) => platform.hosts()[id.0 as usize].name.clone(),
+        Member::Router(name) => name.clone(),
+        Member::Zone(zone) => zone.name.clone(),
+    };
+    let members: Vec<String> = outline.members.iter().map(name).collect();
+    match &outline.shape {
+        Shape::Routes { ways, .. } => routes.extend(ways.iter().map(|way| {
+            json!({
+                "zone": outline.name, "from": members[way.from], "to": members[way.to],
+                "links": links(&way.links), "symmetrical": way.both_ways,
+            })
+        })),
+        Shape::Star(arms) | Shape::Vivaldi { arms, .. } => routes.extend(arms.iter().map(|arm| {
+            json!({
+                "zone": outline.name, "from": members[arm.member], "to": null,
+                "links": links(&arm.up), "links_back": links(&arm.down),
+            })
+        })),
+        Shape::FatTree { .. } | Shape::Torus { .. } | Shape::Dragonfly { .. } | Shape::Apart => {}
     }
-    for host in platform.hosts() {
-        let (speed, cores) = (host.speed_flops / 1e9, count(host.cores as usize, "core"));
-        print_line(&format!("host {:<24} {speed:>10.3} Gflop/s  {cores}", host.name))?;
+    zones.push(json!({ "name": outline.name, "routing": outline.routing(), "members": members }));
+    for member in &outline.members {
+        if let Member::Zone(zone) = member {
+            zone_as_json(platform, zone, zones, routes);
+        }
     }
-    for link in platform.links() {
-        let (bandwidth, latency) = (link.bandwidth / 1e6, link.latency_s * 1e6);
-        print_line(&format!("link {:<24} {bandwidth:>10.3} MB/s  {latency:>10.3} us  {:?}", link.name, link.sharing))?;
-    }
-    Ok(())
 }
 
 fn route(platform: &Platform, src: &str, dst: &str, json: bool) -> Result<()> {

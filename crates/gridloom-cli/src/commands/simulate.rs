@@ -116,7 +116,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound && status.success() => {
-            eprintln!("gridloom: the program used no grid; nothing was simulated");
+            let processes = if options.deployment.is_some() { " and ran no processes of the deployment" } else { "" };
+            eprintln!("gridloom: the program used no grid{processes}; nothing was simulated");
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| report.display().to_string()),

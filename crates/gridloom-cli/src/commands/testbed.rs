@@ -30,9 +30,21 @@ pub enum Options {
     Run(launch::Run),
     Up(launch::Up),
     Enter(Enter),
+    /// Cut a link while a testbed runs: packets that have to cross it are lost.
+    ///
+    /// NAME of the platform means both directions of a split-duplex link, NAME_UP or NAME_DOWN one of them.
+    #[command(after_help = "Example:\n  gridloom testbed cut wan && sleep 5 && gridloom testbed restore wan")]
     Cut(Switch),
+    /// Restore a link that was cut.
+    ///
+    /// NAME of the platform means both directions of a split-duplex link, NAME_UP or NAME_DOWN one of them.
+    #[command(after_help = "Example:\n  gridloom testbed restore wan")]
     Restore(Switch),
+    /// Show a running testbed: addresses of its hosts, what crossed each link, and how late packets were
+    #[command(after_help = "Example:\n  gridloom testbed show --json")]
     Show(Named),
+    /// Take a testbed down, with all that runs in it
+    #[command(after_help = "Example:\n  gridloom testbed down --name 4711")]
     Down(Named),
     Check(check::Check),
     #[command(hide = true)]
@@ -63,10 +75,7 @@ pub struct Enter {
     command: Vec<String>,
 }
 
-/// Cut a link, or restore it, while a testbed runs: 'NAME' of the platform, both directions of a split-duplex one
-/// unless 'NAME_UP' or 'NAME_DOWN' is said. Packets that have to cross a link that is cut are lost.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom testbed cut wan && sleep 5 && gridloom testbed restore wan")]
 pub struct Switch {
     /// The link
     link: String,
@@ -74,9 +83,7 @@ pub struct Switch {
     named: Named,
 }
 
-/// Which running testbed.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom testbed show --json")]
 pub struct Named {
     /// Name of the testbed, if several run
     #[arg(long)]

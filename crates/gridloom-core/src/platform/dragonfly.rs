@@ -31,21 +31,21 @@ use super::{LinkId, PlatformError};
 
 /// How many there are of each part.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    groups: usize,
-    chassis: usize,
-    blades: usize,
-    hosts: usize,
+pub(super) struct Shape {
+    pub(super) groups: usize,
+    pub(super) chassis: usize,
+    pub(super) blades: usize,
+    pub(super) hosts: usize,
     /// Cables of a blue, black and green link.
     cables: [usize; 3],
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Dragonfly {
-    shape: Shape,
+    pub(super) shape: Shape,
     leaves: Leaves,
     /// Of each host, to its blade and back.
-    local: Vec<(LinkId, LinkId)>,
+    pub(super) local: Vec<(LinkId, LinkId)>,
     /// Of each blade, what limits it.
     limiters: Vec<Option<LinkId>>,
     /// From blade to blade.
@@ -172,6 +172,18 @@ fn ordered_pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Dragonfly {
+    /// One link of each colour that there is: green, black, blue.
+    pub(super) fn examples(&self) -> [Option<LinkId>; 3] {
+        let mut found = [None; 3];
+        let looked_for = self.shape.join(|from, to, colour, _| {
+            let at = ["green", "black", "blue"].iter().position(|known| *known == colour).unwrap_or_default();
+            let between = || self.between.get(&(self.shape.number(from), self.shape.number(to))).copied();
+            found[at] = found[at].or_else(between);
+            Ok::<(), ()>(())
+        });
+        looked_for.map_or([None; 3], |()| found)
+    }
+
     /// The way between two members. A router stands for the whole dragonfly: nothing is crossed to reach it.
     pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Edge {
         let links = match self.leaves.pair(src, dst) {

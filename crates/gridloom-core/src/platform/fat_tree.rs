@@ -47,6 +47,20 @@ struct Cable {
 }
 
 impl FatTree {
+    /// Hosts, then switches of each level.
+    pub(super) fn level_sizes(&self) -> Vec<usize> {
+        let levels = self.children.len();
+        (0..=levels).map(|level| self.nodes.iter().filter(|node| node.level == level).count()).collect()
+    }
+
+    /// All cables: the lower node, the upper one, and the link up; nodes are counted from the hosts upwards.
+    pub(super) fn cables(&self) -> impl Iterator<Item = (usize, usize, LinkId)> + '_ {
+        let of_node = |(at, node): (usize, &'_ Node)| -> Vec<(usize, usize, LinkId)> {
+            node.parents.iter().flatten().map(|cable| (at, cable.to, cable.link)).collect()
+        };
+        self.nodes.iter().enumerate().flat_map(of_node)
+    }
+
     /// The empty tree of a parameter text.
     fn parse(text: &str, leaves: usize) -> Result<FatTree, String> {
         let wrong = |why: &str| format!("topo_parameters '{text}' {why}");

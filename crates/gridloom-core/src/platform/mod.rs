@@ -23,6 +23,7 @@ mod dragonfly;
 mod error;
 mod fat_tree;
 mod net;
+pub mod outline;
 pub mod profile;
 mod routing;
 mod toml_format;

@@ -322,3 +322,28 @@ fn bypasses_win_one_way_over_the_zones_routes() {
     assert_eq!(names(&platform, "i", "k"), ["short", "fast"]);
     assert_eq!(names(&platform, "k", "i"), ["slow", "inside"]);
 }
+
+#[test]
+fn an_outline_says_zones_routes_and_spokes() {
+    use super::outline::{Member, Shape};
+
+    let text = xml(
+        "<zone id='all' routing='Floyd'>
+           <zone id='one' routing='Full'><host id='a' speed='1Gf'/></zone>
+           <cluster id='c' prefix='n' suffix='' radical='0-3' speed='1Gf' bw='1MBps' lat='1us' bb_bw='2MBps' bb_lat='0'/>
+           <link id='wan' bandwidth='1MBps' latency='1ms' sharing_policy='SPLITDUPLEX'/>
+           <zoneRoute src='one' dst='c' gw_src='a' gw_dst='nc_router'><link_ctn id='wan' direction='UP'/></zoneRoute>
+         </zone>",
+    );
+    let platform = read(&text).unwrap();
+    let outline = platform.outline();
+    assert_eq!((outline.name.as_str(), outline.routing(), outline.host_count()), ("all", "Floyd", 5));
+    let Shape::Routes { ways, .. } = &outline.shape else { panic!("{outline:?}") };
+    let [way] = &ways[..] else { panic!("{ways:?}") };
+    assert_eq!((way.from, way.to, way.both_ways), (0, 1, true));
+    assert_eq!(platform.cable_name(way.links[0]), "wan");
+    let Member::Zone(cluster) = &outline.members[1] else { panic!("{outline:?}") };
+    let Shape::Star(arms) = &cluster.shape else { panic!("{cluster:?}") };
+    let names: Vec<&str> = arms[3].up.iter().map(|link| platform.links()[link.0 as usize].name.as_str()).collect();
+    assert_eq!((arms.len(), names), (4, vec!["c_link_3_UP", "c_backbone"]));
+}

@@ -23,10 +23,10 @@ const DIMENSIONS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Torus {
-    sizes: Vec<usize>,
+    pub(super) sizes: Vec<usize>,
     leaves: Leaves,
     /// Of each host and dimension, to the next host and back from it.
-    links: Vec<(LinkId, LinkId)>,
+    pub(super) links: Vec<(LinkId, LinkId)>,
 }
 
 impl Torus {

@@ -32,6 +32,12 @@ impl SimProcess {
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this process was told to end: what it does afterwards is no failure of its own. For who outlives it.
+    pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
+        let (simulation, id) = (self.simulation.clone(), self.id);
+        move || simulation.lock().unwrap_or_else(PoisonError::into_inner).process(id).end.is_some()
+    }
+
     /// Blocks; what is waited for was said before.
     fn suspend(&mut self) -> Result<(), ProcessError> {
         self.suspender.suspend();

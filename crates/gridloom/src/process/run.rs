@@ -119,9 +119,10 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
         let failed = failed.clone();
         let told = spec.clone();
         let body = Box::new(move |world: SimProcess| {
-            let mut unfinished = Unfinished { spec: told, why: Some("it panicked".into()), failed };
+            let was_told_to_end = Box::new(world.end_watch());
+            let why = Some("it panicked".into());
+            let mut unfinished = Unfinished { spec: told, why, was_told_to_end, failed };
             unfinished.why = match main(Process::new(Box::new(world))) {
-                // Its world told it to end: that is no failure of its own.
                 Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
                 Err(error) => Some(error.to_string()),
             };
@@ -150,16 +151,18 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     Ok(report)
 }
 
-/// Notes a process that does not end well, also if it panics.
+/// Notes a process that does not end well, also if it panics; but not if its world told it to end, in a deadlock for
+/// instance: then that is what is to be told.
 struct Unfinished {
     spec: ProcessSpec,
     why: Option<String>,
+    was_told_to_end: Box<dyn Fn() -> bool + Send>,
     failed: Arc<Mutex<Vec<(ProcessSpec, String)>>>,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(why) = self.why.take() {
+        if let Some(why) = self.why.take().filter(|_| !(self.was_told_to_end)()) {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
         }
     }

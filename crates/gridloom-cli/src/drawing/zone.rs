@@ -1,0 +1,219 @@
+//! A zone: a frame around its members, and how they are joined.
+
+use std::collections::BTreeMap;
+
+use gridloom_core::platform::outline::{Member, Outline, Shape, Way};
+use gridloom_core::platform::{HostId, LinkId, Platform};
+
+use super::svg::{Block, shelves};
+use super::words::{alike, capacity, counted, from_to, power};
+use super::{Scale, boxes, graph, shapes, star};
+
+/// More boxes than these are not told apart by the layout of a graph.
+const VERTICES_MAX: usize = 90;
+/// Bypasses that are written out below a zone.
+const BYPASSES_MAX: usize = 6;
+
+pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+    if scale.is_summary {
+        return summary(platform, outline);
+    }
+    let inside = inside(platform, outline, scale, depth);
+    let detail = format!("{} · {}", outline.routing(), counted(outline.host_count(), "host"));
+    boxes::frame(&super::svg::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
+}
+
+/// What is in a zone, without a frame.
+pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+    match &outline.shape {
+        Shape::Star(arms) => star::draw(platform, outline, arms, scale, depth),
+        Shape::Routes { ways, .. } => routes(platform, outline, ways, scale, depth),
+        Shape::Vivaldi { arms, places } => shapes::vivaldi(platform, outline, arms, places, scale, depth),
+        Shape::FatTree { level_sizes, cables } => shapes::fat_tree(platform, outline, level_sizes, cables, scale),
+        Shape::Torus { sizes, link } => shapes::torus(platform, outline, sizes, *link, scale),
+        Shape::Dragonfly { counts, links } => shapes::dragonfly(platform, outline, *counts, *links),
+        Shape::Apart => {
+            let members = members(platform, outline, scale, depth);
+            packed(&members.into_iter().map(|(block, _)| block).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The hosts that lie directly in a zone.
+pub fn hosts_of(outline: &Outline) -> Vec<HostId> {
+    let host = |member: &Member| match member {
+        Member::Host(id) => Some(*id),
+        Member::Router(_) | Member::Zone(_) => None,
+    };
+    outline.members.iter().filter_map(host).collect()
+}
+
+/// Blocks without lines between them.
+pub fn packed(blocks: &[Block]) -> Block {
+    let area: f64 = blocks.iter().map(|block| (block.width + 16.0) * (block.height + 16.0)).sum();
+    shelved(blocks, (area * 2.0).sqrt())
+}
+
+/// Blocks in rows, about so wide.
+pub fn shelved(blocks: &[Block], width_aimed: f64) -> Block {
+    let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
+    let (places, size) = shelves(&sizes, width_aimed, 16.0);
+    let mut all = Block::new(size.0, size.1);
+    for (block, (x, y)) in blocks.iter().zip(places) {
+        all.put(block, x, y);
+    }
+    all
+}
+
+/// The members' blocks and which members each stands for; hosts that are too many are grouped.
+fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Vec<(Block, Vec<usize>)> {
+    let hosts = hosts_of(outline);
+    let mut blocks = Vec::new();
+    let mut number_of: BTreeMap<HostId, usize> = BTreeMap::new();
+    for (at, member) in outline.members.iter().enumerate() {
+        match member {
+            Member::Host(id) if hosts.len() <= scale.hosts_max => blocks.push((boxes::host(platform, *id), vec![at])),
+            Member::Host(id) => drop(number_of.insert(*id, at)),
+            Member::Router(name) => blocks.push((boxes::router(name), vec![at])),
+            Member::Zone(inner) => {
+                blocks.push((draw(platform, inner, scale.inside(outline), depth + 1), vec![at]));
+            }
+        }
+    }
+    if !number_of.is_empty() {
+        for group in alike(platform, &hosts, scale.hosts_max) {
+            let numbers = group.iter().map(|id| number_of[id]).collect();
+            blocks.push((boxes::hosts(platform, &group), numbers));
+        }
+    }
+    blocks
+}
+
+/// Members and links as a graph: a line for each two that follow one another on a route.
+fn routes(platform: &Platform, outline: &Outline, ways: &[Way], scale: Scale, depth: usize) -> Block {
+    let members = members(platform, outline, scale, depth);
+    let mut cables: BTreeMap<&str, LinkId> = BTreeMap::new();
+    for link in ways.iter().flat_map(|way| &way.links) {
+        cables.entry(platform.cable_name(*link)).or_insert(*link);
+    }
+    let is_grouped = members.iter().any(|(_, numbers)| numbers.len() > 1);
+    let (blocks, edges) = if is_grouped || members.len() + cables.len() > VERTICES_MAX {
+        condensed(platform, members, &cables, ways.len())
+    } else {
+        let vertex_of_cable: BTreeMap<&str, usize> =
+            cables.keys().enumerate().map(|(at, name)| (*name, members.len() + at)).collect();
+        let vertex_of_member: BTreeMap<usize, usize> =
+            members.iter().enumerate().filter_map(|(at, (_, numbers))| Some((*numbers.first()?, at))).collect();
+        let mut edges: Vec<(usize, usize)> = Vec::new();
+        for way in ways {
+            let crossed = way.links.iter().map(|link| vertex_of_cable[platform.cable_name(*link)]);
+            let ends = (vertex_of_member[&way.from], vertex_of_member[&way.to]);
+            let passed: Vec<usize> = std::iter::once(ends.0).chain(crossed).chain([ends.1]).collect();
+            for pair in passed.windows(2) {
+                let edge = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+                if edge.0 != edge.1 && !edges.contains(&edge) {
+                    edges.push(edge);
+                }
+            }
+        }
+        let links = cables.iter().map(|(name, link)| boxes::link(platform, name, *link));
+        (members.into_iter().map(|(block, _)| block).chain(links).collect::<Vec<_>>(), edges)
+    };
+    joined(&blocks, &edges)
+}
+
+/// All links as one, joined to everything.
+fn condensed(
+    platform: &Platform,
+    members: Vec<(Block, Vec<usize>)>,
+    cables: &BTreeMap<&str, LinkId>,
+    ways: usize,
+) -> (Vec<Block>, Vec<(usize, usize)>) {
+    let mut blocks: Vec<Block> = members.into_iter().map(|(block, _)| block).collect();
+    let links = cables.values().map(|link| &platform.links()[link.0 as usize]);
+    let mut names: Vec<(&LinkId, &str)> = cables.iter().map(|(name, link)| (link, *name)).collect();
+    names.sort_unstable();
+    let labels = [
+        boxes::name(format!("{} over {}", counted(ways, "route"), counted(cables.len(), "link"))),
+        boxes::small(boxes::short_range(&from_to(names.iter().map(|(_, name)| *name)))),
+        boxes::small(capacity(links)),
+    ];
+    let edges = (0..blocks.len()).map(|at| (at, blocks.len())).collect();
+    blocks.push(boxes::labelled("pill", &labels, true));
+    (blocks, edges)
+}
+
+/// Blocks placed as a graph, lines below them; around a hub, if chains that meet there are all of it.
+fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
+    if let Some((hub, chains)) = graph::chains_around_hub(blocks.len(), edges) {
+        let row = |chain: &Vec<usize>| {
+            let (member, links) = chain.split_last()?;
+            let links = links.iter().rev().map(|link| blocks[*link].clone()).collect();
+            Some(star::Row { member: blocks[*member].clone(), links })
+        };
+        return star::around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub]);
+    }
+    let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
+    let (places, size) = graph::places(&sizes, edges);
+    let mut all = Block::new(size.0, size.1);
+    let centre = |at: usize| (places[at].0 + sizes[at].0 / 2.0, places[at].1 + sizes[at].1 / 2.0);
+    for (a, b) in edges {
+        all.line(centre(*a), centre(*b), "wire");
+    }
+    for (block, (x, y)) in blocks.iter().zip(&places) {
+        all.put(block, *x, *y);
+    }
+    all
+}
+
+/// A zone as one box.
+fn summary(platform: &Platform, outline: &Outline) -> Block {
+    let mut hosts = Vec::new();
+    gather(outline, &mut hosts);
+    let all = hosts.iter().map(|id| &platform.hosts()[id.0 as usize]);
+    let mut links: Vec<LinkId> = match &outline.shape {
+        Shape::Star(arms) | Shape::Vivaldi { arms, .. } => arms.iter().flat_map(|arm| arm.up.iter().copied()).collect(),
+        Shape::Routes { ways, .. } => ways.iter().flat_map(|way| way.links.iter().copied()).collect(),
+        Shape::FatTree { cables, .. } => cables.iter().map(|(_, _, link)| *link).collect(),
+        Shape::Torus { link, .. } => link.iter().copied().collect(),
+        Shape::Dragonfly { links, .. } => links.iter().flatten().copied().collect(),
+        Shape::Apart => Vec::new(),
+    };
+    links.sort_unstable();
+    links.dedup();
+    let figures = links.iter().map(|link| &platform.links()[link.0 as usize]);
+    let labels = [
+        boxes::name(super::svg::short(&outline.name)),
+        boxes::small(format!("{} · {}", outline.routing(), counted(hosts.len(), "host"))),
+        boxes::small(if hosts.is_empty() { String::new() } else { format!("{} each", power(all)) }),
+        boxes::small(if links.is_empty() { String::new() } else { format!("links {}", capacity(figures)) }),
+    ];
+    boxes::labelled("zone", &labels, hosts.len() > 1)
+}
+
+fn gather(outline: &Outline, hosts: &mut Vec<HostId>) {
+    for member in &outline.members {
+        match member {
+            Member::Host(id) => hosts.push(*id),
+            Member::Router(_) => {}
+            Member::Zone(inner) => gather(inner, hosts),
+        }
+    }
+}
+
+fn notes(platform: &Platform, outline: &Outline) -> Vec<String> {
+    let mut notes: Vec<String> = outline
+        .bypasses
+        .iter()
+        .take(BYPASSES_MAX)
+        .map(|bypass| {
+            let links: Vec<&str> =
+                bypass.links.iter().map(|link| platform.links()[link.0 as usize].name.as_str()).collect();
+            format!("bypass from {} to {} over {}", bypass.from, bypass.to, links.join(", "))
+        })
+        .collect();
+    if outline.bypasses.len() > BYPASSES_MAX {
+        notes.push(format!("and {} more bypasses", outline.bypasses.len() - BYPASSES_MAX));
+    }
+    notes
+}
