@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import gridloom as gl
-import pytest
 
 PLATFORM = """
 [[host]]
