@@ -70,6 +70,29 @@ def test_the_processes_talk_in_simulation_and_for_real(programs, language):
     assert run(gridloom(), "deploy", *program) == "client@laptop| 5 products are right\n"
 
 
+def test_processes_that_use_a_grid_run_in_simulation_and_for_real():
+    program = ["-d", "examples/processes/grid.toml", "--", sys.executable, "examples/processes/grid.py"]
+    simulate = [gridloom(), "simulate", "-p", "examples/two-sites.toml"]
+    one, two = run(*simulate, *program), run(*simulate, *program)
+    assert one == two
+    assert "laptop: norm 0, 2160008 bytes" in one and "cluster-1: norm 0, " in one
+    results = ["laptop: norm 2.16e+08", "cluster-1: norm 6.4e+07"]
+    for out in (run(*simulate, "--execute", *program), run(gridloom(), "deploy", *program)):
+        assert all(result in out for result in results), out
+
+
+def test_the_demonstration_runs_on_a_platform_of_many_hosts(tmp_path):
+    # Of a tenth of the thousand, for the time it takes.
+    text = (ROOT / "examples" / "platforms" / "thousand.toml").read_text()
+    (tmp_path / "platform.toml").write_text(text.replace("node-[1-999]", "node-[1-99]"))
+    command = [gridloom(), "simulate", "-p", str(tmp_path / "platform.toml"), "--json", "--", sys.executable]
+    command += ["examples/demo/demo.py", "--n", "256", "--out", str(tmp_path / "out")]
+    one, two = json.loads(run(*command)), json.loads(run(*command))
+    assert one == two
+    assert [heuristic for heuristic, _, _ in one["groups"]] == ["heft"] * 3
+    assert all(predicted > 0 and simulated > 0 for _, predicted, simulated in one["groups"])
+
+
 WELCOMES = [
     "guest@cluster-2| node 78 is welcome: 10 rows, leaves 70 to 85",
     "guest@laptop| node 77 is welcome: 0 rows, leaves 69 to 84",

@@ -383,10 +383,23 @@ fn layout<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyDict>> {
     Ok(keywords)
 }
 
+/// Stand-ins of so many bytes have pages of their own.
+const OWN_PAGES_BYTES_MIN: u64 = 1 << 16;
+
 /// The stand-in for a result that was never computed; past what memory holds, one zero shown everywhere.
 fn zeros<'py>(py: Python<'py>, meta: &Meta) -> PyResult<Bound<'py, PyAny>> {
     let numpy = import(py, "numpy")?;
     let keywords = layout(py, meta)?;
+    if meta.size_bytes() >= OWN_PAGES_BYTES_MIN {
+        // Pages of its own take no memory until they are written; those of the heap may have been used before, and are
+        // cleared at once.
+        let mmap = import(py, "mmap")?;
+        let flags = mmap.getattr("MAP_PRIVATE")?.bitor(mmap.getattr("MAP_ANONYMOUS")?)?;
+        if let Ok(pages) = mmap.getattr("mmap")?.call1((-1, meta.size_bytes(), flags)) {
+            keywords.set_item("buffer", pages)?;
+            return numpy.getattr("ndarray")?.call((), Some(&keywords));
+        }
+    }
     match numpy.getattr("zeros")?.call((), Some(&keywords)) {
         Err(error) if error.is_instance_of::<PyMemoryError>(py) => {
             let (dtype, byte_order) = element(meta);

@@ -52,7 +52,7 @@ impl Simulation {
     }
 
     fn dial_failed(&mut self, dialler: NodeId, address: String, at: Time, why: &str) {
-        let input = Input::DialFailed { address, why: why.to_string() };
+        let input = Box::new(Input::DialFailed { address, why: why.to_string() });
         self.queue.push(at, Occurrence::Deliver { node: dialler, input });
     }
 
@@ -78,10 +78,10 @@ impl Simulation {
     /// Closes a node's end at once; the peer notices once what was sent has arrived.
     pub(crate) fn hang_up(&mut self, node: NodeId, peer: NodeId, why: &str) {
         let Some(end) = self.connections.end(node, peer) else { return };
-        let (connection, sent) = (end.connection, end.frames_until.max(self.now));
+        let (connection, sent, arrived) = (end.connection, end.frames_until.max(self.now), end.frames_arrive);
         self.drop_end(node, peer);
         self.clear_bulk(peer, node);
-        let heard = sent + self.path(node, peer).frame_latency_ns;
+        let heard = arrived.max(sent + self.path(node, peer).frame_latency_ns);
         self.notify_lost(peer, node, connection, heard, why);
     }
 

@@ -53,7 +53,8 @@ impl Simulation {
             }
             Effect::MeasureSpeed => {
                 let host = self.node(node).host;
-                let scale = self.speed_scales.get(&host).copied().unwrap_or(1.0);
+                // Who measures while the host stands still has what it is described as.
+                let scale = Some(self.speed_scale(host)).filter(|scale| *scale > 0.0).unwrap_or(1.0);
                 let flops = scale * self.platform.hosts()[host.0 as usize].speed_flops;
                 self.deliver(node, Input::SpeedMeasured { flops });
             }

@@ -10,6 +10,7 @@
 //! ```text
 //! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
 //! node   a machine, its store, timers and tasks       population  nodes started and started again
+//! profiles  what the platform's profiles change
 //! faults  what is broken, now or by a scenario
 //! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
 //! replay  scenarios of given transfers and executions, without machines
@@ -25,6 +26,7 @@ mod node;
 pub mod observe;
 mod population;
 pub mod process;
+mod profiles;
 mod queue;
 pub mod replay;
 mod sighting;

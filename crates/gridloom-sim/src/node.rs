@@ -61,6 +61,8 @@ pub(crate) struct SimNode {
     pub(crate) slots: u32,
     pub(crate) machine: AnyMachine,
     pub(crate) life: Life,
+    /// Why it has ended, once it is dead.
+    pub(crate) end: Option<String>,
     /// How it is started again; `None` if it cannot be.
     pub(crate) birth: Option<Birth>,
     /// When it was last resumed.
@@ -87,6 +89,7 @@ impl SimNode {
             slots,
             machine,
             life: Life::Running,
+            end: None,
             birth: None,
             resumed: Time::ZERO,
             full_until: Time::ZERO,

@@ -5,7 +5,7 @@ use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, AgentConfig, Client, ClientConfig, Input, Role, Server, ServerConfig};
 use gridloom_core::platform::HostId;
 
-use crate::node::{AnyMachine, BoxedMachine, SimNode};
+use crate::node::{AnyMachine, BoxedMachine, Life, SimNode};
 use crate::observe::Seen;
 use crate::simulation::Simulation;
 
@@ -85,6 +85,11 @@ impl Simulation {
         &self.node(node).address
     }
 
+    /// How many servers have not ended.
+    pub fn servers_alive(&self) -> usize {
+        self.nodes.iter().filter(|node| node.role == Role::Server && node.life != Life::Dead).count()
+    }
+
     /// The client machine of a node, if it is one.
     pub fn client(&self, node: NodeId) -> Option<&Client> {
         match &self.node(node).machine {
@@ -123,8 +128,12 @@ impl Simulation {
             self.listeners.insert(node.address.clone(), id);
         }
         self.watch.see(self.now, || Seen::Node { node: id, name: &node.name, host: node.host });
+        let host = node.host;
         self.nodes.push(node);
         self.deliver(id, Input::Start);
+        if self.is_off(host) {
+            self.fell(id);
+        }
         id
     }
 

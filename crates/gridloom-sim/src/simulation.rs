@@ -4,13 +4,13 @@
 //! never goes back. The flow engine's time is never ahead of `now` and at most a nanosecond behind it when an action
 //! starts, so that a chain of flows takes what the flows take, unrounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, Time};
-use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources};
+use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources, Timeline};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
 use gridloom_core::platform::{HostId, Platform, Sharing};
@@ -20,6 +20,7 @@ use crate::links::{Cargo, Connections, Paths};
 use crate::node::{Life, SimNode, index};
 use crate::observe::{Moved, Observer, Seen, Watch};
 use crate::process::{LetterFlow, Measures, ProcessId, Processes};
+use crate::profiles;
 use crate::queue::{Queue, ns_up};
 use crate::store::Value;
 use crate::trace::{Interval, Record, Trace};
@@ -76,6 +77,13 @@ pub struct Simulation {
     pub(crate) ways: Ways,
     /// By what hosts were slowed down.
     pub(crate) speed_scales: BTreeMap<HostId, f64>,
+    /// Changes of the platform that are still to come.
+    pub(crate) timeline: Timeline,
+    /// What profiles multiply the speeds of hosts by.
+    pub(crate) profiled_speeds: BTreeMap<HostId, f64>,
+    /// Hosts that are off, and the nodes that start again when theirs is on.
+    pub(crate) off: BTreeSet<HostId>,
+    pub(crate) felled: BTreeSet<NodeId>,
     /// Who was started last at each address.
     pub(crate) listeners: BTreeMap<String, NodeId>,
     pub(crate) trace: Trace,
@@ -96,11 +104,11 @@ pub struct Simulation {
 #[derive(Debug)]
 pub(crate) enum Occurrence {
     /// An input from the node's own surroundings.
-    Deliver { node: NodeId, input: Input },
+    Deliver { node: NodeId, input: Box<Input> },
     /// A dial has come back.
     Dialled { dialler: NodeId, address: String, began: Time },
     /// A control frame is there.
-    Arrive { from: NodeId, to: NodeId, connection: u64, parcel: Parcel },
+    Arrive { from: NodeId, to: NodeId, connection: u64, parcel: Box<Parcel> },
     /// The peer's end of a connection is gone.
     Lost { node: NodeId, peer: NodeId, connection: u64, why: String },
     /// A timer, unless it was moved or cancelled.
@@ -117,6 +125,25 @@ pub(crate) enum Occurrence {
     ProcessKilled { process: ProcessId },
     /// Something breaks or is mended.
     Strike(Fault),
+}
+
+impl Occurrence {
+    /// Whether it may let a process go on; such are pushed by [`Simulation::push_process`].
+    pub(crate) fn is_of_process(&self) -> bool {
+        match self {
+            Occurrence::ProcessDue { .. }
+            | Occurrence::ProcessDialled { .. }
+            | Occurrence::ProcessClosed { .. }
+            | Occurrence::ProcessKilled { .. } => true,
+            Occurrence::Deliver { .. }
+            | Occurrence::Dialled { .. }
+            | Occurrence::Arrive { .. }
+            | Occurrence::Lost { .. }
+            | Occurrence::Timer { .. }
+            | Occurrence::Completed(_)
+            | Occurrence::Strike(_) => false,
+        }
+    }
 }
 
 /// What an action of the engine is for.
@@ -142,7 +169,7 @@ impl Simulation {
         for host in platform.hosts() {
             resources.add_host(host.speed_flops, host.cores);
         }
-        Simulation {
+        let mut simulation = Simulation {
             now: Time::ZERO,
             nodes: Vec::new(),
             queue: Queue::new(),
@@ -152,6 +179,10 @@ impl Simulation {
             connections: Connections::default(),
             ways: Ways::default(),
             speed_scales: BTreeMap::new(),
+            timeline: profiles::timeline(&platform),
+            profiled_speeds: BTreeMap::new(),
+            off: BTreeSet::new(),
+            felled: BTreeSet::new(),
             listeners: BTreeMap::new(),
             trace: Trace::new(config.seed, platform.links().len()),
             bodies: None,
@@ -164,7 +195,9 @@ impl Simulation {
             effects: Vec::new(),
             platform,
             config,
-        }
+        };
+        simulation.change(0.0);
+        simulation
     }
 
     /// From now on, tasks' bodies are run when they end; their time stays that of the model.
@@ -232,7 +265,15 @@ impl Simulation {
     pub fn step(&mut self) -> bool {
         let flow_s = self.engine.next_event_s();
         let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
-        match (flow_s, self.queue.next_at()) {
+        let queued_at = self.queue.next_at();
+        if let Some(seconds) = self.timeline.next_s()
+            && flow_s.is_none_or(|flow_s| seconds <= flow_s)
+            && queued_at.is_none_or(|at| Time(ns_up(seconds)) <= at)
+        {
+            self.change(seconds);
+            return true;
+        }
+        match (flow_s, queued_at) {
             (None, None) => return false,
             (Some(seconds), queued) if queued.is_none_or(|at| flow_at <= Some(at)) => self.flow(seconds),
             (_, Some(_)) => {
@@ -246,10 +287,16 @@ impl Simulation {
     }
 
     /// The client's next event, stepping until there is one; `None` at the deadline, or if nothing can happen any more.
+    ///
+    /// `None` too if the client ends meanwhile.
     pub fn next_event(&mut self, client: NodeId, deadline: Option<Time>) -> Option<Event> {
+        let was_dead = self.is_dead(client);
         loop {
             if let Some(event) = self.node_mut(client).events.pop_front() {
                 return Some(event);
+            }
+            if !was_dead && self.is_dead(client) {
+                return None;
             }
             let next = self.next_at();
             match deadline {
@@ -323,7 +370,8 @@ impl Simulation {
     /// When the next thing happens.
     pub(crate) fn next_at(&mut self) -> Option<Time> {
         let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
-        flow_at.into_iter().chain(self.queue.next_at()).min()
+        let change_at = self.timeline.next_s().map(|seconds| Time(ns_up(seconds)));
+        flow_at.into_iter().chain(self.queue.next_at()).chain(change_at).min()
     }
 
     /// Moves the engine on to its next date, exactly, and hands on what ended.
@@ -337,8 +385,11 @@ impl Simulation {
     }
 
     pub(crate) fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
+        if occurrence.is_of_process() {
+            self.processes.pending -= 1;
+        }
         match occurrence {
-            Occurrence::Deliver { node, input } => self.handle(node, input, 0),
+            Occurrence::Deliver { node, input } => self.handle(node, *input, 0),
             Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
             Occurrence::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
             Occurrence::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
@@ -354,8 +405,8 @@ impl Simulation {
             Occurrence::ProcessDialled { process, host, name, port } => {
                 self.on_process_dialled(process, host, name, port);
             }
-            Occurrence::ProcessClosed { connection, end } => self.tell_closed(connection, end),
-            Occurrence::ProcessKilled { process } => self.end_process(process, "the process was killed"),
+            Occurrence::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
+            Occurrence::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
             Occurrence::Strike(fault) => self.strike(&fault),
         }
     }
@@ -364,8 +415,14 @@ impl Simulation {
         match self.purposes.remove(&action) {
             Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
             Some(Purpose::Bulk { from, to, cargo, transfer }) => self.on_bulk_done(from, to, cargo, transfer),
-            Some(Purpose::Letter(flow)) => self.on_letter(flow),
-            Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
+            Some(Purpose::Letter(flow)) => {
+                self.processes.pending -= 1;
+                self.on_letter(flow);
+            }
+            Some(Purpose::Computation { process, turn }) => {
+                self.processes.pending -= 1;
+                self.on_process_due(process, turn);
+            }
             // Cancelled by what was handled for another completion of the same date.
             None => {}
         }
@@ -393,7 +450,7 @@ impl Simulation {
 
     /// Queues an input for now.
     pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
-        self.queue.push(self.now, Occurrence::Deliver { node, input });
+        self.queue.push(self.now, Occurrence::Deliver { node, input: Box::new(input) });
     }
 
     /// Tells the program, or the log.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
-use gridloom_core::flow::LinkIndex;
+use gridloom_core::flow::{LinkIndex, Quantity};
 use gridloom_core::node::{Effect, Input};
 
 use crate::sighting::{Sighting, Sightings};
@@ -141,6 +141,14 @@ impl Trace {
         self.hash.numbers(&[at.0, u64::from(from), u64::from(to)]);
         self.hash.add(what.as_bytes());
         self.record(at, NodeId(0), "!", &format_args!("way from host {from} to host {to} {what}"));
+    }
+
+    /// A profile changes something.
+    pub(crate) fn changed(&mut self, at: Time, quantity: &Quantity, value: f64) {
+        self.hash.add(b"^");
+        self.hash.numbers(&[at.0, value.to_bits()]);
+        self.hash.debug(quantity);
+        self.record(at, NodeId(0), "!", &format_args!("{quantity:?} is {value}"));
     }
 
     /// A host's speed is scaled.

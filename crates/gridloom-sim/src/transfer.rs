@@ -13,7 +13,7 @@ use gridloom_core::base::{NodeId, Time};
 use gridloom_core::flow::Transfer;
 use gridloom_core::node::{Input, Message};
 
-use crate::links::{Cargo, Moving, Path};
+use crate::links::{Cargo, End, Moving, Path};
 use crate::observe::{Moved, Seen};
 use crate::simulation::{Occurrence, Purpose, Simulation};
 use crate::trace::Interval;
@@ -28,30 +28,38 @@ pub(crate) enum Parcel {
 impl Simulation {
     /// Sends a frame; to a peer that is not up, it vanishes.
     pub(crate) fn send_frame(&mut self, from: NodeId, to: NodeId, size_bytes: u64, parcel: Parcel) {
-        if self.connections.end(from, to).is_none() {
-            return;
-        }
-        let path = self.path(from, to);
+        let version = self.paths.version;
+        let path = match self.connections.end(from, to) {
+            None => return,
+            Some(End { path: Some((known, path)), .. }) if *known == version => path.clone(),
+            Some(_) => self.path(from, to),
+        };
         let leaves_ns = path.frame_ns(size_bytes + self.config.message_overhead_bytes);
         let now = self.now;
         let end = self.connections.end_mut(from, to).expect("it was there a moment ago");
         end.frames_until = end.frames_until.max(now) + leaves_ns;
-        let (arrives, connection) = (end.frames_until + path.frame_latency_ns, end.connection);
+        let arrives = end.frames_arrive.max(end.frames_until + path.frame_latency_ns);
+        end.frames_arrive = arrives;
+        let connection = end.connection;
+        if end.path.as_ref().is_none_or(|(known, _)| *known != version) {
+            end.path = Some((version, path));
+        }
+        let parcel = Box::new(parcel);
         self.queue.push(arrives, Occurrence::Arrive { from, to, connection, parcel });
     }
 
-    pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Parcel) {
+    pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Box<Parcel>) {
         let current = self.connections.end(to, from).is_some_and(|end| end.connection == connection);
         if current && self.is_lost(from, to) {
             return self.hold(from, to, Occurrence::Arrive { from, to, connection, parcel });
         }
-        if let Parcel::Cargo { transfer, .. } = &parcel {
+        if let Parcel::Cargo { transfer, .. } = &*parcel {
             self.watch.see(self.now, || Seen::TransferEnds { transfer: *transfer });
         }
         if !current {
             return self.refuse(from, to);
         }
-        match parcel {
+        match *parcel {
             Parcel::Message { message, digest } => self.handle(to, Input::Received { from, message }, digest),
             Parcel::Cargo { cargo, sent, transfer } => self.land(from, to, cargo, sent, transfer),
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gridloom_core::base::time::SECOND_NS;
@@ -13,9 +13,11 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Pool, SegmentMut};
+use gridloom_sim::process::Seat;
 
+use crate::shared::SharedGrid;
 use crate::simulate::{SimulateConfig, Simulated, SimulationReport};
-use crate::{Error, Value};
+use crate::{Error, LocalConfig, Value};
 
 /// A simulation in which a program waits without limit, and nothing but heartbeats has happened for so long, stands
 /// still.
@@ -28,11 +30,19 @@ pub(crate) enum Backend {
     Sim(Box<Sim>),
 }
 
-/// A simulation, and the turn to step it: whoever has it takes in what the step brought before another looks, so that
-/// nobody waits in vain for what a second thread of the program has just been given.
+/// A client of a simulation.
 pub(crate) struct Sim {
-    simulated: Mutex<Simulated>,
-    turn: Mutex<()>,
+    simulated: Simulated,
+    drive: Drive,
+}
+
+/// Who lets time move where the client waits.
+enum Drive {
+    /// It does, and has the turn to: whoever has it takes in what the step brought before another looks, so that nobody waits
+    /// in vain for what a second thread of the program has just been given.
+    Own(Mutex<()>),
+    /// It belongs to a process, which gives its turn away.
+    Process(Seat, Arc<SharedGrid>),
 }
 
 impl Backend {
@@ -55,13 +65,20 @@ impl Backend {
 
     pub(crate) fn simulate(config: SimulateConfig) -> Result<(Backend, usize), Error> {
         let (simulated, servers) = Simulated::new(config)?;
-        Ok((Backend::Sim(Box::new(Sim { simulated: Mutex::new(simulated), turn: Mutex::new(()) })), servers))
+        Ok((Backend::Sim(Box::new(Sim { simulated, drive: Drive::Own(Mutex::new(())) })), servers))
+    }
+
+    /// A client of the grid that simulated processes share, if the code that runs on this thread is such a process.
+    pub(crate) fn of_process(local: Option<&LocalConfig>) -> Option<Result<Backend, Error>> {
+        let (seat, shared) = SharedGrid::current()?;
+        let simulated = Simulated::of_process(&seat, &shared, local);
+        Some(simulated.map(|simulated| Backend::Sim(Box::new(Sim { simulated, drive: Drive::Process(seat, shared) }))))
     }
 
     pub(crate) fn client(&self) -> NodeId {
         match self {
             Backend::Net(node) => node.id(),
-            Backend::Sim(sim) => lock(sim).client,
+            Backend::Sim(sim) => sim.simulated.client,
         }
     }
 
@@ -72,14 +89,31 @@ impl Backend {
     pub(crate) fn now(&self) -> Time {
         match self {
             Backend::Net(node) => node.now(),
-            Backend::Sim(sim) => lock(sim).simulation.now(),
+            Backend::Sim(sim) => sim.simulated.simulation().now(),
         }
     }
 
     pub(crate) fn advance(&self, ns: u64) {
         match self {
             Backend::Net(_) => {}
-            Backend::Sim(sim) => lock(sim).simulation.advance(ns),
+            Backend::Sim(sim) => match &sim.drive {
+                Drive::Own(_) => sim.simulated.simulation().advance(ns),
+                Drive::Process(seat, _) => {
+                    let until = sim.simulated.simulation().now() + ns;
+                    // A process that has to end is told so by what it calls next.
+                    let _ = seat.sleep_until(until);
+                }
+            },
+        }
+    }
+
+    /// How many servers of a grid that processes share have not ended; `None` for other grids.
+    pub(crate) fn servers_alive(&self) -> Option<usize> {
+        match self {
+            Backend::Sim(sim) if matches!(sim.drive, Drive::Process(..)) => {
+                Some(sim.simulated.simulation().servers_alive())
+            }
+            Backend::Sim(_) | Backend::Net(_) => None,
         }
     }
 
@@ -97,10 +131,9 @@ impl Backend {
                 node.store().put(datum, value.meta.clone(), payload);
             }
             Backend::Sim(sim) => {
-                let mut sim = lock(sim);
-                let bytes = value.payload.as_ref().filter(|_| sim.executes).map(|payload| payload.bytes().into());
-                let client = sim.client;
-                sim.simulation.put(client, datum, value.meta.clone(), bytes);
+                let Simulated { client, executes, .. } = sim.simulated;
+                let bytes = value.payload.as_ref().filter(|_| executes).map(|payload| payload.bytes().into());
+                sim.simulated.simulation().put(client, datum, value.meta.clone(), bytes);
             }
         }
     }
@@ -110,8 +143,7 @@ impl Backend {
         match self {
             Backend::Net(node) => node.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload)),
             Backend::Sim(sim) => {
-                let sim = lock(sim);
-                let (meta, bytes) = sim.simulation.value(sim.client, datum)?;
+                let (meta, bytes) = sim.simulated.simulation().value(sim.simulated.client, datum)?;
                 Some(match bytes {
                     Some(bytes) => Value::of(meta, Payload::Inline(bytes)),
                     None => Value::placeholder(meta),
@@ -133,9 +165,7 @@ impl Backend {
                 node.store().remove(&datum);
             }
             Backend::Sim(sim) => {
-                let mut sim = lock(sim);
-                let client = sim.client;
-                sim.simulation.remove(client, datum);
+                sim.simulated.simulation().remove(sim.simulated.client, datum);
             }
         }
     }
@@ -144,10 +174,9 @@ impl Backend {
         match self {
             Backend::Net(node) => node.commands(commands),
             Backend::Sim(sim) => {
-                let mut sim = lock(sim);
-                let client = sim.client;
+                let mut simulation = sim.simulated.simulation();
                 for command in commands {
-                    sim.simulation.command(client, command);
+                    simulation.command(sim.simulated.client, command);
                 }
             }
         }
@@ -172,39 +201,17 @@ impl Backend {
                     (false, _) => Error::Connect("the session is closed".into()),
                 })
             }
-            Backend::Sim(sim) => {
-                let ns = patience.map_or(STALL_NS, |patience| u64::try_from(patience.as_nanos()).unwrap_or(STALL_NS));
-                let deadline = lock(sim).simulation.now() + ns;
-                loop {
-                    let _turn = sim.turn.lock().expect("no panic while held");
-                    if let Some(found) = take(Vec::new()) {
-                        return Ok(found);
-                    }
-                    let event = {
-                        let mut sim = lock(sim);
-                        let client = sim.client;
-                        sim.simulation.next_event(client, Some(deadline))
-                    };
-                    let Some(event) = event else {
-                        if patience.is_some() {
-                            return Err(timed_out(patience));
-                        }
-                        let seconds = lock(sim).simulation.now().seconds();
-                        let waiting = "the program waits for something that will not come".to_string();
-                        return Err(Error::Stalled { seconds, waiting });
-                    };
-                    if let Some(found) = take(vec![event]) {
-                        return Ok(found);
-                    }
-                }
-            }
+            Backend::Sim(sim) => match &sim.drive {
+                Drive::Own(turn) => sim.step_until(turn, patience, take),
+                Drive::Process(seat, _) => sim.wait_in(seat, patience, take),
+            },
         }
     }
 
     pub(crate) fn simulation_report(&self) -> Option<SimulationReport> {
         match self {
             Backend::Net(_) => None,
-            Backend::Sim(sim) => Some(lock(sim).report()),
+            Backend::Sim(sim) => Some(sim.simulated.report()),
         }
     }
 
@@ -212,7 +219,7 @@ impl Backend {
     pub(crate) fn report_path(&self) -> Option<PathBuf> {
         match self {
             Backend::Net(_) => None,
-            Backend::Sim(sim) => lock(sim).report_path.clone(),
+            Backend::Sim(sim) => sim.simulated.report_path.clone(),
         }
     }
 
@@ -220,7 +227,7 @@ impl Backend {
     pub(crate) fn timeline_path(&self) -> Option<PathBuf> {
         match self {
             Backend::Net(_) => None,
-            Backend::Sim(sim) => lock(sim).timeline_path.clone(),
+            Backend::Sim(sim) => sim.simulated.timeline_path.clone(),
         }
     }
 
@@ -228,13 +235,107 @@ impl Backend {
     pub(crate) fn finish(&self) -> Option<String> {
         match self {
             Backend::Net(_) => None,
-            Backend::Sim(sim) => lock(sim).simulation.finish().err(),
+            Backend::Sim(sim) => match sim.drive {
+                Drive::Own(_) => sim.simulated.simulation().finish().err(),
+                // The run does.
+                Drive::Process(..) => None,
+            },
         }
     }
 
     pub(crate) fn close(&self) {
-        if let Backend::Net(node) = self {
-            node.stop();
+        match self {
+            Backend::Net(node) => node.stop(),
+            Backend::Sim(sim) => {
+                if let Drive::Process(..) = sim.drive {
+                    sim.simulated.simulation().close(sim.simulated.client);
+                }
+            }
+        }
+    }
+
+    /// The grid that the session shares with those of other processes, which gets what the session leaves for the report.
+    pub(crate) fn shared(&self) -> Option<&SharedGrid> {
+        match self {
+            Backend::Sim(sim) => match &sim.drive {
+                Drive::Process(_, shared) => Some(shared),
+                Drive::Own(_) => None,
+            },
+            Backend::Net(_) => None,
+        }
+    }
+}
+
+impl Sim {
+    fn step_until<R>(
+        &self,
+        turn: &Mutex<()>,
+        patience: Option<Duration>,
+        mut take: impl FnMut(Vec<Event>) -> Option<R>,
+    ) -> Result<R, Error> {
+        let client = self.simulated.client;
+        let ns = patience.map_or(STALL_NS, |patience| u64::try_from(patience.as_nanos()).unwrap_or(STALL_NS));
+        let deadline = self.simulated.simulation().now() + ns;
+        loop {
+            let _turn = turn.lock().expect("no panic while held");
+            if let Some(found) = take(Vec::new()) {
+                return Ok(found);
+            }
+            let event = {
+                let mut simulation = self.simulated.simulation();
+                // Nothing more will come to who is dead.
+                let deadline = if simulation.is_dead(client) { simulation.now() } else { deadline };
+                simulation.next_event(client, Some(deadline))
+            };
+            let Some(event) = event else {
+                self.check_alive()?;
+                if patience.is_some() {
+                    return Err(timed_out(patience));
+                }
+                let seconds = self.simulated.simulation().now().seconds();
+                let waiting = "the program waits for something that will not come".to_string();
+                return Err(Error::Stalled { seconds, waiting });
+            };
+            if let Some(found) = take(vec![event]) {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn wait_in<R>(
+        &self,
+        seat: &Seat,
+        patience: Option<Duration>,
+        mut take: impl FnMut(Vec<Event>) -> Option<R>,
+    ) -> Result<R, Error> {
+        let after = |limit: Duration| {
+            let ns = u64::try_from(limit.as_nanos()).unwrap_or(STALL_NS).min(STALL_NS);
+            self.simulated.simulation().now() + ns
+        };
+        let until = patience.map(after);
+        if let Some(found) = take(Vec::new()) {
+            return Ok(found);
+        }
+        loop {
+            match seat.next_event(self.simulated.client, until)? {
+                Some(event) => {
+                    if let Some(found) = take(vec![event]) {
+                        return Ok(found);
+                    }
+                }
+                None => {
+                    self.check_alive()?;
+                    return Err(timed_out(patience));
+                }
+            }
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), Error> {
+        let simulation = self.simulated.simulation();
+        match simulation.why_dead(self.simulated.client) {
+            None => Ok(()),
+            Some(why) => Err(Error::Connect(format!("the simulated client is gone: {why}"))),
         }
     }
 }
@@ -249,10 +350,6 @@ pub fn check_address(address: &str) -> Result<(), String> {
         Some(Ok(port)) if port > 0 => Ok(()),
         _ => Err(format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711")),
     }
-}
-
-fn lock(sim: &Sim) -> MutexGuard<'_, Simulated> {
-    sim.simulated.lock().expect("no panic while held")
 }
 
 fn timed_out(patience: Option<Duration>) -> Error {

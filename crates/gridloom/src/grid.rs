@@ -159,8 +159,20 @@ impl Grid {
     }
 
     /// Under `gridloom simulate` and `gridloom testbed`, whatever a program starts or connects to is the simulated grid,
-    /// or the testbed's.
+    /// or the testbed's. A simulated process gets a client in its own simulation.
     fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Grid>, Error> {
+        if let Some(backend) = Backend::of_process(local) {
+            let grid = Grid::open(backend?, None)?;
+            // One that is down is not waited for.
+            let known = grid.wait(Some(CONNECT_PATIENCE), |state| {
+                let alive = grid.0.backend.servers_alive().unwrap_or_default();
+                (state.grid.servers.len() >= alive).then_some(())
+            });
+            return match known {
+                Err(Error::TimedOut { .. }) => Err(Error::Connect("not all servers registered".into())),
+                known => known.map(|()| Some(grid)),
+            };
+        }
         if let Some(config) = SimulateConfig::from_environment(local)? {
             return Grid::simulate(config).map(Some);
         }
@@ -189,6 +201,7 @@ impl Grid {
         });
         match connected {
             Ok(result) => result?,
+            Err(error @ Error::Process(_)) => return Err(error),
             Err(_) => {
                 let seconds = CONNECT_PATIENCE.as_secs();
                 return Err(Error::Connect(format!("the agent did not answer within {seconds} s")));
@@ -497,7 +510,7 @@ impl Grid {
         self.absorb();
         let state = self.state();
         let records = parts.iter().filter_map(|part| state.groups.get(part));
-        Report::new(heuristic, records, self.0.client, &state.names)
+        Report::new(heuristic, records, &[self.0.client], &state.names)
     }
 
     fn take_releases(&self) -> Vec<Command> {
@@ -533,6 +546,13 @@ impl Grid {
 }
 
 impl State {
+    /// Of all groups that ran, forgotten or not.
+    fn all_summaries(&self) -> BTreeMap<GroupId, (String, f64, f64)> {
+        let mut groups = self.summaries.clone();
+        groups.extend(self.groups.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
+        groups
+    }
+
     /// An answer for all who wait for it; nobody may, if they gave up.
     fn answered(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
         if let Some(asked) = self.gets.get_mut(&datum) {
@@ -670,9 +690,7 @@ impl Inner {
     fn simulation(&self) -> Option<SimulationReport> {
         let mut report = self.backend.simulation_report()?;
         let state = self.state.lock().expect("no panic while held");
-        let mut groups = state.summaries.clone();
-        groups.extend(state.groups.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
-        report.groups = groups.into_values().collect();
+        report.groups = state.all_summaries().into_values().collect();
         Some(report)
     }
 }
@@ -683,6 +701,7 @@ impl Drop for Inner {
             std::mem::forget(self.processes.get_mut().ok().and_then(Option::take));
             return;
         }
+        let unread = self.state.get_mut().expect("no panic while held").take_unread(true);
         let failure = self.backend.finish();
         if let Some(why) = &failure {
             // As in `write`.
@@ -692,12 +711,14 @@ impl Drop for Inner {
             report.failure = failure;
             write(&path, "report", &serde_json::to_string(&report).expect("a report of names and numbers"));
         }
-        if let Some(path) = self.backend.timeline_path() {
+        if let Some(shared) = self.backend.shared() {
             let state = self.state.get_mut().expect("no panic while held");
-            let report = Report::new("the program's heuristics", state.groups.values(), self.client, &state.names);
+            shared.closed(state.all_summaries(), std::mem::take(&mut state.groups));
+        } else if let Some(path) = self.backend.timeline_path() {
+            let state = self.state.get_mut().expect("no panic while held");
+            let report = Report::new("the program's heuristics", state.groups.values(), &[self.client], &state.names);
             write(&path, "timeline", &timeline_html("Simulated groups", &report));
         }
-        let unread = self.state.get_mut().expect("no panic while held").take_unread(true);
         if unread.count > 0 {
             eprintln!("gridloom: {unread}");
         }

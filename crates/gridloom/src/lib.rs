@@ -34,6 +34,7 @@ mod memory;
 mod offer;
 pub mod process;
 mod report;
+mod shared;
 mod simulate;
 mod timeline;
 mod trace;

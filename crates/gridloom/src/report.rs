@@ -251,7 +251,7 @@ impl Report {
     pub(crate) fn new<'a>(
         heuristic: &str,
         records: impl Iterator<Item = &'a GroupRecord>,
-        client: NodeId,
+        clients: &[NodeId],
         names: &BTreeMap<NodeId, String>,
     ) -> Report {
         let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
@@ -290,7 +290,7 @@ impl Report {
                 });
             }
             for (at, moved) in &record.transfers {
-                let is_client = moved.from == client || moved.to == client;
+                let is_client = clients.contains(&moved.from) || clients.contains(&moved.to);
                 *(if is_client { &mut report.client_bytes } else { &mut report.server_bytes }) += moved.size_bytes;
                 let link = format!("{} -> {}", name(&moved.from), name(&moved.to));
                 *report.by_link.entry(link).or_default() += moved.size_bytes;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::base::{Meta, NodeId, TaskError};
@@ -22,11 +22,13 @@ use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
 use gridloom_net::store::Store;
 use gridloom_sim::faults::{Field, Scenario};
+use gridloom_sim::process::Seat;
 use gridloom_sim::{Bodies, SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
 use crate::offer::{self, BUILTIN_LINALG, Offer};
+use crate::shared::SharedGrid;
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig, load_offer};
 
@@ -99,16 +101,21 @@ impl SimulateConfig {
     /// What `gridloom simulate` set for this program, joined with what the program would have started itself.
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
-        let mut config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
+        let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
             .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+        Ok(Some(config.joined(local)))
+    }
+
+    /// Joined with what the program would have started itself.
+    pub(crate) fn joined(mut self, local: Option<&LocalConfig>) -> SimulateConfig {
         if let Some(local) = local {
-            config.functions.extend(local.functions.iter().cloned());
-            config.libraries.extend(local.libraries.iter().cloned());
-            config.blas = config.blas.or_else(|| local.blas.clone());
-            config.python = config.python.or_else(|| local.python.clone());
-            config.program = config.program.or_else(|| local.program.clone());
+            self.functions.extend(local.functions.iter().cloned());
+            self.libraries.extend(local.libraries.iter().cloned());
+            self.blas = self.blas.or_else(|| local.blas.clone());
+            self.python = self.python.or_else(|| local.python.clone());
+            self.program = self.program.or_else(|| local.program.clone());
         }
-        Ok(Some(config))
+        self
     }
 
     /// The value of the variable that makes a program run in this simulation, as `(name, value)`.
@@ -153,10 +160,17 @@ impl SimulateConfig {
         Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
     }
 
-    fn read_faults(&self) -> Result<Option<Scenario>, Error> {
+    pub(crate) fn read_faults(&self) -> Result<Option<Scenario>, Error> {
         let Some(file) = &self.faults else { return Ok(None) };
         let scenario = Scenario::parse(&offer::read(file)?, &file.display().to_string());
         scenario.map(Some).map_err(|error| Error::Input(error.to_string()))
+    }
+
+    /// What a simulation is told besides the platform.
+    pub(crate) fn sim_config(&self) -> Result<SimConfig, Error> {
+        let network = network_model(self.network.as_deref())?;
+        let efficiencies = self.efficiencies.clone();
+        Ok(SimConfig { seed: self.seed, network, efficiencies, ..SimConfig::default() })
     }
 
     /// Who plays which part.
@@ -223,24 +237,10 @@ impl Cast {
 
     /// The client and every server reach the agent, and each other; servers among themselves need not.
     fn check_routes(&self, platform: &Platform) -> Result<(), Error> {
-        let name = |host: HostId| &platform.hosts()[host.0 as usize].name;
-        let joined = |one: HostId, other: HostId| {
-            let missing =
-                [(one, other), (other, one)].into_iter().find(|(from, to)| platform.route(*from, *to).is_err());
-            match missing.filter(|_| one != other) {
-                None => Ok(()),
-                Some((from, to)) => Err(Error::Input(format!(
-                    "the platform has no route from '{}' to '{}', which a grid needs: the client, the agent and every \
-                     server have to reach each other; add links, or give one of them the role none",
-                    name(from),
-                    name(to)
-                ))),
-            }
-        };
-        joined(self.client, self.agent)?;
+        check_way(platform, self.client, self.agent)?;
         for server in &self.servers {
-            joined(server.host, self.agent)?;
-            joined(server.host, self.client)?;
+            check_way(platform, server.host, self.agent)?;
+            check_way(platform, server.host, self.client)?;
         }
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Cast {
                     servers.push(Part { host, properties });
                 }
                 other => {
-                    let known = "agent, server or client";
+                    let known = "agent, server or client; processes of the program open a grid within their functions";
                     return Err(Error::Input(format!("{file}: unknown function '{other}'; expected {known}")));
                 }
             }
@@ -298,6 +298,67 @@ impl Cast {
         }
         Ok(Cast { agent: agent.unwrap_or(client), client, servers })
     }
+}
+
+/// Whether two hosts of a grid reach each other.
+pub(crate) fn check_way(platform: &Platform, one: HostId, other: HostId) -> Result<(), Error> {
+    let name = |host: HostId| &platform.hosts()[host.0 as usize].name;
+    let missing = [(one, other), (other, one)].into_iter().find(|(from, to)| platform.route(*from, *to).is_err());
+    match missing.filter(|_| one != other) {
+        None => Ok(()),
+        Some((from, to)) => Err(Error::Input(format!(
+            "the platform has no route from '{}' to '{}', which a grid needs: the client, the agent and every server \
+             have to reach each other; add links, or give one of them the role none",
+            name(from),
+            name(to)
+        ))),
+    }
+}
+
+/// Whether the servers of a simulated grid that runs already offer what a program would have started its own with.
+pub(crate) fn check_functions(offered: &[PathBuf], local: Option<&LocalConfig>) -> Result<(), Error> {
+    for file in local.map_or(&[][..], |local| &local.functions) {
+        let is_offered = |known: &PathBuf| known == file || known.canonicalize().ok() == file.canonicalize().ok();
+        if !offered.iter().any(is_offered) {
+            let file = file.display();
+            return Err(Error::Usage(format!(
+                "{file}: the simulated servers run already, and do not offer it; name it with 'gridloom simulate \
+                 --functions {file}', or in the first local() of the program"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Starts the agent and the servers of a grid; their names. Bodies are run if the configuration says so.
+pub(crate) fn populate(
+    simulation: &mut Simulation,
+    config: &SimulateConfig,
+    cast: &Cast,
+) -> Result<BTreeMap<NodeId, String>, Error> {
+    let platform = simulation.platform().clone();
+    let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
+    let mut files = config.functions.clone();
+    if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
+        files.insert(0, PathBuf::from(BUILTIN_LINALG));
+    }
+    let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
+    offer.libraries.extend(config.libraries.iter().cloned());
+    let mut specs = Vec::with_capacity(cast.servers.len());
+    for part in &cast.servers {
+        specs.push((part.host, part.server(&platform, &offer.definitions)?));
+    }
+    if config.execute {
+        let program = program_path(config.program.as_deref());
+        simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
+    }
+    let mut names = BTreeMap::new();
+    names.insert(simulation.add_agent(cast.agent, "agent"), "agent".to_string());
+    for (host, spec) in specs {
+        let name = spec.name.clone();
+        names.insert(simulation.add_server(host, spec), name);
+    }
+    Ok(names)
 }
 
 /// The roles of each host.
@@ -360,9 +421,9 @@ impl Part {
     }
 }
 
-/// A running simulation with its client.
+/// A simulation with a client of its grid.
 pub(crate) struct Simulated {
-    pub(crate) simulation: Simulation,
+    simulation: Arc<Mutex<Simulation>>,
     pub(crate) client: NodeId,
     pub(crate) executes: bool,
     pub(crate) report_path: Option<PathBuf>,
@@ -371,51 +432,61 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// The simulation and its number of servers.
+    /// A simulation for one client, and its number of servers.
     pub(crate) fn new(config: SimulateConfig) -> Result<(Simulated, usize), Error> {
         let platform = Arc::new(config.read_platform()?);
         let cast = config.cast(&platform)?;
-        let network = network_model(config.network.as_deref())?;
-        let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
-        let mut files = config.functions.clone();
-        if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
-            files.insert(0, PathBuf::from(BUILTIN_LINALG));
-        }
-        let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
-        offer.libraries.extend(config.libraries.iter().cloned());
-        let efficiencies = config.efficiencies.clone();
-        let sim_config = SimConfig { seed: config.seed, network, efficiencies, ..SimConfig::default() };
-        let mut simulation = Simulation::new(platform.clone(), sim_config);
+        let mut simulation = Simulation::new(platform.clone(), config.sim_config()?);
         if let Some(file) = &config.trace {
             simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
         }
-        let mut names = BTreeMap::new();
-        names.insert(simulation.add_agent(cast.agent, "agent"), "agent".to_string());
-        for part in &cast.servers {
-            let spec = part.server(&platform, &offer.definitions)?;
-            let name = spec.name.clone();
-            names.insert(simulation.add_server(part.host, spec), name);
-        }
+        let mut names = populate(&mut simulation, &config, &cast)?;
         let client = simulation.add_client(cast.client, "client");
         names.insert(client, "client".to_string());
         if let Some(scenario) = config.read_faults()? {
             schedule(&mut simulation, &scenario, &cast, config.seed)?;
         }
-        if config.execute {
-            let program = program_path(config.program.as_deref());
-            simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
-        }
+        let simulation = Arc::new(Mutex::new(simulation));
         let (executes, report_path, timeline_path) = (config.execute, config.report, config.timeline);
         Ok((Simulated { simulation, client, executes, report_path, timeline_path, names }, cast.servers.len()))
     }
 
+    /// A process's client, opened in the grid that the processes share.
+    pub(crate) fn of_process(
+        seat: &Seat,
+        shared: &SharedGrid,
+        local: Option<&LocalConfig>,
+    ) -> Result<Simulated, Error> {
+        let client = shared.open(seat, local)?;
+        Ok(Simulated {
+            simulation: seat.shared_simulation(),
+            client,
+            executes: shared.config.execute,
+            // The report is the run's.
+            report_path: None,
+            timeline_path: shared.config.timeline.clone(),
+            names: shared.names(),
+        })
+    }
+
+    pub(crate) fn simulation(&self) -> MutexGuard<'_, Simulation> {
+        self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn report(&self) -> SimulationReport {
-        let name = |node: &NodeId| self.names.get(node).cloned().unwrap_or_else(|| node.to_string());
-        let by_pair = self.simulation.bytes_by_pair().iter();
+        SimulationReport::new(&self.simulation(), &self.names)
+    }
+}
+
+impl SimulationReport {
+    /// What a simulation says; groups are its sessions'.
+    pub(crate) fn new(simulation: &Simulation, names: &BTreeMap<NodeId, String>) -> SimulationReport {
+        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let by_pair = simulation.bytes_by_pair().iter();
         SimulationReport {
-            seconds: self.simulation.now().seconds(),
-            trace_hash: format!("{:016x}", self.simulation.trace_hash()),
-            bytes_by_link: self.simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
+            seconds: simulation.now().seconds(),
+            trace_hash: format!("{:016x}", simulation.trace_hash()),
+            bytes_by_link: simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
             bytes_by_pair: by_pair.map(|((from, to), n)| (format!("{} -> {}", name(from), name(to)), *n)).collect(),
             groups: Vec::new(),
             failure: None,

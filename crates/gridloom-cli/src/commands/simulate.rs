@@ -19,8 +19,9 @@ use super::{absolute, print_json, print_line};
 /// Whatever grid the program starts or connects to is the simulated one: the same agent, servers and mapper, on the
 /// hosts and links of the platform, in virtual time. Bodies of functions are skipped (results are zeros of the right
 /// shape) unless --execute is given. Host properties in the platform say who is what: role (agent, server, client),
-/// slots, functions, memory, plain. Without them the first host is client and agent and every other a server. Ends with
-/// the program's exit status; prints virtual seconds, makespans, bytes by link, and a hash of everything that happened,
+/// slots, functions, memory, plain. Without them the first host is client and agent and every other a server. With a
+/// deployment of processes each process may open the grid, as a client on its own host, beside its messages. Profiles of
+/// the platform (speeds, bandwidths, latencies, what is off when) are followed. Ends with the program's exit status; prints virtual seconds, makespans, bytes by link, and a hash of everything that happened,
 /// which is the same for the same program, platform and seed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom simulate -p two-sites.toml -- python program.py")]

@@ -26,4 +26,4 @@ pub use engine::{ActionId, Completion, FlowEngine, Outcome};
 pub use network::{NetworkModel, Transfer};
 pub use resources::{HostIndex, LinkIndex, Resources};
 pub use solver::{Policy, Reach};
-pub use timeline::Timeline;
+pub use timeline::{Quantity, Timeline};

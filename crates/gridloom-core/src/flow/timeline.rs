@@ -71,26 +71,32 @@ impl Timeline {
         self.due.peek().map(|Reverse(due)| due.date_s)
     }
 
+    /// The next change that is due at that date, for who does more about it than [`Timeline::apply_due`].
+    pub fn take_due(&mut self, now_s: f64) -> Option<(Quantity, f64)> {
+        let Reverse(due) = self.due.peek().copied().filter(|due| due.0.date_s <= now_s)?;
+        self.due.pop();
+        let Course { quantity, events, loop_after_s } = &self.courses[due.course];
+        let (own_s, value) = events[due.event];
+        let step = match (events.get(due.event + 1), loop_after_s) {
+            (Some((next_s, _)), _) => Some((next_s - own_s, due.event + 1)),
+            (None, Some(pause_s)) => Some((pause_s + events[0].0, 0)),
+            (None, None) => None,
+        };
+        if let Some((step_s, event)) = step {
+            self.due.push(Reverse(Due { date_s: due.date_s + step_s, event, ..due }));
+        }
+        Some((*quantity, value))
+    }
+
     /// Applies everything that is due at the engine's time.
     pub fn apply_due(&mut self, engine: &mut FlowEngine) {
-        while let Some(Reverse(due)) = self.due.peek().copied().filter(|due| due.0.date_s <= engine.now_s()) {
-            self.due.pop();
-            let Course { quantity, events, loop_after_s } = &self.courses[due.course];
-            let (own_s, value) = events[due.event];
-            match *quantity {
+        while let Some((quantity, value)) = self.take_due(engine.now_s()) {
+            match quantity {
                 Quantity::Speed(host) => engine.set_speed_scale(host, value),
                 Quantity::Bandwidth(link) => engine.set_bandwidth(link, value),
                 Quantity::Latency(link) => engine.set_latency(link, value),
                 Quantity::HostState(host) => engine.set_host_on(host, value > 0.0),
                 Quantity::LinkState(link) => engine.set_link_on(link, value > 0.0),
-            }
-            let step = match (events.get(due.event + 1), loop_after_s) {
-                (Some((next_s, _)), _) => Some((next_s - own_s, due.event + 1)),
-                (None, Some(pause_s)) => Some((pause_s + events[0].0, 0)),
-                (None, None) => None,
-            };
-            if let Some((step_s, event)) = step {
-                self.due.push(Reverse(Due { date_s: due.date_s + step_s, event, ..due }));
             }
         }
     }

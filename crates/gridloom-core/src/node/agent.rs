@@ -275,6 +275,10 @@ impl Agent {
         }
         for signature in &registration.functions {
             signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
+            // All servers that offer a function of that name agree on it: mostly it is enough to look at that.
+            if self.functions.get(&signature.name).is_none_or(|(known, _)| known == signature) {
+                continue;
+            }
             let others = self.servers.iter().filter(|(node, _)| is_other(node));
             for (_, other) in others {
                 let same = other.registration.functions.iter().find(|known| known.name == signature.name);

@@ -86,7 +86,7 @@ def local(
 
 
 def connect(address: str | None = None) -> Grid:
-    """Connect to the agent of a grid.
+    """Connect to the agent of a grid. In a simulated process: to that of its simulation, as a client on its own host.
 
     Parameters
     ----------

@@ -22,6 +22,21 @@ impl Simulation {
         Some(anew)
     }
 
+    /// A client's session is closed: it is gone, as one that was killed.
+    pub fn close(&mut self, client: NodeId) {
+        self.end(client, "the session was closed");
+    }
+
+    /// Whether a node has ended.
+    pub fn is_dead(&self, node: NodeId) -> bool {
+        self.node(node).life == Life::Dead
+    }
+
+    /// Why a node has ended, once it has.
+    pub fn why_dead(&self, node: NodeId) -> Option<&str> {
+        self.node(node).end.as_deref()
+    }
+
     /// A node ends: its tasks stop, and its peers lose it once what it had sent has arrived.
     pub(crate) fn end(&mut self, node: NodeId, why: &str) {
         if self.node(node).life == Life::Dead {
@@ -30,6 +45,7 @@ impl Simulation {
         self.trace.fault(self.now, node, why);
         let state = self.node_mut(node);
         state.life = Life::Dead;
+        state.end = Some(why.to_string());
         state.timers.clear();
         state.stalled.clear();
         for (_, task) in std::mem::take(&mut state.tasks) {
@@ -40,6 +56,8 @@ impl Simulation {
         for peer in self.connections.peers(node) {
             self.hang_up(node, peer, why);
         }
+        // Nothing will come for who waits for its events.
+        self.wake_for_event(node);
     }
 
     /// Lets a peer know, behind all that was sent to it, that a connection is lost.

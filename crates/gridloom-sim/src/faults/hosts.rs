@@ -1,6 +1,5 @@
 //! Hosts that compute slowly.
 
-use gridloom_core::flow::HostIndex;
 use gridloom_core::platform::HostId;
 
 use crate::simulation::Simulation;
@@ -13,8 +12,7 @@ impl Simulation {
     pub fn slow(&mut self, host: HostId, factor: f64) {
         assert!(factor > 0.0 && factor.is_finite(), "a host's speed is scaled by a positive number, not {factor}");
         self.trace.scale(self.now, host.0, factor);
-        self.synchronise();
-        self.engine.set_speed_scale(HostIndex(host.0), factor);
         self.speed_scales.insert(host, factor);
+        self.rescale(host);
     }
 }

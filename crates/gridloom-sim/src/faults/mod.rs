@@ -27,4 +27,4 @@ mod ways;
 pub use fault::{Fault, Kind, Strike};
 pub use random::Field;
 pub use scenario::{Scenario, ScenarioError};
-pub(crate) use ways::Ways;
+pub(crate) use ways::{Way, Ways};

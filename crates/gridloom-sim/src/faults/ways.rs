@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_core::base::{NodeId, Time};
+use gridloom_core::flow::LinkIndex;
 use gridloom_core::platform::HostId;
 
 use crate::simulation::{Occurrence, Simulation};
 
 /// From one host to another.
-type Way = (HostId, HostId);
+pub(crate) type Way = (HostId, HostId);
 
 /// The lost ways and what they hold.
 #[derive(Debug, Default)]
@@ -21,6 +22,13 @@ pub(crate) struct Ways {
     held: BTreeMap<Way, Vec<Occurrence>>,
     /// When a way was healed last.
     healed: BTreeMap<Way, Time>,
+}
+
+impl Ways {
+    /// Whether word for a process is held.
+    pub(crate) fn hold_for_process(&self) -> bool {
+        self.held.values().flatten().any(Occurrence::is_of_process)
+    }
 }
 
 impl Simulation {
@@ -43,6 +51,7 @@ impl Simulation {
         for (sender, receiver) in self.pairs_on((from, to)) {
             self.stop_bulk(sender, receiver);
         }
+        self.stop_letters(|way, _| way == (from, to));
     }
 
     fn restore(&mut self, from: HostId, to: HostId) {
@@ -51,12 +60,46 @@ impl Simulation {
         }
         self.trace.way(self.now, from.0, to.0, "healed");
         self.ways.healed.insert((from, to), self.now);
-        for occurrence in self.ways.held.remove(&(from, to)).unwrap_or_default() {
-            self.occur(0, occurrence);
-        }
+        self.release((from, to));
         for (sender, receiver) in self.pairs_on((from, to)) {
             self.move_next(sender, receiver);
         }
+        self.move_letters();
+    }
+
+    /// Lets arrive what a way has held; what it cannot carry yet is held again.
+    fn release(&mut self, way: Way) {
+        for occurrence in self.ways.held.remove(&way).unwrap_or_default() {
+            if occurrence.is_of_process() {
+                self.processes.pending += 1;
+            }
+            self.occur(0, occurrence);
+        }
+    }
+
+    /// What moves over a link that is off stops, and begins anew when its way is open again.
+    pub(crate) fn ways_close(&mut self, link: LinkIndex) {
+        for (sender, receiver) in self.connections.pairs() {
+            let is_moving = self.connections.end(sender, receiver).is_some_and(|end| end.moving.is_some());
+            if is_moving && self.path(sender, receiver).crossed().any(|crossed| *crossed == link) {
+                self.stop_bulk(sender, receiver);
+            }
+        }
+        self.stop_letters(|_, path| path.crossed().any(|crossed| *crossed == link));
+    }
+
+    /// Something passes again over links where nothing did.
+    pub(crate) fn ways_open(&mut self) {
+        let held = self.ways.held.keys().copied();
+        let open: Vec<Way> = held.filter(|(from, to)| !self.paths.is_closed(*from, *to)).collect();
+        for way in open {
+            self.ways.healed.insert(way, self.now);
+            self.release(way);
+        }
+        for (sender, receiver) in self.connections.pairs() {
+            self.move_next(sender, receiver);
+        }
+        self.move_letters();
     }
 
     /// Lets everything pass again everywhere.
@@ -68,7 +111,12 @@ impl Simulation {
 
     /// Whether nothing passes from one node to another.
     pub(crate) fn is_lost(&self, from: NodeId, to: NodeId) -> bool {
-        self.ways.lost.contains(&self.way(from, to))
+        self.is_way_lost(self.way(from, to))
+    }
+
+    /// Whether nothing passes from one host to another.
+    pub(crate) fn is_way_lost(&self, (from, to): Way) -> bool {
+        self.ways.lost.contains(&(from, to)) || self.paths.is_closed(from, to)
     }
 
     /// When the way from one node to another was healed last, unless it never was lost.
@@ -78,7 +126,10 @@ impl Simulation {
 
     /// Keeps what would have arrived until the way heals.
     pub(crate) fn hold(&mut self, from: NodeId, to: NodeId, occurrence: Occurrence) {
-        let way = self.way(from, to);
+        self.hold_on(self.way(from, to), occurrence);
+    }
+
+    pub(crate) fn hold_on(&mut self, way: Way, occurrence: Occurrence) {
         self.ways.held.entry(way).or_default().push(occurrence);
     }
 

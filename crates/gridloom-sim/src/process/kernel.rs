@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gridloom_core::base::limits::SEND_BYTES_MAX;
+use gridloom_core::base::limits::{DIAL_NS_MAX, SEND_BYTES_MAX};
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::flow::{Execution, HostIndex, Transfer};
@@ -10,7 +10,10 @@ use gridloom_core::platform::HostId;
 use gridloom_core::process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
 
 use super::measures::Measured;
+use crate::faults::Way;
+use crate::links::Path;
 use crate::observe::{LetterName, Moved, Seen, State};
+use crate::profiles::HOST_IS_OFF;
 use crate::simulation::{Occurrence, Purpose, Simulation};
 
 /// A process of a simulation, in order of their making.
@@ -43,12 +46,20 @@ pub(crate) struct Processes {
     pub(crate) ready: VecDeque<ProcessId>,
     listening: BTreeMap<(HostId, u16), ProcessId>,
     connections: Vec<Connection>,
+    /// Clients of the grid, by whom they are used.
+    clients: BTreeMap<NodeId, ProcessId>,
+    /// How many things are under way that may let a process go on, but for what happens in the grid.
+    pub(crate) pending: u64,
+    /// Processes that start anew, each with the one in whose place it is.
+    pub(super) reborn: Vec<(ProcessId, ProcessId)>,
+    /// Letters that cannot move: nothing passes on their way.
+    stopped: Vec<LetterName>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) spec: ProcessSpec,
-    host: HostId,
+    pub(crate) host: HostId,
     pub(crate) inbox: VecDeque<Incoming>,
     pub(crate) wait: Option<Wait>,
     turn: u64,
@@ -57,12 +68,19 @@ pub(crate) struct Process {
     expected: (String, Option<PeerId>),
     /// Why it must return, once it must.
     pub(crate) end: Option<String>,
+    /// What it has called since.
+    pub(crate) calls_after_end: u32,
     pub(crate) is_over: bool,
     /// By number of peer: the connection and which end of it is ours.
     peers: Vec<(u32, u8)>,
     /// What the last connect gave.
     connected: Option<Result<PeerId, ProcessError>>,
     next_port: u16,
+    /// When it is to start.
+    start: Time,
+    /// Whether it starts again with its host, and whether its host has taken it away.
+    pub(super) restarts: bool,
+    is_felled: bool,
 }
 
 #[derive(Debug)]
@@ -96,16 +114,38 @@ impl Simulation {
             turn: 0,
             expected: Default::default(),
             end: None,
+            calls_after_end: 0,
             is_over: false,
             peers: Vec::new(),
             connected: None,
             next_port: 49152,
+            start,
+            restarts: false,
+            is_felled: false,
         });
         let spec = &self.processes.all[id.0 as usize].spec;
         self.watch.see(self.now, || Seen::Process { process: id, spec, host });
         let turn = self.process_waits(id, Wait::Start);
-        self.queue.push(start, Occurrence::ProcessDue { process: id, turn });
+        self.push_process(start, Occurrence::ProcessDue { process: id, turn });
         id
+    }
+
+    /// Queues what may let a process go on.
+    pub(crate) fn push_process(&mut self, at: Time, occurrence: Occurrence) {
+        self.processes.pending += 1;
+        self.queue.push(at, occurrence);
+    }
+
+    /// Whether a process that waits may ever go on, as far as can be told without looking at the grid's machines.
+    pub(crate) fn may_wake(&self) -> bool {
+        let waits = |id: &ProcessId| matches!(self.process(*id).wait, Some(Wait::Event { .. }));
+        let changes = || self.timeline.next_s().is_some();
+        let is_late = |process: &Process| matches!(process.wait, Some(Wait::Start));
+        self.processes.pending > 0
+            || self.processes.clients.values().any(waits)
+            || !self.off.is_empty() && changes() && self.processes.all.iter().any(is_late)
+            || !self.processes.stopped.is_empty()
+            || self.ways.hold_for_process()
     }
 
     pub(crate) fn process(&self, id: ProcessId) -> &Process {
@@ -160,6 +200,7 @@ impl Simulation {
             Wait::Connection { host, port } => format!("a connection to {host}:{port}"),
             Wait::Event { .. } => "a result of the grid".into(),
             Wait::Computation { .. } => "the end of its computation".into(),
+            Wait::Start if self.is_off(self.process(id).host) => "its host to be on".into(),
             Wait::Start | Wait::Time => "its time".into(),
         }
     }
@@ -169,7 +210,7 @@ impl Simulation {
         let turn = self.process_waits(id, wait);
         if let Some(until) = until {
             let at = until.max(self.now);
-            self.queue.push(at, Occurrence::ProcessDue { process: id, turn });
+            self.push_process(at, Occurrence::ProcessDue { process: id, turn });
         }
     }
 
@@ -184,23 +225,93 @@ impl Simulation {
     }
 
     pub(crate) fn on_process_due(&mut self, id: ProcessId, turn: u64) {
-        if self.process(id).turn == turn {
+        let process = self.process(id);
+        // Who was to start while its host is off starts with it.
+        let is_late = matches!(process.wait, Some(Wait::Start)) && self.is_off(process.host);
+        if process.turn == turn && !is_late {
             self.wake_if(id, |_| true);
+        }
+    }
+
+    /// The processes of a host that is off end.
+    pub(crate) fn fell_processes(&mut self, host: HostId) {
+        for index in 0..self.processes.all.len() {
+            let process = &self.processes.all[index];
+            if process.host == host && !process.is_over && !matches!(process.wait, Some(Wait::Start)) {
+                let process = ProcessId(index as u32);
+                self.process_mut(process).is_felled = true;
+                self.kill_process(process, HOST_IS_OFF);
+            }
+        }
+    }
+
+    /// A host is on again: those that were to start meanwhile do, and others start anew.
+    pub(crate) fn raise_processes(&mut self, host: HostId) {
+        for index in 0..self.processes.all.len() {
+            let now = self.now;
+            let process = &mut self.processes.all[index];
+            if process.host != host {
+                continue;
+            }
+            if std::mem::take(&mut process.is_felled) && process.restarts {
+                let spec = process.spec.clone();
+                let anew = self.add_process(host, spec, now);
+                self.process_mut(anew).restarts = true;
+                self.processes.reborn.push((anew, ProcessId(index as u32)));
+            } else if process.start <= now {
+                self.wake_if(ProcessId(index as u32), |wait| matches!(wait, Wait::Start));
+            }
         }
     }
 
     /// A client has an event.
     pub(crate) fn wake_for_event(&mut self, node: NodeId) {
-        let waits = |process: &Process| matches!(process.wait, Some(Wait::Event { client }) if client == node);
-        if let Some(index) = self.processes.all.iter().position(waits) {
-            self.wake_if(ProcessId(index as u32), |_| true);
+        if let Some(process) = self.processes.clients.get(&node) {
+            self.wake_if(*process, |wait| matches!(wait, Wait::Event { client } if *client == node));
         }
+    }
+
+    /// Starts a client that a process uses.
+    pub(crate) fn add_client_of(&mut self, id: ProcessId, name: &str) -> NodeId {
+        let client = self.add_client(self.process(id).host, name);
+        self.processes.clients.insert(client, id);
+        client
+    }
+
+    /// The clients of a process that is gone are gone too.
+    fn end_clients(&mut self, id: ProcessId, why: &str) {
+        let own = self.processes.clients.iter().filter(|(_, owner)| **owner == id);
+        let own: Vec<NodeId> = own.map(|(client, _)| *client).collect();
+        own.into_iter().for_each(|client| self.end(client, why));
+    }
+
+    /// A process is killed: its clients die with it, whatever its code still does.
+    pub(crate) fn kill_process(&mut self, id: ProcessId, why: &str) {
+        if self.process(id).is_over {
+            return;
+        }
+        self.end_process(id, why);
+        self.end_clients(id, why);
     }
 
     /// It must return: whatever it calls fails from now on.
     pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
+        if matches!(self.process(id).wait, Some(Wait::Computation { .. })) {
+            self.stop_computing(id);
+        }
         self.process_mut(id).end.get_or_insert_with(|| why.to_string());
         self.wake_if(id, |_| true);
+    }
+
+    fn stop_computing(&mut self, id: ProcessId) {
+        let is_its = |purpose: &Purpose| matches!(purpose, Purpose::Computation { process, .. } if *process == id);
+        let own = self.purposes.iter().find(|(_, purpose)| is_its(purpose)).map(|(action, _)| *action);
+        if let Some(action) = own {
+            self.synchronise();
+            self.engine.cancel(action);
+            self.purposes.remove(&action);
+            self.processes.pending -= 1;
+        }
     }
 
     /// The simulation cannot go on as it should: every process must return.
@@ -219,7 +330,7 @@ impl Simulation {
     }
 
     pub(crate) fn kill_process_at(&mut self, id: ProcessId, at: Time) {
-        self.queue.push(at, Occurrence::ProcessKilled { process: id });
+        self.push_process(at, Occurrence::ProcessKilled { process: id });
     }
 
     /// Its code has returned.
@@ -228,6 +339,8 @@ impl Simulation {
         process.is_over = true;
         process.inbox.clear();
         self.processes.listening.retain(|_, listener| *listener != id);
+        self.end_clients(id, "the process has ended");
+        self.processes.clients.retain(|_, owner| *owner != id);
         let peers = 0..self.process(id).peers.len() as u64;
         for peer in peers {
             self.process_close(id, PeerId(peer));
@@ -273,11 +386,19 @@ impl Simulation {
         let round_trip_ns = there.frame_latency_ns + back.frame_latency_ns;
         self.process_waits(id, Wait::Connection { host: name.into(), port });
         let dialled = Occurrence::ProcessDialled { process: id, host, name: name.into(), port };
-        self.queue.push(self.now + round_trip_ns, dialled);
+        self.push_process(self.now + round_trip_ns, dialled);
         Ok(())
     }
 
     pub(crate) fn on_process_dialled(&mut self, id: ProcessId, host: HostId, name: String, port: u16) {
+        let here = self.process(id).host;
+        if self.is_way_lost((here, host)) || self.is_way_lost((host, here)) {
+            let why = "no answer".to_string();
+            let process = self.process_mut(id);
+            process.connected = Some(Err(ProcessError::CannotConnect { host: name, port, why }));
+            let turn = process.turn;
+            return self.push_process(self.now + DIAL_NS_MAX, Occurrence::ProcessDue { process: id, turn });
+        }
         let outcome = match self.processes.listening.get(&(host, port)).copied() {
             None => {
                 Err(ProcessError::CannotConnect { host: name, port, why: "connection refused: nobody listens".into() })
@@ -333,22 +454,68 @@ impl Simulation {
             return Ok(false);
         }
         let receiver = theirs.process;
-        let (here, there) = (self.process(id).host, self.process(receiver).host);
-        let path = self.paths.between(here, there).expect("there was a way when they connected");
-        let size_bytes = (letter.payload.len() + letter.kind.len()) as u64 + self.config.message_overhead_bytes;
-        self.synchronise();
         let end = &mut self.processes.connections[connection as usize].ends[side as usize];
         let name = LetterName { connection, end: side, number: end.first + end.sent.len() as u64 };
         end.sent.push_back((letter.clone(), false));
         end.bytes += letter.payload.len() as u64;
-        let transfer = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
-        let action = self.engine.start_transfer(&Transfer { way_back: &path.way_back, ..transfer });
         self.watch.see(self.now, || Seen::Sent { name, from: id, to: receiver, letter });
-        let moved = Moved::Letter { name, kind: &letter.kind };
-        let transfer = self.begins(moved, size_bytes, &path.links);
-        self.purposes.insert(action, Purpose::Letter(LetterFlow { name, transfer }));
+        self.move_letter(name);
         self.trace.letter(self.now, id.0, &letter.kind, &letter.payload);
         Ok(true)
+    }
+
+    /// A letter that was sent begins to move, or waits for its way.
+    fn move_letter(&mut self, name: LetterName) {
+        let (here, there) = self.way_of(name);
+        if self.is_way_lost((here, there)) {
+            return self.processes.stopped.push(name);
+        }
+        let path = self.paths.between(here, there).expect("there was a way when they connected");
+        let end = &self.processes.connections[name.connection as usize].ends[name.end as usize];
+        let letter = &end.sent[(name.number - end.first) as usize].0;
+        let size_bytes = (letter.payload.len() + letter.kind.len()) as u64 + self.config.message_overhead_bytes;
+        let kind = letter.kind.clone();
+        self.synchronise();
+        let transfer = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
+        let action = self.engine.start_transfer(&Transfer { way_back: &path.way_back, ..transfer });
+        let transfer = self.begins(Moved::Letter { name, kind: &kind }, size_bytes, &path.links);
+        self.purposes.insert(action, Purpose::Letter(LetterFlow { name, transfer }));
+        self.processes.pending += 1;
+    }
+
+    /// Stops the letters on some ways; they begin anew when something passes there again.
+    pub(crate) fn stop_letters(&mut self, is_on: impl Fn(Way, &Path) -> bool) {
+        let mut stopped = Vec::new();
+        for (action, purpose) in &self.purposes {
+            if let Purpose::Letter(flow) = purpose {
+                stopped.push((*action, *flow));
+            }
+        }
+        for (action, LetterFlow { name, transfer }) in stopped {
+            let way = self.way_of(name);
+            let path = self.paths.between(way.0, way.1).expect("there was a way when they connected");
+            if is_on(way, &path) {
+                self.synchronise();
+                self.engine.cancel(action);
+                self.purposes.remove(&action);
+                self.processes.pending -= 1;
+                self.watch.see(self.now, || Seen::TransferEnds { transfer });
+                self.processes.stopped.push(name);
+            }
+        }
+    }
+
+    /// Something passes again on some way: letters that wait for theirs look whether it is that.
+    pub(crate) fn move_letters(&mut self) {
+        for name in std::mem::take(&mut self.processes.stopped) {
+            self.move_letter(name);
+        }
+    }
+
+    fn way_of(&self, name: LetterName) -> Way {
+        let ends = &self.processes.connections[name.connection as usize].ends;
+        let host = |end: usize| self.process(ends[end].process).host;
+        (host(name.end as usize), host(1 - name.end as usize))
     }
 
     /// A letter has arrived: it and those behind it that have are handed over.
@@ -398,7 +565,16 @@ impl Simulation {
         if is_empty {
             let (here, there) = (self.process(id).host, self.process(other).host);
             let latency_ns = self.paths.between(here, there).map_or(0, |path| path.frame_latency_ns);
-            self.queue.push(self.now + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+            self.push_process(self.now + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+        }
+    }
+
+    /// Word comes to that end that the other is closed, if anything passes.
+    pub(crate) fn on_process_closed(&mut self, connection: u32, end: u8) {
+        let way = self.way_of(LetterName { connection, end: 1 - end, number: 0 });
+        match self.is_way_lost(way) {
+            true => self.hold_on(way, Occurrence::ProcessClosed { connection, end }),
+            false => self.tell_closed(connection, end),
         }
     }
 
@@ -435,5 +611,6 @@ impl Simulation {
         let host = HostIndex(self.process(id).host.0);
         let action = self.engine.start_execution(&Execution::new(host, flops));
         self.purposes.insert(action, Purpose::Computation { process: id, turn });
+        self.processes.pending += 1;
     }
 }

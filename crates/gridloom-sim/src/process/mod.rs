@@ -6,6 +6,8 @@
 //! A connection takes one round trip to make. A letter is a flow over the route with the model's latency; letters of one
 //! connection share the links with one another, and are handed over in order.
 //!
+//! A process may use clients of the simulation's grid ([`Seat`]): it waits for their events as for letters.
+//!
 //! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended; it is woken once for each time it
 //! waits (`turn` counts them, so that what is late wakes nobody).
 
@@ -13,12 +15,14 @@ mod kernel;
 mod measures;
 mod relay;
 mod runner;
+mod seat;
 mod stack;
 mod world;
 
 pub use kernel::ProcessId;
 pub(crate) use kernel::{LetterFlow, Processes};
 pub use measures::{Measured, Measures};
-pub use runner::{Body, Deadlock, Runner, Waiting};
+pub use runner::{Body, Deadlock, Make, Runner, Waiting};
+pub use seat::{Common, Seat};
 pub use stack::{STACK_BYTES, StackKind};
 pub use world::SimProcess;

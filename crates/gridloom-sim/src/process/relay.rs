@@ -29,7 +29,7 @@ pub(super) fn advance(simulation: &mut Simulation) -> bool {
     let mut moved = true;
     simulation.fail_if_unseen();
     while moved && simulation.processes.ready.is_empty() {
-        moved = simulation.now().0 < stalled && simulation.step();
+        moved = simulation.now().0 < stalled && simulation.may_wake() && simulation.step();
         simulation.fail_if_unseen();
     }
     moved

@@ -11,12 +11,15 @@ use gridloom_core::process::{ProcessError, ProcessSpec};
 
 use super::kernel::ProcessId;
 use super::relay::{Relay, advance};
+use super::seat::{self, Common, Seat};
 use super::stack::{Stack, StackKind, Suspender};
 use super::world::{Log, SimProcess};
 use crate::simulation::Simulation;
 
 /// A process's code.
 pub type Body = Box<dyn FnOnce(SimProcess) + Send>;
+/// Gives a process's code anew, each time that it starts.
+pub type Make = Box<dyn Fn() -> Body + Send>;
 
 /// A process that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,13 +45,21 @@ pub struct Runner {
     stacks: BTreeMap<ProcessId, Stack>,
     relay: Arc<Relay>,
     log: Log,
+    common: Option<Common>,
+    /// Those that start again with their hosts.
+    restarting: BTreeMap<ProcessId, (StackKind, Make)>,
 }
 
 impl Runner {
     /// Without processes yet.
     pub fn new(simulation: Arc<Mutex<Simulation>>, log: Log) -> Runner {
         let relay = Arc::new(Relay::new(simulation.clone()));
-        Runner { simulation, stacks: BTreeMap::new(), relay, log }
+        Runner { simulation, stacks: BTreeMap::new(), relay, log, common: None, restarting: BTreeMap::new() }
+    }
+
+    /// What processes that are added from now on share beside the simulation; their [`Seat`]s have it.
+    pub fn share(&mut self, common: Common) {
+        self.common = Some(common);
     }
 
     /// Adds a process.
@@ -64,12 +75,51 @@ impl Runner {
         body: Body,
     ) -> io::Result<ProcessId> {
         let id = self.lock().add_process(host, spec.clone(), start);
-        let (simulation, log) = (self.simulation.clone(), self.log.clone());
+        self.stack(id, spec, kind, body)?;
+        Ok(id)
+    }
+
+    /// Adds a process that starts anew, as another one, when its host was off and is on again.
+    ///
+    /// # Errors
+    /// As [`Runner::add`].
+    pub fn add_restarting(
+        &mut self,
+        host: HostId,
+        spec: ProcessSpec,
+        start: Time,
+        kind: StackKind,
+        make: Make,
+    ) -> io::Result<ProcessId> {
+        let id = self.add(host, spec, start, kind, make())?;
+        self.lock().process_mut(id).restarts = true;
+        self.restarting.insert(id, (kind, make));
+        Ok(id)
+    }
+
+    fn stack(&mut self, id: ProcessId, spec: ProcessSpec, kind: StackKind, body: Body) -> io::Result<()> {
+        let (seat, log) = (Seat::new(id, self.simulation.clone(), self.common.clone()), self.log.clone());
         let start = move |suspender: Suspender| {
-            body(SimProcess { id, spec, simulation, suspender, log, calls_after_end: 0 });
+            let here = seat::enter(seat.clone(), suspender);
+            // Who has to end before it has begun does nothing.
+            if seat.check().is_ok() {
+                body(SimProcess { seat, spec, log });
+            }
+            drop(here);
         };
         self.stacks.insert(id, Stack::new(kind, &self.relay, Box::new(start))?);
-        Ok(id)
+        Ok(())
+    }
+
+    /// Gives stacks to processes that the simulation has started anew.
+    fn revive(&mut self) {
+        let reborn = std::mem::take(&mut self.lock().processes.reborn);
+        for (id, before) in reborn {
+            let Some((kind, make)) = self.restarting.remove(&before) else { continue };
+            let spec = self.lock().process(id).spec.clone();
+            self.stack(id, spec, kind, make()).expect("memory for the stack of a process that starts anew");
+            self.restarting.insert(id, (kind, make));
+        }
     }
 
     /// Kills a process at that time.
@@ -104,6 +154,7 @@ impl Runner {
 
     fn run_ready(&mut self) {
         loop {
+            self.revive();
             let Some(id) = self.lock().processes.ready.pop_front() else { return };
             let Some(stack) = self.stacks.get_mut(&id) else { continue };
             let over = stack.resume(id).expect("a thread for a process");

@@ -58,10 +58,10 @@ impl Suspender {
         match self {
             Suspender::Coroutine(pointer) => {
                 // SAFETY: the pointer was made from the reference that the body of this coroutine got, and outlives it;
-                // only the body holds the suspender, in a world that it cannot give away past its end.
+                // suspenders are used only where `seat` says that the body runs.
                 #[allow(unsafe_code, reason = "see above")]
                 let yielder = unsafe { &*pointer.0 };
-                yielder.suspend(());
+                super::seat::away(|| yielder.suspend(()));
             }
             Suspender::Thread(relay, baton) => relay.suspend(baton),
         }

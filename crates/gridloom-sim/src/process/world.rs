@@ -1,6 +1,6 @@
 //! The simulated world as one process sees it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use gridloom_core::base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
 use gridloom_core::base::{NodeId, Time};
@@ -8,49 +8,41 @@ use gridloom_core::node::Event;
 use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 
 use super::kernel::{ProcessId, Wait};
-use super::stack::Suspender;
+use super::seat::Seat;
 use crate::simulation::Simulation;
-
-/// A process that was told to end and calls on, so often, is unwound.
-const CALLS_AFTER_END_MAX: u32 = 100;
 
 /// Where lines of the log go.
 pub type Log = Arc<dyn Fn(Time, &ProcessSpec, Level, &str, &str) + Send + Sync>;
 
 /// The world of a simulated process.
 pub struct SimProcess {
-    pub(super) id: ProcessId,
+    pub(super) seat: Seat,
     pub(super) spec: ProcessSpec,
-    pub(super) simulation: Arc<Mutex<Simulation>>,
-    pub(super) suspender: Suspender,
     pub(super) log: Log,
-    pub(super) calls_after_end: u32,
 }
 
 impl SimProcess {
+    /// Its place in the simulation.
+    pub fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
     fn lock(&self) -> MutexGuard<'_, Simulation> {
-        self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seat.simulation()
     }
 
     /// Whether this process was told to end: what it does afterwards is no failure of its own. For who outlives it.
     pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
-        let (simulation, id) = (self.simulation.clone(), self.id);
-        move || simulation.lock().unwrap_or_else(PoisonError::into_inner).process(id).end.is_some()
+        let seat = self.seat.clone();
+        move || seat.simulation().process(seat.process()).end.is_some()
     }
 
-    /// Blocks; what is waited for was said before.
-    fn suspend(&mut self) -> Result<(), ProcessError> {
-        self.suspender.suspend();
-        self.check()
+    fn id(&self) -> ProcessId {
+        self.seat.process()
     }
 
-    fn check(&mut self) -> Result<(), ProcessError> {
-        let Some(why) = self.lock().process(self.id).end.clone() else { return Ok(()) };
-        self.calls_after_end += 1;
-        if self.calls_after_end > CALLS_AFTER_END_MAX {
-            std::panic::resume_unwind(Box::new("a process went on after its end"));
-        }
-        Err(ProcessError::Ended { why })
+    fn check(&self) -> Result<(), ProcessError> {
+        self.seat.check()
     }
 
     /// The next event of a client that this process uses; `None` at `until`.
@@ -58,19 +50,7 @@ impl SimProcess {
     /// # Errors
     /// [`ProcessError::Ended`].
     pub fn next_event(&mut self, client: NodeId, until: Option<Time>) -> Result<Option<Event>, ProcessError> {
-        loop {
-            {
-                let mut simulation = self.lock();
-                if let Some(event) = simulation.node_mut(client).events.pop_front() {
-                    return Ok(Some(event));
-                }
-                if until.is_some_and(|until| simulation.now() >= until) {
-                    return Ok(None);
-                }
-                simulation.process_waits_until(self.id, Wait::Event { client }, until);
-            }
-            self.suspend()?;
-        }
+        self.seat.next_event(client, until)
     }
 }
 
@@ -85,14 +65,14 @@ impl ProcessWorld for SimProcess {
 
     fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
         self.check()?;
-        self.lock().process_listen(self.id, port)
+        self.lock().process_listen(self.id(), port)
     }
 
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         self.check()?;
-        self.lock().process_dials(self.id, host, port)?;
-        self.suspend()?;
-        let outcome = self.lock().process_connected(self.id);
+        let id = self.id();
+        self.seat.suspend(|simulation| simulation.process_dials(id, host, port))?;
+        let outcome = self.lock().process_connected(id);
         outcome.expect("a process that waits for a connection is woken by its outcome")
     }
 
@@ -102,9 +82,12 @@ impl ProcessWorld for SimProcess {
         if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
             return Err(ProcessError::TooLarge { kind, size_bytes, limit: LETTER_BYTES_MAX });
         }
-        while !self.lock().process_send(self.id, peer, &letter)? {
-            self.lock().process_waits(self.id, Wait::Room { peer });
-            self.suspend()?;
+        while !self.lock().process_send(self.id(), peer, &letter)? {
+            let id = self.id();
+            self.seat.suspend(|simulation| {
+                simulation.process_waits(id, Wait::Room { peer });
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -114,49 +97,56 @@ impl ProcessWorld for SimProcess {
         loop {
             {
                 let mut simulation = self.lock();
-                if let Some(incoming) = simulation.process_mut(self.id).inbox.pop_front() {
+                if let Some(incoming) = simulation.process_mut(self.id()).inbox.pop_front() {
                     return Ok(Some(incoming));
                 }
                 if until.is_some_and(|until| simulation.now() >= until) {
                     return Ok(None);
                 }
-                simulation.process_waits_until(self.id, Wait::Incoming, until);
             }
-            self.suspend()?;
+            let id = self.id();
+            self.seat.suspend(|simulation| {
+                simulation.process_waits_until(id, Wait::Incoming, until);
+                Ok(())
+            })?;
         }
     }
 
     fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
-        self.lock().process_expects(self.id, kind, from);
+        self.lock().process_expects(self.id(), kind, from);
     }
 
     fn close(&mut self, peer: PeerId) {
-        self.lock().process_close(self.id, peer);
+        self.lock().process_close(self.id(), peer);
     }
 
     fn describe(&self, peer: PeerId) -> String {
-        self.lock().process_describe(self.id, peer)
+        self.lock().process_describe(self.id(), peer)
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
-        self.check()?;
-        self.lock().process_waits_until(self.id, Wait::Time, Some(at));
-        self.suspend()
+        self.seat.sleep_until(at)
     }
 
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
         self.check()?;
-        self.lock().process_computes(self.id, None, flops.max(0.0));
-        self.suspend()
+        let id = self.id();
+        self.seat.suspend(|simulation| {
+            simulation.process_computes(id, None, flops.max(0.0));
+            Ok(())
+        })
     }
 
     fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
         self.check()?;
-        let flops = self.lock().process_measured(self.id, block, real_ns);
+        let id = self.id();
+        let flops = self.lock().process_measured(id, block, real_ns);
         // If nothing can be charged the simulation has failed.
         let Some(flops) = flops else { return self.check() };
-        self.lock().process_computes(self.id, Some(block), flops);
-        self.suspend()
+        self.seat.suspend(|simulation| {
+            simulation.process_computes(id, Some(block), flops);
+            Ok(())
+        })
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {

@@ -1,7 +1,7 @@
 //! Running a program's processes: one of them for real, or all of them in simulation.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridloom_core::base::Time;
@@ -10,12 +10,13 @@ use gridloom_core::process::{Level, ProcessError, ProcessSpec};
 use gridloom_net::identity::Secret;
 use gridloom_net::jobs::measure_speed;
 use gridloom_net::process::{NetProcess, ProcessConfig, end_with_parent};
-use gridloom_sim::process::{Runner, SimProcess, StackKind};
+use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
 use crate::measures::{Record, Replay};
-use crate::simulate::{network_model, read_deployment};
+use crate::shared::SharedGrid;
+use crate::simulate::read_deployment;
 use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
@@ -79,20 +80,19 @@ fn main_of<'a>(mains: &'a BTreeMap<String, Main>, function: &str) -> Result<&'a 
 /// As [`run`].
 pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport, Error> {
     let platform = Arc::new(config.read_platform()?);
+    let shared = Arc::new(SharedGrid::new(config.clone(), platform.clone()));
     let file = config.deployment.clone().ok_or_else(|| {
         Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
     })?;
     let processes = read_deployment(&file)?;
     let sim_config = SimConfig {
-        seed: config.seed,
-        network: network_model(config.network.as_deref())?,
         reference_flops: match (config.reference_flops, &config.replay) {
             (Some(flops), _) => flops,
             // What is charged is known already.
             (None, Some(_)) => SimConfig::default().reference_flops,
             (None, None) => measure_speed(),
         },
-        ..SimConfig::default()
+        ..config.sim_config()?
     };
     let mut simulation = Simulation::new(platform.clone(), sim_config);
     match (&config.record, &config.replay) {
@@ -103,11 +103,17 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     if let Some(file) = &config.trace {
         simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
     }
+    if let Some(scenario) = config.read_faults()? {
+        let clients = processes.iter().map(|process| (format!("{}@{}", process.function, process.host), &process.host));
+        let clients = clients.map(|(name, host)| (name, host.clone())).collect();
+        shared.start_with_faults(&mut simulation, &scenario, clients)?;
+    }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
         eprintln!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
     };
     let mut runner = Runner::new(simulation.clone(), Arc::new(log));
+    runner.share(shared.clone());
     let failed = Arc::new(Mutex::new(Vec::new()));
     for process in processes {
         let name = file.display();
@@ -118,18 +124,26 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
         let spec = ProcessSpec { function: process.function, host: process.host, arguments: process.arguments };
         let failed = failed.clone();
         let told = spec.clone();
-        let body = Box::new(move |world: SimProcess| {
-            let was_told_to_end = Box::new(world.end_watch());
-            let why = Some("it panicked".into());
-            let mut unfinished = Unfinished { spec: told, why, was_told_to_end, failed };
-            unfinished.why = match main(Process::new(Box::new(world))) {
-                Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
-                Err(error) => Some(error.to_string()),
-            };
-        });
+        let make = move || -> Body {
+            let (main, told, failed) = (main.clone(), told.clone(), failed.clone());
+            Box::new(move |world: SimProcess| {
+                let was_told_to_end = Box::new(world.end_watch());
+                let why = Some("it panicked".into());
+                let mut unfinished = Unfinished { spec: told, why, was_told_to_end, failed };
+                unfinished.why = match main(Process::new(Box::new(world))) {
+                    Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
+                    Err(error) => Some(error.to_string()),
+                };
+            })
+        };
         let at = |seconds: f64| Time((seconds.max(0.0) * SECOND_NS as f64) as u64);
         let no_stack = |error: std::io::Error| Error::Input(format!("no stack for a process: {error}"));
-        let id = runner.add(host, spec, at(process.start_time.unwrap_or(0.0)), kind, body).map_err(no_stack)?;
+        let start = at(process.start_time.unwrap_or(0.0));
+        let id = match process.restart {
+            true => runner.add_restarting(host, spec, start, kind, Box::new(make)),
+            false => runner.add(host, spec, start, kind, make()),
+        };
+        let id = id.map_err(no_stack)?;
         if let Some(seconds) = process.kill_time {
             runner.kill_at(id, at(seconds));
         }
@@ -141,7 +155,10 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     let hash = format!("{:016x}", simulation.trace_hash());
     let report = RunReport { seconds: simulation.now().seconds(), trace_hash: Some(hash), failed };
     if let Some(path) = &config.report {
-        write_report(path, &report, &simulation)?;
+        write_report(path, &report, &simulation, &shared)?;
+    }
+    if let Some(path) = &config.timeline {
+        write(path, &shared.timeline())?;
     }
     finished.map_err(Error::Input)?;
     if let Some((spec, why)) = report.failed.first() {
@@ -168,16 +185,17 @@ impl Drop for Unfinished {
     }
 }
 
-fn write_report(path: &PathBuf, report: &RunReport, simulation: &Simulation) -> Result<(), Error> {
+fn write_report(path: &Path, report: &RunReport, simulation: &Simulation, shared: &SharedGrid) -> Result<(), Error> {
     let summary = crate::SimulationReport {
         seconds: report.seconds,
         trace_hash: report.trace_hash.clone().unwrap_or_default(),
-        bytes_by_link: simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
-        bytes_by_pair: BTreeMap::new(),
-        groups: Vec::new(),
-        // Its program is told.
-        failure: None,
+        groups: shared.summaries(),
+        // Its failure is told to its program.
+        ..crate::SimulationReport::new(simulation, &shared.names())
     };
-    let text = serde_json::to_string(&summary).expect("plain values");
+    write(path, &serde_json::to_string(&summary).expect("plain values"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::Input(format!("{}: {error}", path.display())))
 }

@@ -1,0 +1,161 @@
+//! The simulated grid that processes of a deployment share: one agent and its servers, a client for each session.
+//!
+//! It stands where the platform's host properties say, as for a program without processes, and is started by the first
+//! process that opens a session (or at the beginning, if faults are to strike it): a run in which nobody does has none.
+//!
+//! **Invariant:** a session of a process belongs to it: it waits in the process's own thread, and its client is gone when
+//! the session is closed, or when the process ends, whichever comes first.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_core::base::{GroupId, NodeId};
+use gridloom_core::map::SplitMix64;
+use gridloom_core::platform::{HostId, Platform};
+use gridloom_sim::Simulation;
+use gridloom_sim::faults::{Field, Scenario};
+use gridloom_sim::process::Seat;
+
+use crate::report::{GroupRecord, Report};
+use crate::simulate::{Cast, SimulateConfig, check_functions, check_way, populate};
+use crate::timeline::timeline_html;
+use crate::{Error, LocalConfig};
+
+/// What the processes of a simulation share.
+pub(crate) struct SharedGrid {
+    pub(crate) config: SimulateConfig,
+    platform: Arc<Platform>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    started: Option<Started>,
+    ended: Ended,
+}
+
+struct Started {
+    cast: Cast,
+    /// Files that say what the servers offer.
+    functions: Vec<PathBuf>,
+    names: BTreeMap<NodeId, String>,
+}
+
+/// What sessions that are closed leave for the report.
+#[derive(Default)]
+struct Ended {
+    summaries: BTreeMap<GroupId, (String, f64, f64)>,
+    groups: BTreeMap<GroupId, GroupRecord>,
+}
+
+impl SharedGrid {
+    pub(crate) fn new(config: SimulateConfig, platform: Arc<Platform>) -> SharedGrid {
+        SharedGrid { config, platform, state: Mutex::default() }
+    }
+
+    /// That of the process whose code runs on this thread.
+    pub(crate) fn current() -> Option<(Seat, Arc<SharedGrid>)> {
+        let seat = Seat::current()?;
+        let shared = seat.common()?.clone().downcast::<SharedGrid>().ok()?;
+        Some((seat, shared))
+    }
+
+    /// A client for a process. `local` is what the program would have started itself.
+    pub(crate) fn open(&self, seat: &Seat, local: Option<&LocalConfig>) -> Result<NodeId, Error> {
+        let mut state = self.state();
+        match &state.started {
+            None => {
+                let started = self.start(&mut seat.simulation(), local)?;
+                state.started = Some(started);
+            }
+            Some(started) => check_functions(&started.functions, local)?,
+        }
+        let started = state.started.as_mut().expect("it was started a moment ago");
+        let host = seat.host();
+        check_way(&self.platform, host, started.cast.agent)?;
+        for part in &started.cast.servers {
+            check_way(&self.platform, host, part.host)?;
+        }
+        let spec = seat.spec();
+        let name = free_name(&seat.simulation(), &format!("{}@{}", spec.function, spec.host));
+        let client = seat.add_client(&name);
+        started.names.insert(client, name);
+        Ok(client)
+    }
+
+    /// Starts the grid at once and has the scenario's faults strike it; `clients` are the names and hosts of the processes
+    /// that may become clients.
+    pub(crate) fn start_with_faults(
+        &self,
+        simulation: &mut Simulation,
+        scenario: &Scenario,
+        clients: Vec<(String, String)>,
+    ) -> Result<(), Error> {
+        let mut state = self.state();
+        let started = self.start(simulation, None)?;
+        let names = simulation.names();
+        let nodes: Vec<&str> = names.iter().chain(clients.iter().map(|(name, _)| name)).map(String::as_str).collect();
+        let hosts: Vec<&str> = self.platform.hosts().iter().map(|host| host.name.as_str()).collect();
+        scenario.check(&nodes, &hosts).map_err(|error| Error::Input(error.to_string()))?;
+        let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();
+        let servers = started.cast.servers.iter().zip(&names[1..]);
+        let servers = servers.map(|(part, name)| (name.clone(), host(part.host))).collect();
+        let field = Field { agent: ("agent".into(), host(started.cast.agent)), servers, clients };
+        let strikes = scenario.strikes(&field, &mut SplitMix64::new(self.config.seed), simulation.now());
+        simulation.schedule(strikes);
+        state.started = Some(started);
+        Ok(())
+    }
+
+    fn start(&self, simulation: &mut Simulation, local: Option<&LocalConfig>) -> Result<Started, Error> {
+        let config = self.config.clone().joined(local);
+        let cast = Cast::new(&self.platform, None)?;
+        let names = populate(simulation, &config, &cast)?;
+        Ok(Started { cast, functions: config.functions, names })
+    }
+
+    /// A session is closed.
+    pub(crate) fn closed(
+        &self,
+        summaries: BTreeMap<GroupId, (String, f64, f64)>,
+        groups: BTreeMap<GroupId, GroupRecord>,
+    ) {
+        let mut state = self.state();
+        state.ended.summaries.extend(summaries);
+        if self.config.timeline.is_some() {
+            state.ended.groups.extend(groups);
+        }
+    }
+
+    /// Names of all nodes, as far as there are any.
+    pub(crate) fn names(&self) -> BTreeMap<NodeId, String> {
+        self.state().started.as_ref().map(|started| started.names.clone()).unwrap_or_default()
+    }
+
+    /// Heuristic, predicted and simulated makespan of all groups of sessions that are closed, in order of client and group.
+    pub(crate) fn summaries(&self) -> Vec<(String, f64, f64)> {
+        self.state().ended.summaries.values().cloned().collect()
+    }
+
+    /// The course of all groups as a page.
+    pub(crate) fn timeline(&self) -> String {
+        let names = self.names();
+        let state = self.state();
+        let clients: Vec<NodeId> = state.ended.groups.keys().map(|group| group.client).collect();
+        let records = state.ended.groups.values();
+        timeline_html("Simulated groups", &Report::new("the program's heuristics", records, &clients, &names))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name, or with a number behind it if a client that still lives bears it.
+fn free_name(simulation: &Simulation, name: &str) -> String {
+    let is_free = |name: &str| simulation.node_named(name).is_none_or(|node| simulation.is_dead(node));
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_string()).chain(numbered);
+    names.find(|name| is_free(name)).expect("there are more numbers than nodes")
+}

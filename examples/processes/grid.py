@@ -1,0 +1,42 @@
+"""Two sites that work on a grid and exchange results by messages: each process is a client of the grid, on its own host.
+
+    gridloom simulate -p ../two-sites.toml -d grid.toml -- python grid.py
+    gridloom deploy -d grid.toml -- python grid.py                            # each starts a small grid of its own
+
+For one grid for all, start it (`gridloom agent & gridloom serve builtin:linalg &`); `gl.connect()` instead of `gl.local`
+finds it, and is the same in simulation.
+"""
+
+import gridloom as gl
+import numpy as np
+
+
+@gl.message
+class Norm:
+    site: str
+    value: float
+    moved: int
+
+
+@gl.process
+def site(me, collector, n):
+    peer = me.connect(collector, 4000)
+    with gl.local(servers=2) as grid:
+        dgemm, dnrm2 = grid.function("linalg/dgemm"), grid.function("linalg/dnrm2")
+        a = np.full((int(n), int(n)), 2.0)
+        with grid.group() as group:
+            product = dgemm(dgemm(a, a), a)
+        norm = dnrm2(product.get().ravel())
+        me.log(f"predicted {group.report().predicted_seconds:.4f} s, measured {group.report().measured_seconds:.4f} s")
+        peer.send(Norm(me.host, norm, grid.traffic().client_bytes))
+
+
+@gl.process
+def collector(me, sites):
+    me.listen(4000)
+    for _ in range(int(sites)):
+        _, norm = me.wait(Norm)
+        print(f"{norm.site}: norm {norm.value:.6g}, {norm.moved} bytes")
+
+
+gl.run_processes()
