@@ -327,6 +327,7 @@ impl Server {
             Message::FetchRefused { datum, why } => {
                 if self.awaited.get(&datum).is_some_and(|awaited| awaited.from == from) {
                     self.supply_failed(datum, SupplyFault::Gone, &why, out);
+                    self.forget_source(datum);
                 }
             }
             Message::Release { data } => {

@@ -74,6 +74,13 @@ impl Server {
         send(out, datum.client, Message::SupplyFailed { datum, from, fault, why });
     }
 
+    /// Who was to have a datum has not: if it is asked for again before its owner has named another source, the owner is.
+    pub(super) fn forget_source(&mut self, datum: DatumId) {
+        if let Some(awaited) = self.awaited.get_mut(&datum) {
+            (awaited.from, awaited.address) = (self.config.id, String::new());
+        }
+    }
+
     /// Tells the owner that a datum does not come from where it was to; a new source will be named.
     pub(super) fn supply_failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Effect>) {
         if let Some(awaited) = self.awaited.get_mut(&datum)
