@@ -74,6 +74,7 @@ impl Server {
         let task = entry.task;
         let client = id.client;
         let client_is_here = self.members.is_up(client);
+        let mut dropped = Vec::new();
         match &outcome {
             Ok(results) => {
                 self.learn(now, &task, run_ns, out);
@@ -85,6 +86,12 @@ impl Server {
                         }
                         self.replicas.discard(*datum);
                         out.push(Effect::DropDatum { datum: *datum });
+                    } else if !self.replicas.is_known(*datum) && !self.replicas.fits(meta.size_bytes()) {
+                        // A copy of it was here, and was given back while its task ran again for another result.
+                        let waiting = self.replicas.refuse(*datum);
+                        out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum: *datum }));
+                        out.push(Effect::DropDatum { datum: *datum });
+                        dropped.push(*datum);
                     } else {
                         self.datum_here(now, *datum, meta.size_bytes(), Origin::Made, out);
                     }
@@ -105,6 +112,9 @@ impl Server {
         }
         if client_is_here {
             self.report(now, client, id, outcome, run_ns, out);
+            if !dropped.is_empty() {
+                send(out, client, Message::Dropped { data: dropped });
+            }
         }
         self.pump(now, out);
     }
