@@ -242,8 +242,6 @@ class Grid:
         if text is None:
             return None
         record = json.loads(text)
-        # Known when the session ends, and told then.
-        del record["failure"]
         record["groups"] = [tuple(group) for group in record["groups"]]
         return Simulation(**record)
 
