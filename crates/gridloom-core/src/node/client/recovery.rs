@@ -30,10 +30,12 @@ impl Client {
         self.calls_lost(now, server, why, out);
         self.unsupplied.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);
-        let mut broken_off = Vec::new();
+        let (mut broken_off, mut unasked) = (Vec::new(), Vec::new());
         for (datum, run) in &mut self.data {
             run.holders.remove(&server);
-            run.fetchers.remove(&server);
+            if run.fetchers.remove(&server) {
+                unasked.push(*datum);
+            }
             if run.fetching == Some(server) {
                 run.fetching = None;
                 broken_off.push(*datum);
@@ -76,6 +78,9 @@ impl Client {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
         self.map_again(now, again, out);
+        for datum in unasked {
+            self.tidy(datum, out);
+        }
     }
 
     /// Sets the task that makes a lost datum, and those that make its lost inputs, to run again. Appends them to
