@@ -1,8 +1,8 @@
 //! The simulator's models under load, one process a case: CPU seconds, events per second, peak memory.
 //!
 //! `sim` runs the cases that SimGrid 4.1 was measured with, in the same shapes: transfers of random sizes between random
-//! pairs of hosts, all at once or so many at a time, and a master that hands tasks to workers. `sim-long` starts 100,000
-//! at once, `sim-big` has 100,000 hosts and 1,000,000 transfers. An event is the end of a latency, a transfer or an
+//! pairs of hosts, all at once or so many at a time, and a master that hands tasks to workers. `sim-long` starts 30,000 and
+//! 100,000 at once, `sim-big` has 100,000 hosts and 1,000,000 transfers. An event is the end of a latency, a transfer or an
 //! execution. SimGrid's seconds are its CPU time on the same machine, with the same platforms and sizes, in runs of their
 //! own; 10,000 at once and the master with its workers are from another run on a like machine.
 
@@ -133,6 +133,14 @@ const CASES: &[Case] = &[
         load: Load::Tasks { count: 100_000 },
         simgrid_s: Some(1.64),
         aim: "at least 2",
+    },
+    Case {
+        name: "star of 1,000, 30,000 transfers at once",
+        part: "sim-long",
+        platform: star_1000,
+        load: transfers(30_000, 30_000),
+        simgrid_s: None,
+        aim: "",
     },
     Case {
         name: "star of 1,000, 100,000 transfers at once",

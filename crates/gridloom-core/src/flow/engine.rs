@@ -1,23 +1,25 @@
 //! Time over transfers and executions: each is an *action* whose work shrinks at the rate that the solver gives it.
 //!
-//! **Lazy.** A date of completion is `now + remaining / rate`, kept in a heap. A change marks the constraints that it
-//! touches; before time moves on, the solver re-solves what is connected to them, and only an action whose rate then
-//! differs has its remaining work reckoned and a new date. Any number of changes at one date are solved once.
+//! **Lazy.** A change marks the constraints that it touches; before time moves on, the solver finds anew what that
+//! changes. Any number of changes at one date are solved once. An action that a constraint holds back ends by the
+//! [`Clocks`], which the constraint's level alone moves; one with a rate of its own ends at `now + remaining / rate`,
+//! kept in a heap.
 //!
-//! **Invariants.** Time never goes back. A running action's `remaining` is that at `since`, and its date in the heap is
-//! `since + remaining / rate`, absent while the rate is 0. Actions that end at the same date are reported in order of
-//! start, failures before completions. Dates within [`TIMING_S`] of each other fall together, as in SimGrid.
+//! **Invariants.** Time never goes back. Of an action with a rate of its own, `remaining` is that at `since`, and its date
+//! in the heap is `since + remaining / rate`, absent while the rate is 0. Actions that end at the same date are reported
+//! in order of start, failures before completions. Dates within [`TIMING_S`] of each other fall together, as in SimGrid.
 //!
 //! **Not done.** Suspension.
 //!
 //! Source: SimGrid 4.1, resource models and their lazy updates.
 
 use super::changes::Terms;
+use super::clocks::Clocks;
 use super::cpu::{self, Execution};
-use super::heap::Heap;
+use super::heap::{Entry, Heap, Places};
 use super::network::{NetworkModel, Transfer};
 use super::resources::Resources;
-use super::solver::{Reach, VariableIndex};
+use super::solver::{ConstraintIndex, Reach, VariableIndex};
 
 /// Events closer than this are one.
 pub const TIMING_S: f64 = 1e-9;
@@ -72,11 +74,15 @@ pub struct FlowEngine {
     free: Vec<u32>,
     /// Slot of the action behind each variable.
     owners: Vec<u32>,
+    /// Of latencies, and of ends of actions with rates of their own.
     dates: Heap,
+    places: Places,
+    /// Ends of all others.
+    clocks: Clocks,
     /// Failures that are not yet reported.
     failures: Vec<Completion>,
-    /// Slots of what ends in [`FlowEngine::fire`]; kept so that it does not allocate.
-    ending: Vec<u32>,
+    /// Dates, serial numbers and slots of what ends in [`FlowEngine::fire_due`]; kept so that it does not allocate.
+    ending: Vec<(f64, u64, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +90,12 @@ struct Action {
     serial: u64,
     /// Work done per unit of the variable's value.
     factor: f64,
-    /// Work left at `since_s`, shrinking at `rate` from then.
+    /// Work left at `since_s`, shrinking at `rate` from then; unless it is held back, and its constraint's clock knows.
     remaining: f64,
     rate: f64,
     since_s: f64,
+    /// Which constraint holds it back, and its work for each unit of that clock.
+    held: Option<(ConstraintIndex, f64)>,
     variable: VariableIndex,
     phase: Phase,
 }
@@ -100,7 +108,7 @@ enum Phase {
     LatencyOnly,
     /// Paying the latency; shares afterwards. In the heap.
     Latency,
-    /// Sharing. In the heap while its rate is positive.
+    /// Sharing. In the heap while its rate is positive, or on a clock.
     Running,
 }
 
@@ -117,6 +125,8 @@ impl FlowEngine {
             free: Vec::new(),
             owners: Vec::new(),
             dates: Heap::default(),
+            places: Places::default(),
+            clocks: Clocks::default(),
             failures: Vec::new(),
             ending: Vec::new(),
         }
@@ -153,7 +163,7 @@ impl FlowEngine {
             self.fail(id.slot);
         } else if !at_once || transfer.links.is_empty() {
             self.actions[id.slot()].phase = if transfer.links.is_empty() { Phase::LatencyOnly } else { Phase::Latency };
-            self.dates.set(id.slot, id.serial, self.now_s + latency_s);
+            self.dates.set(&mut self.places, id.slot, id.serial, self.now_s + latency_s);
         }
         id
     }
@@ -195,15 +205,15 @@ impl FlowEngine {
             return Some(self.now_s);
         }
         self.refresh();
-        self.dates.first().map(|(date, _)| date.max(self.now_s))
+        self.next_date_s().map(|date_s| date_s.max(self.now_s))
     }
 
     /// Moves time on to `date_s` and appends what ends until then, in order.
     pub fn advance_to(&mut self, date_s: f64, completed: &mut Vec<Completion>) {
         loop {
             self.refresh();
-            match self.dates.first() {
-                Some((date, _)) if date <= date_s => {
+            match self.next_date_s() {
+                Some(date) if date <= date_s => {
                     self.now_s = date.max(self.now_s);
                     self.fire_due(completed);
                 }
@@ -218,7 +228,7 @@ impl FlowEngine {
     /// comes before what ends at the same date.
     pub fn wait_until(&mut self, date_s: f64) {
         self.refresh();
-        let next = self.dates.first().map_or(f64::INFINITY, |(date, _)| date);
+        let next = self.next_date_s().unwrap_or(f64::INFINITY);
         assert!(next >= date_s || next <= self.now_s, "something happens at {next}, before {date_s}");
         self.now_s = self.now_s.max(date_s);
     }
@@ -227,11 +237,11 @@ impl FlowEngine {
     pub fn fire_due(&mut self, completed: &mut Vec<Completion>) {
         self.take_failures(completed);
         let mut ending = std::mem::take(&mut self.ending);
-        while let Some((date, slot)) = self.dates.first() {
-            if date - self.now_s >= TIMING_S {
+        while let Some(Entry { key: date_s, serial, slot }) = self.dates.first().copied() {
+            if date_s - self.now_s >= TIMING_S {
                 break;
             }
-            self.dates.remove(slot);
+            self.dates.remove(&mut self.places, slot);
             let action = &mut self.actions[slot as usize];
             match action.phase {
                 Phase::Latency => {
@@ -239,12 +249,18 @@ impl FlowEngine {
                     let (variable, penalty) = (action.variable, self.terms[slot as usize].penalty);
                     self.resources.solver.set_penalty(variable, penalty);
                 }
-                Phase::LatencyOnly | Phase::Running => ending.push(slot),
+                Phase::LatencyOnly | Phase::Running => ending.push((date_s, serial, slot)),
                 Phase::Ended => unreachable!("an ended action is not in the heap"),
             }
         }
+        while let Some(first) = self.clocks.first().filter(|first| first.date_s - self.now_s < TIMING_S) {
+            self.clocks.leave(first.constraint, first.slot, self.now_s);
+            self.actions[first.slot as usize].held = None;
+            ending.push((first.date_s, first.serial, first.slot));
+        }
+        ending.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         // What begins to share is entered before what ends is taken out, as in the reference.
-        for slot in ending.drain(..) {
+        for (_, _, slot) in ending.drain(..) {
             completed.push(self.completion(slot, Outcome::Done));
             self.end(slot);
             self.free.push(slot);
@@ -282,7 +298,8 @@ impl FlowEngine {
     fn begin(&mut self, variable: VariableIndex, factor: f64, work: f64, terms: Terms) -> ActionId {
         self.serial += 1;
         let (serial, since_s) = (self.serial, self.now_s);
-        let action = Action { serial, phase: Phase::Running, variable, factor, remaining: work, rate: 0.0, since_s };
+        let phase = Phase::Running;
+        let action = Action { serial, phase, variable, factor, remaining: work, rate: 0.0, since_s, held: None };
         let slot = self.free.pop().unwrap_or(self.actions.len() as u32);
         if slot as usize == self.actions.len() {
             self.actions.push(action);
@@ -301,7 +318,10 @@ impl FlowEngine {
         let action = &mut self.actions[slot as usize];
         action.phase = Phase::Ended;
         self.resources.solver.remove_variable(action.variable);
-        self.dates.remove(slot);
+        if let Some((constraint, _)) = action.held.take() {
+            self.clocks.leave(constraint.0, slot, self.now_s);
+        }
+        self.dates.remove(&mut self.places, slot);
     }
 
     /// Brings rates and dates up to date after changes.
@@ -311,20 +331,47 @@ impl FlowEngine {
             return;
         }
         solver.solve();
-        for variable in solver.changed() {
-            let slot = self.owners[variable.0 as usize];
-            let action = &mut self.actions[slot as usize];
-            let rate = action.factor * solver.value(*variable);
-            action.remaining -= action.rate * (self.now_s - action.since_s);
-            if action.remaining <= WORK_MIN {
-                action.remaining = 0.0;
-            }
-            (action.rate, action.since_s) = (rate, self.now_s);
-            if rate > 0.0 {
-                self.dates.set(slot, action.serial, self.now_s + action.remaining / rate);
-            } else {
-                self.dates.remove(slot);
-            }
+        // Clocks first: they then stand at now, whoever leaves or joins them.
+        for constraint in solver.releveled() {
+            self.clocks.set_level(*constraint, solver.level(ConstraintIndex(*constraint)), self.now_s);
+        }
+        for at in 0..self.resources.solver.changed().len() {
+            self.place(self.resources.solver.changed()[at]);
+        }
+    }
+
+    /// Reckons what is left of an action, and sets when it ends by what holds it back now.
+    fn place(&mut self, variable: VariableIndex) {
+        let FlowEngine { now_s, resources, owners, actions, dates, places, clocks, .. } = self;
+        let (solver, now_s, slot) = (&resources.solver, *now_s, owners[variable.0 as usize]);
+        let action = &mut actions[slot as usize];
+        action.remaining = match action.held {
+            Some((constraint, scale)) => scale * clocks.leave(constraint.0, slot, now_s),
+            None => action.remaining - action.rate * (now_s - action.since_s),
+        };
+        if action.remaining <= WORK_MIN {
+            action.remaining = 0.0;
+        }
+        let holder = solver.holder(variable);
+        action.held = holder.map(|constraint| (constraint, action.factor / solver.penalty(variable)));
+        action.rate = if holder.is_some() { 0.0 } else { action.factor * solver.value(variable) };
+        action.since_s = now_s;
+        if action.rate > 0.0 {
+            dates.set(places, slot, action.serial, now_s + action.remaining / action.rate);
+        } else {
+            dates.remove(places, slot);
+        }
+        if let Some((constraint, scale)) = action.held {
+            clocks.join(constraint.0, slot, action.serial, action.remaining / scale, now_s);
+        }
+    }
+
+    /// When something happens next by the rates as they are.
+    fn next_date_s(&self) -> Option<f64> {
+        let (own, held) = (self.dates.first().map(|entry| entry.key), self.clocks.first().map(|first| first.date_s));
+        match (own, held) {
+            (Some(own), Some(held)) => Some(own.min(held)),
+            (own, held) => own.or(held),
         }
     }
 }

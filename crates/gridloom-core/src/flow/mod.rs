@@ -13,6 +13,7 @@
 //! for grid and cloud simulations" (ACM TOMACS 23(4), 2013), and Casanova et al. (JPDC 74(10), 2014).
 
 mod changes;
+mod clocks;
 pub mod cpu;
 pub mod engine;
 mod heap;
@@ -27,3 +28,6 @@ pub use network::{NetworkModel, Transfer};
 pub use resources::{HostIndex, LinkIndex, Resources};
 pub use solver::{Policy, Reach};
 pub use timeline::{Quantity, Timeline};
+
+#[cfg(test)]
+mod tests;

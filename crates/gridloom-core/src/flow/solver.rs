@@ -13,7 +13,8 @@
 //! ```text
 //! pool      elements, a block for each variable        reach     which constraints a change can concern
 //! filling   the values of what is concerned            levels    the constraint that is full next
-//! relevel   the few that a change does concern
+//! relevel   the few that a change does concern         share     what a level follows from
+//! users     who uses a constraint                        bundle    where those are whom it holds back
 //! ```
 //!
 //! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
@@ -25,16 +26,22 @@
 //!
 //! Source: SimGrid 4.1's max-min solver, operation for operation, because equal levels are told apart by rounding.
 
+mod bundle;
 mod filling;
 mod levels;
 mod pool;
 mod reach;
 mod relevel;
+mod share;
+mod users;
 
+use bundle::Bundle;
 use filling::Scratch;
+use levels::FullAt;
 use pool::Pool;
 pub use reach::Reach;
-use relevel::FullAt;
+use share::Share;
+use users::{User, Users};
 
 /// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
 const PRECISION: f64 = 1e-5;
@@ -75,6 +82,10 @@ pub struct Solver {
     listed: usize,
     /// Of each constraint; used with [`Reach::Connected`] alone.
     full_at: FullAt,
+    shares: Vec<Share>,
+    bundles: Vec<Bundle>,
+    /// Whether the last solution was found by filling.
+    filled: bool,
     solution: u32,
     scratch: Scratch,
 }
@@ -87,10 +98,6 @@ struct Constraint {
     capacity: f64,
     policy: Policy,
     touched: bool,
-    /// Waits for its level to be found anew.
-    waits: bool,
-    /// What is left of a shared one that is not full.
-    spare: f64,
     /// Takes part in the filling.
     live: bool,
     /// A fat pipe whose usage may be that of a fixed variable.
@@ -103,21 +110,9 @@ struct Constraint {
     by_quota: Option<(u32, u32)>,
     /// The level at which it held back users in the last filling that concerned it.
     held_at: Option<f64>,
-    users: Vec<User>,
+    users: Users,
     /// Elements of disabled variables, and whose they are.
     waiting: Vec<(u32, VariableIndex)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct User {
-    quota: f64,
-    variable: u32,
-    element: u32,
-    // As its variable's, which they are beside so that who looks at all users need not go to each.
-    ceiling: f64,
-    held_by: u32,
-    start: u32,
-    length: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,6 +120,7 @@ struct Variable {
     penalty: f64,
     /// None if not positive.
     bound: f64,
+    /// With [`Reach::Connected`], only of those that nobody holds back.
     value: f64,
     /// Its block of elements.
     start: u32,
@@ -137,18 +133,6 @@ struct Variable {
 
 /// Holds nothing back.
 const NOBODY: u32 = u32::MAX;
-
-impl User {
-    fn new(variable: &Variable, index: VariableIndex, weight: f64, element: usize) -> User {
-        let (quota, ceiling) = (weight / variable.penalty, variable.ceiling());
-        let Variable { held_by, start, length, .. } = *variable;
-        User { quota, ceiling, held_by, variable: index.0, element: element as u32, start, length }
-    }
-
-    fn elements(&self) -> std::ops::Range<usize> {
-        self.start as usize..(self.start + self.length) as usize
-    }
-}
 
 impl Variable {
     /// The level at which it meets its bound.
@@ -175,6 +159,8 @@ impl Solver {
     /// Adds a constraint.
     pub fn add_constraint(&mut self, capacity: f64, policy: Policy) -> ConstraintIndex {
         self.constraints.push(Constraint { capacity, policy, ..Constraint::default() });
+        self.shares.push(Share::new(policy));
+        self.bundles.push(Bundle::default());
         self.full_at.add();
         ConstraintIndex(self.constraints.len() as u32 - 1)
     }
@@ -182,8 +168,6 @@ impl Solver {
     /// Changes a capacity.
     pub fn set_capacity(&mut self, constraint: ConstraintIndex, capacity: f64) {
         self.constraints[constraint.0 as usize].capacity = capacity;
-        self.dirty
-            .extend(self.constraints[constraint.0 as usize].users.iter().map(|user| VariableIndex(user.variable)));
         self.touch(constraint.0);
     }
 
@@ -289,7 +273,23 @@ impl Solver {
 
     /// A variable's value as of the last solution.
     pub fn value(&self, variable: VariableIndex) -> f64 {
-        self.variables[variable.0 as usize].value
+        let state = &self.variables[variable.0 as usize];
+        match self.holder(variable) {
+            Some(holder) => self.level(holder) / state.penalty,
+            None => state.value,
+        }
+    }
+
+    /// The constraint that holds back a variable as of the last solution, at `level / penalty`: none if its value is its
+    /// own. With [`Reach::AsReference`] all are.
+    pub fn holder(&self, variable: VariableIndex) -> Option<ConstraintIndex> {
+        let holder = self.variables[variable.0 as usize].held_by;
+        (holder != NOBODY && self.reach == Reach::Connected).then_some(ConstraintIndex(holder))
+    }
+
+    /// The level p·x of those that a constraint holds back, as of the last solution.
+    pub fn level(&self, constraint: ConstraintIndex) -> f64 {
+        self.full_at.of(constraint.0)
     }
 
     /// A variable's penalty; 0 while it is disabled.
@@ -300,7 +300,7 @@ impl Solver {
     /// Appends the variables that have an element on that constraint, disabled ones last.
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
         let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
-        variables.extend(users.iter().map(|user| VariableIndex(user.variable)));
+        variables.extend(users.with_terms().map(|(user, ..)| VariableIndex(user.variable)));
         variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
@@ -309,40 +309,47 @@ impl Solver {
         !self.touched.is_empty()
     }
 
-    /// The enabled variables to which the last solution gave another value than they had.
+    /// The enabled variables that the last solution found with other terms or gave another holder, or a value of their
+    /// own that differs. The values of others differ by the levels of their holders alone.
     pub fn changed(&self) -> &[VariableIndex] {
         &self.scratch.changed
     }
 
-    /// How many enabled variables the last solution computed anew.
-    pub fn solved(&self) -> usize {
-        self.scratch.variables.len()
+    /// The constraints to which the last solution may have given another level; here and there one comes again.
+    pub fn releveled(&self) -> &[u32] {
+        &self.scratch.releveled
     }
 
     /// Enters an element of an enabled variable among the users of its constraint.
     fn list(&mut self, variable: VariableIndex, element: usize) {
-        let state = &mut self.pool[element];
+        let (terms, state) = (&self.variables[variable.0 as usize], &mut self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
+        self.shares[state.constraint as usize].is_known = false;
         self.listed += 1;
-        users.push(User::new(&self.variables[variable.0 as usize], variable, state.weight, element));
+        users.push(User::new(terms, variable, element), state.weight / terms.penalty, terms.held_by);
     }
 
     fn unlist(&mut self, element: usize) {
         let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
         let users = &mut self.constraints[constraint as usize].users;
-        users.swap_remove(place as usize);
+        match users.holder(place as usize) == constraint {
+            true => self.shares[constraint as usize].forget(),
+            false => self.shares[constraint as usize].is_known = false,
+        }
         self.listed -= 1;
-        if let Some(moved) = users.get(place as usize) {
+        if let Some(moved) = users.swap_remove(place as usize) {
             self.pool[moved.element as usize].place = place;
         }
     }
 
     /// Enters changed terms of an enabled variable.
     fn requote(&mut self, variable: VariableIndex, element: usize) {
-        let state = &self.pool[element];
-        let user = User::new(&self.variables[variable.0 as usize], variable, state.weight, element);
-        self.constraints[state.constraint as usize].users[state.place as usize] = user;
+        let (terms, state) = (&self.variables[variable.0 as usize], &self.pool[element]);
+        let users = &mut self.constraints[state.constraint as usize].users;
+        let user = User::new(terms, variable, element);
+        self.shares[state.constraint as usize].forget();
+        users.replace(state.place as usize, user, state.weight / terms.penalty);
     }
 
     fn wait(&mut self, variable: VariableIndex, element: usize) {

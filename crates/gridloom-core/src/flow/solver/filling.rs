@@ -27,6 +27,8 @@ pub(super) struct Scratch {
     pub(super) variables: Vec<u32>,
     pub(super) before: Vec<f64>,
     pub(super) changed: Vec<VariableIndex>,
+    /// Constraints that may have another level than before.
+    pub(super) releveled: Vec<u32>,
     /// Variables that something else holds back than before.
     pub(super) moved: Vec<u32>,
     pub(super) levels: Levels,
@@ -38,16 +40,31 @@ pub(super) struct Scratch {
 impl Solver {
     /// Brings all values up to date.
     pub fn solve(&mut self) {
-        let as_reference = self.reach == Reach::AsReference;
-        if as_reference || !self.relevel() {
-            self.open();
-            self.fill();
-            if !as_reference {
-                self.adopt();
+        self.scratch.moved.clear();
+        self.scratch.releveled.clear();
+        match self.reach {
+            Reach::AsReference => {
+                self.filled = true;
+                self.open();
+                self.fill();
+                self.note_values();
+            }
+            Reach::Connected => {
+                self.filled = !self.relevel();
+                if self.filled {
+                    self.open();
+                    self.fill();
+                    self.adopt();
+                }
+                self.note_holders();
             }
         }
         self.dirty.clear();
         self.followed = 0;
+    }
+
+    /// Gathers who has another value.
+    fn note_values(&mut self) {
         let Scratch { variables, before, changed, .. } = &mut self.scratch;
         changed.clear();
         let differs = |index: &u32, before: f64| self.variables[*index as usize].value != before;
@@ -64,7 +81,7 @@ impl Solver {
             }
             for at in 0..self.scratch.saturated.len() {
                 let constraint = self.scratch.saturated[at];
-                if let Some(level) = self.level(constraint) {
+                if let Some(level) = self.level_now(constraint) {
                     self.scratch.levels.push(level, constraint);
                 }
             }
@@ -92,8 +109,9 @@ impl Solver {
             let mut usage = 0.0;
             let shared = constraints[index as usize].policy == Policy::Shared;
             for at in 0..constraints[index as usize].users.len() {
-                let user = constraints[index as usize].users[at];
-                usage = if shared { usage + user.quota } else { f64::max(usage, user.quota) };
+                let users = &constraints[index as usize].users;
+                let (user, quota) = (users.get(at), users.quota(at));
+                usage = if shared { usage + quota } else { f64::max(usage, quota) };
                 let variable = &mut variables[user.variable as usize];
                 if variable.solution == *solution {
                     continue;
@@ -130,7 +148,7 @@ impl Solver {
             if lowest.is_some_and(|lowest| key > lowest) {
                 break;
             }
-            match self.level(constraint) {
+            match self.level_now(constraint) {
                 None => self.scratch.levels.pop(),
                 Some(level) if level > key => self.scratch.levels.raise(level),
                 // A level can be below its key by rounding only; then the key says when it is its turn.
@@ -146,7 +164,7 @@ impl Solver {
     }
 
     /// The level of a constraint that still takes part.
-    fn level(&mut self, constraint: u32) -> Option<f64> {
+    fn level_now(&mut self, constraint: u32) -> Option<f64> {
         let state = &self.constraints[constraint as usize];
         if state.live && state.usage_is_old {
             self.renew_usage(constraint);
@@ -178,7 +196,7 @@ impl Solver {
     fn sort_by_bound(&mut self, index: u32, level: f64) {
         let Solver { constraints, variables, scratch, .. } = self;
         let constraint = &mut constraints[index as usize];
-        let unfixed = constraint.users.iter().filter_map(|user| {
+        let unfixed = constraint.users.with_terms().filter_map(|(user, ..)| {
             let variable = &variables[user.variable as usize];
             (!variable.fixed).then(|| (variable.ceiling(), user.variable))
         });
@@ -215,7 +233,7 @@ impl Solver {
             let index = holder as usize;
             self.constraints[index].held_at = Some(level);
             for place in 0..self.constraints[index].users.len() {
-                let variable = self.constraints[index].users[place].variable;
+                let variable = self.constraints[index].users.get(place).variable;
                 let state = &self.variables[variable as usize];
                 if !state.fixed {
                     self.fix(variable, level / state.penalty, holder);
@@ -252,8 +270,8 @@ impl Solver {
         let sorted = &mut scratch.sorted;
         let (start, end) = constraint.by_quota.get_or_insert_with(|| {
             let start = sorted.len();
-            let unfixed = constraint.users.iter().filter(|user| !variables[user.variable as usize].fixed);
-            sorted.extend(unfixed.map(|user| (user.quota, user.variable)));
+            let unfixed = constraint.users.with_terms().filter(|(user, ..)| !variables[user.variable as usize].fixed);
+            sorted.extend(unfixed.map(|(user, quota, _)| (quota, user.variable)));
             sorted[start..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
             (start as u32, sorted.len() as u32)
         });

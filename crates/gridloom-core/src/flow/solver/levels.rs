@@ -1,7 +1,10 @@
-//! The constraint that is full next: a heap of constraints by level, in which levels may have risen since.
+//! At which levels constraints are full, and which is full next: a heap of constraints by level, in which levels may have risen since.
 //!
 //! **Invariant:** an entry's key is at most the constraint's level, but for rounding. Filling only raises levels, so
 //! an entry is brought up to date when it comes to the top, and not before.
+
+use super::NOBODY;
+use super::users::User;
 
 /// The heap; its order among equal keys is of no consequence.
 #[derive(Clone, Debug, Default)]
@@ -69,5 +72,38 @@ impl Levels {
             at = child;
         }
         self.entries[at] = entry;
+    }
+}
+
+/// The level at which each constraint is full; infinite if it is not.
+#[derive(Clone, Debug)]
+pub(super) struct FullAt {
+    /// One more than a constraint's index, so that [`NOBODY`], one less than 0, has the first: nothing.
+    levels: Vec<f64>,
+}
+
+impl Default for FullAt {
+    fn default() -> FullAt {
+        FullAt { levels: vec![0.0] }
+    }
+}
+
+impl FullAt {
+    /// One constraint more, not full.
+    pub(super) fn add(&mut self) {
+        self.levels.push(f64::INFINITY);
+    }
+
+    pub(super) fn of(&self, constraint: u32) -> f64 {
+        self.levels[constraint.wrapping_add(1) as usize]
+    }
+
+    pub(super) fn set(&mut self, constraint: u32, level: f64) {
+        self.levels[constraint.wrapping_add(1) as usize] = level;
+    }
+
+    /// The level that a user has by its holder and its bound.
+    pub(super) fn elsewhere(&self, user: &User, holder: u32) -> f64 {
+        if holder == NOBODY { user.ceiling } else { user.ceiling.min(self.of(holder)) }
     }
 }

@@ -30,7 +30,8 @@
 //! Source: the characterisation as above; the procedure is ours. The level on a shared constraint is found by Newton's
 //! method on a concave function of pieces of straight lines, begun at the level before.
 
-use super::{NOBODY, Policy, Solver, User};
+use super::users::User;
+use super::{Constraint, NOBODY, Policy, Solver, VariableIndex};
 
 /// Levels are alike within this part, and a constraint within its capacity.
 const ALIKE: f64 = 1e-12;
@@ -42,22 +43,20 @@ const LOOKS_MAX: usize = 16;
 const STEPS_MAX: usize = 64;
 
 impl Solver {
-    /// Brings all values up to date; false, and no value changed, if that is better done for all that the change reaches.
+    /// Brings all levels up to date; false if that is better done by filling all that the change reaches.
     pub(super) fn relevel(&mut self) -> bool {
         let changed: usize = self.dirty.iter().map(|index| self.variables[index.0 as usize].length as usize).sum();
         if 2 * changed > self.listed {
             return false;
         }
         self.scratch.levels.clear();
-        self.scratch.component.clear();
-        self.scratch.moved.clear();
         for at in 0..self.touched.len() {
             self.line_up(self.touched[at]);
         }
         let mut looks = LOOKS_MAX * self.listed + self.touched.len();
         while let Some((_, constraint)) = self.scratch.levels.first() {
             self.scratch.levels.pop();
-            self.constraints[constraint as usize].waits = false;
+            self.shares[constraint as usize].waits = false;
             let users = self.constraints[constraint as usize].users.len();
             if looks < users {
                 self.dismiss();
@@ -69,15 +68,14 @@ impl Solver {
         for constraint in self.touched.drain(..) {
             self.constraints[constraint as usize].touched = false;
         }
-        self.reckon();
         true
     }
 
     /// Lets a constraint wait for its turn.
     fn line_up(&mut self, constraint: u32) {
-        let state = &mut self.constraints[constraint as usize];
-        if !state.waits {
-            state.waits = true;
+        let share = &mut self.shares[constraint as usize];
+        if !share.waits {
+            share.waits = true;
             self.scratch.levels.push(self.full_at.of(constraint), constraint);
         }
     }
@@ -86,57 +84,129 @@ impl Solver {
     fn dismiss(&mut self) {
         while let Some((_, constraint)) = self.scratch.levels.first() {
             self.scratch.levels.pop();
-            self.constraints[constraint as usize].waits = false;
+            self.shares[constraint as usize].waits = false;
         }
     }
 
     /// Finds at which level a constraint is full, and whom it holds back.
     fn find_level(&mut self, constraint: u32) {
         let before = self.full_at.of(constraint);
-        self.full_at.set(constraint, f64::INFINITY);
-        let found = match self.constraints[constraint as usize].policy {
-            Policy::Shared => self.level_of_shared(constraint, before),
-            Policy::FatPipe => self.level_of_pipe(constraint),
-        };
+        let of_same = self.level_of_same(constraint);
+        let found = of_same.unwrap_or_else(|| {
+            self.full_at.set(constraint, f64::INFINITY);
+            match self.constraints[constraint as usize].policy {
+                Policy::Shared => self.level_of_shared(constraint, before),
+                Policy::FatPipe => self.level_of_pipe(constraint),
+            }
+        });
         let same = found == before || (found - before).abs() <= ALIKE * found.min(before);
         let level = if same { before } else { found };
         self.full_at.set(constraint, level);
         if !same {
-            self.scratch.component.push(constraint);
+            self.scratch.releveled.push(constraint);
         }
+        if of_same.is_none() {
+            self.exchange(constraint, before, level);
+        } else if !same {
+            self.stir_held(constraint, before, level);
+        }
+    }
+
+    /// The level at which a shared constraint is full if it holds back whom it did; none if others.
+    fn level_of_same(&mut self, constraint: u32) -> Option<f64> {
+        let Solver { constraints, shares, full_at, .. } = self;
+        let (Constraint { capacity, users, .. }, share) =
+            (&constraints[constraint as usize], &mut shares[constraint as usize]);
+        if share.policy == Policy::FatPipe {
+            return None;
+        }
+        loop {
+            if !share.is_known {
+                share.add_up(constraint, users, full_at);
+            }
+            let room = capacity - share.taken;
+            if share.usage <= 0.0 {
+                return (room >= -ALIKE * capacity).then_some(f64::INFINITY);
+            }
+            let level = room / share.usage;
+            if level > 0.0 && share.highest <= level * (1.0 + ALIKE) && level <= share.ceiling {
+                return Some(level);
+            }
+            if share.is_fresh() {
+                return None;
+            }
+            share.is_known = false;
+        }
+    }
+
+    /// Tells the other constraints of all whom a constraint holds back.
+    fn stir_held(&mut self, constraint: u32, before: f64, after: f64) {
+        if !self.shares[constraint as usize].is_bundled {
+            self.bundle(constraint);
+        }
+        let bundle = std::mem::take(&mut self.bundles[constraint as usize]);
+        let (above, rise) = (lowest_of(before, after), after - before);
+        for (other, quota) in bundle.iter() {
+            self.tell(other, above, after, quota * rise);
+        }
+        self.bundles[constraint as usize] = bundle;
+    }
+
+    /// Gathers where else those are users whom a constraint holds back.
+    fn bundle(&mut self, constraint: u32) {
+        let Solver { constraints, shares, bundles, pool, .. } = self;
+        let bundle = &mut bundles[constraint as usize];
+        bundle.clear();
+        for (user, quota, holder) in constraints[constraint as usize].users.with_terms() {
+            if holder == constraint {
+                // Its quota is its weight / penalty.
+                let share = quota / pool[user.element as usize].weight;
+                let others = pool[user.elements()].iter().filter(|element| element.constraint != constraint);
+                for element in others {
+                    let place = &mut shares[element.constraint as usize].place_in_bundle;
+                    bundle.push(element.constraint, element.weight * share, place);
+                }
+            }
+        }
+        shares[constraint as usize].is_bundled = true;
+    }
+
+    /// Takes users that have more elsewhere, lets go those that meet their bound below, and tells their other constraints.
+    fn exchange(&mut self, constraint: u32, before: f64, level: f64) {
         for at in 0..self.constraints[constraint as usize].users.len() {
-            let user = self.constraints[constraint as usize].users[at];
-            if user.held_by == constraint {
+            let users = &self.constraints[constraint as usize].users;
+            let (user, quota, holder) = (users.get(at), users.quota(at), users.holder(at));
+            if holder == constraint {
                 if user.ceiling < level {
                     self.hold(user.variable, NOBODY);
-                    self.stir(&user, constraint, before, user.ceiling);
-                } else if !same {
-                    self.stir(&user, constraint, before, level);
+                    self.stir(&user, quota, constraint, before, user.ceiling);
+                } else if before != level {
+                    self.stir(&user, quota, constraint, before, level);
                 }
             } else {
-                let elsewhere = self.full_at.elsewhere(&user);
+                let elsewhere = self.full_at.elsewhere(&user, holder);
                 if elsewhere > level * (1.0 + ALIKE) {
                     self.hold(user.variable, constraint);
-                    self.stir(&user, constraint, elsewhere, level);
+                    self.stir(&user, quota, constraint, elsewhere, level);
                 }
             }
         }
     }
 
     /// The level at which a shared constraint is full, begun at a guess; infinite if it is not.
-    fn level_of_shared(&mut self, constraint: u32, guess: f64) -> f64 {
-        let constraint = &mut self.constraints[constraint as usize];
+    fn level_of_shared(&self, constraint: u32, guess: f64) -> f64 {
+        let constraint = &self.constraints[constraint as usize];
         let mut level = guess;
         for _ in 0..STEPS_MAX {
             // What is not above the level is what it is; the rest shares what that leaves.
             let (mut room, mut usage, mut least_above, mut most_below) = (constraint.capacity, 0.0, f64::INFINITY, 0.0);
-            for user in &constraint.users {
-                let elsewhere = self.full_at.elsewhere(user);
+            for (user, quota, holder) in constraint.users.with_terms() {
+                let elsewhere = self.full_at.elsewhere(user, holder);
                 if elsewhere > level {
-                    usage += user.quota;
+                    usage += quota;
                     least_above = f64::min(least_above, elsewhere);
                 } else {
-                    room -= user.quota * elsewhere;
+                    room -= quota * elsewhere;
                     most_below = f64::max(most_below, elsewhere);
                 }
             }
@@ -146,7 +216,6 @@ impl Solver {
                     break;
                 }
             } else if room >= -ALIKE * constraint.capacity {
-                constraint.spare = room;
                 return f64::INFINITY;
             } else {
                 level = 0.0;
@@ -158,34 +227,40 @@ impl Solver {
     /// The level at which a fat pipe is full; infinite if it is not.
     fn level_of_pipe(&self, constraint: u32) -> f64 {
         let constraint = &self.constraints[constraint as usize];
-        let levels = constraint.users.iter().map(|user| (constraint.capacity / user.quota, user));
-        let reached = levels.filter(|(level, user)| *level <= self.full_at.elsewhere(user));
-        reached.map(|(level, _)| level).fold(f64::INFINITY, f64::min)
+        let reached = constraint.users.with_terms().filter_map(|(user, quota, holder)| {
+            let level = constraint.capacity / quota;
+            (level <= self.full_at.elsewhere(user, holder)).then_some(level)
+        });
+        reached.fold(f64::INFINITY, f64::min)
     }
 
-    /// Lets the other constraints of a user wait whose level changes, unless they are full before. One that is full right
-    /// there may have left it to this one.
-    fn stir(&mut self, user: &User, constraint: u32, before: f64, after: f64) {
-        let above = before.min(after) * (1.0 - 2.0 * ALIKE);
+    /// Tells the other constraints of a user whose level changes.
+    fn stir(&mut self, user: &User, quota: f64, constraint: u32, before: f64, after: f64) {
         // Its quota is its weight / penalty.
-        let rise = (after - before) * user.quota / self.pool[user.element as usize].weight;
+        let rise = (after - before) * quota / self.pool[user.element as usize].weight;
         for at in user.elements() {
-            let element = &self.pool[at];
-            let other = element.constraint;
-            if other == constraint {
-                continue;
+            let element = self.pool[at];
+            if element.constraint != constraint {
+                self.tell(element.constraint, lowest_of(before, after), after, element.weight * rise);
             }
-            let level = self.full_at.of(other);
-            let state = &mut self.constraints[other as usize];
-            if level == f64::INFINITY && state.policy == Policy::Shared {
-                state.spare -= element.weight * rise;
-                if state.spare > ALIKE_SUMS * state.capacity {
-                    continue;
+        }
+    }
+
+    /// Tells a constraint that a user has another level than before, and takes so much more: it waits, unless it is full
+    /// before. One that is full right there may have left the user to who tells it.
+    fn tell(&mut self, other: u32, above: f64, after: f64, more: f64) {
+        let (level, share) = (self.full_at.of(other), &mut self.shares[other as usize]);
+        if share.is_known {
+            share.tell(after, more);
+            if level == f64::INFINITY && share.policy == Policy::Shared {
+                let capacity = self.constraints[other as usize].capacity;
+                if share.taken < capacity * (1.0 - ALIKE_SUMS) {
+                    return;
                 }
             }
-            if level >= above {
-                self.line_up(other);
-            }
+        }
+        if level >= above {
+            self.line_up(other);
         }
     }
 
@@ -200,92 +275,61 @@ impl Solver {
         let variable = &mut self.variables[index as usize];
         variable.held_by = holder;
         for element in &self.pool[variable.elements()] {
-            let users = &mut self.constraints[element.constraint as usize].users;
-            users[element.place as usize].held_by = holder;
-        }
-    }
-
-    /// Gives values to those who changed, who are held back by another than before, or whose holder has another level.
-    fn reckon(&mut self) {
-        self.solution = self.solution.wrapping_add(1);
-        self.scratch.variables.clear();
-        self.scratch.before.clear();
-        for at in 0..self.dirty.len() {
-            self.reckon_one(self.dirty[at].0);
-        }
-        for at in 0..self.scratch.moved.len() {
-            self.reckon_one(self.scratch.moved[at]);
-        }
-        for at in 0..self.scratch.component.len() {
-            let constraint = self.scratch.component[at];
-            for place in 0..self.constraints[constraint as usize].users.len() {
-                let user = self.constraints[constraint as usize].users[place];
-                if user.held_by == constraint {
-                    self.reckon_one(user.variable);
-                }
+            let this = element.constraint;
+            let before = self.constraints[this as usize].users.set_holder(element.place as usize, holder);
+            if before == this || holder == this {
+                self.shares[this as usize].forget();
+            } else if before == NOBODY || holder == NOBODY {
+                self.shares[this as usize].is_known = false;
             }
         }
     }
 
-    fn reckon_one(&mut self, index: u32) {
+    /// Gathers who changed or is held back by another than before; unless filling did, gives a value to whom nobody does.
+    pub(super) fn note_holders(&mut self) {
+        self.solution = self.solution.wrapping_add(1);
+        self.scratch.changed.clear();
+        for at in 0..self.dirty.len() {
+            self.note_holder(self.dirty[at].0);
+        }
+        for at in 0..self.scratch.moved.len() {
+            self.note_holder(self.scratch.moved[at]);
+        }
+    }
+
+    fn note_holder(&mut self, index: u32) {
         let variable = &mut self.variables[index as usize];
         if variable.solution == self.solution || variable.penalty <= 0.0 {
             return;
         }
         variable.solution = self.solution;
-        self.scratch.variables.push(index);
-        self.scratch.before.push(variable.value);
-        variable.value = match variable.held_by {
-            NOBODY if variable.length == 0 => 0.0,
-            NOBODY => variable.bound.max(0.0),
-            holder => self.full_at.of(holder) / variable.penalty,
-        };
+        self.scratch.changed.push(VariableIndex(index));
+        if variable.held_by == NOBODY && !self.filled {
+            variable.value = if variable.length == 0 { 0.0 } else { variable.bound.max(0.0) };
+        }
     }
 
     /// Takes over what a filling found.
     pub(super) fn adopt(&mut self) {
         for at in 0..self.scratch.component.len() {
             let constraint = self.scratch.component[at];
-            let state = &mut self.constraints[constraint as usize];
-            state.spare = 0.0;
+            let state = &self.constraints[constraint as usize];
+            self.shares[constraint as usize].forget();
             self.full_at.set(constraint, state.held_at.unwrap_or(f64::INFINITY));
+            self.scratch.releveled.push(constraint);
         }
         for at in 0..self.scratch.variables.len() {
             let index = self.scratch.variables[at];
-            self.set_holder(index, self.variables[index as usize].held_by);
+            let variable = &self.variables[index as usize];
+            let first = &self.pool[variable.start as usize];
+            if self.constraints[first.constraint as usize].users.holder(first.place as usize) != variable.held_by {
+                self.hold(index, variable.held_by);
+            }
         }
     }
 }
 
-/// The level at which each constraint is full; infinite if it is not.
-#[derive(Clone, Debug)]
-pub(super) struct FullAt {
-    /// One more than a constraint's index, so that [`NOBODY`], one less than 0, has the first: infinite.
-    levels: Vec<f64>,
-}
-
-impl Default for FullAt {
-    fn default() -> FullAt {
-        FullAt { levels: vec![f64::INFINITY] }
-    }
-}
-
-impl FullAt {
-    /// One constraint more, not full.
-    pub(super) fn add(&mut self) {
-        self.levels.push(f64::INFINITY);
-    }
-
-    fn of(&self, constraint: u32) -> f64 {
-        self.levels[constraint.wrapping_add(1) as usize]
-    }
-
-    fn set(&mut self, constraint: u32, level: f64) {
-        self.levels[constraint.wrapping_add(1) as usize] = level;
-    }
-
-    /// The level that a user has by its holder and its bound.
-    fn elsewhere(&self, user: &User) -> f64 {
-        user.ceiling.min(self.of(user.held_by))
-    }
+/// The lowest level that depends on a change.
+fn lowest_of(before: f64, after: f64) -> f64 {
+    before.min(after) * (1.0 - 2.0 * ALIKE)
 }
