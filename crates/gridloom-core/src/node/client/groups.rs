@@ -115,7 +115,7 @@ impl Client {
         let Some(run) = run else {
             // Cancelled, or failed, when it had ended there already.
             for (datum, _) in report.outcome.iter().flatten() {
-                self.copy_at(from, *datum, out);
+                self.copy_at(now, from, *datum, out);
             }
             return;
         };
@@ -223,11 +223,15 @@ impl Client {
 
     // ---- forgetting
 
-    /// A server turns out to have a datum. One that nobody needs any more it gives up again.
-    pub(super) fn copy_at(&mut self, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+    /// A server turns out to have a datum. Who waits for it can have it; one that nobody needs any more is given up again.
+    pub(super) fn copy_at(&mut self, now: Time, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
             Some(run) => {
                 run.holders.insert(server);
+                if run.wanted || !run.fetchers.is_empty() {
+                    self.fetch_here(datum, out);
+                }
+                self.supply_waiting(now, datum, out);
                 self.tidy(datum, out);
             }
             None => self.post(server, Parcel::Message(Message::Release { data: vec![datum] }), out),

@@ -455,7 +455,7 @@ impl Client {
         self.broken.remove(&(report.datum, report.to));
         // Arguments of plain calls are given up by their server.
         if self.calls.of_datum(report.datum).is_none() {
-            self.copy_at(report.to, report.datum, out);
+            self.copy_at(now, report.to, report.datum, out);
         }
         if report.from == self.config.id {
             self.learn_link(report.to, report.size_bytes, report.run_ns);
