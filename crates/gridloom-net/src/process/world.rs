@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Decoder};
 use super::listener::{Door, Guest, greet};
+use crate::awake::Patience;
 use crate::identity::{Secret, random_node_id};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
@@ -54,6 +55,7 @@ pub struct NetProcess {
     names: Vec<String>,
     inbox: VecDeque<Incoming>,
     buffer: Vec<u8>,
+    patience: Patience,
 }
 
 struct Connection {
@@ -106,6 +108,7 @@ impl NetProcess {
             names: Vec::new(),
             inbox: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
+            patience: Patience::new(),
         })
     }
 
@@ -267,11 +270,15 @@ impl ProcessWorld for NetProcess {
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
+        let began = Instant::now();
         loop {
             if let Some(incoming) = self.inbox.pop_front() {
+                self.patience.waited(began);
                 return Ok(Some(incoming));
             }
-            if !self.poll(None, until) {
+            let is_over = until.is_some_and(|until| self.now() >= until);
+            let until = if !is_over && self.patience.stays_awake(began) { Some(self.now()) } else { until };
+            if !self.poll(None, until) && is_over {
                 return Ok(None);
             }
         }

@@ -15,15 +15,12 @@ use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, Functions, OutView};
-use crate::awake::has_spare_processor;
+use crate::awake::Patience;
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 
 /// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
 const QUICK_NS: u64 = 20_000;
-
-/// A worker stays awake so long for the next call, if it did not wait longer for the last one. A miss costs that once.
-const AWAKE_NS_MAX: u64 = 100_000;
 
 /// Takes the server's socket from the descriptor that the process was started with (`--fd N`), and makes sure that the
 /// process does not outlive the server. Descriptor 0 is replaced by `/dev/null`, so that no function reads from it.
@@ -47,7 +44,7 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
-    let mut patience = Patience { may_spin: has_spare_processor(), last_wait_ns: u64::MAX };
+    let mut patience = Patience::new();
     let mut worker =
         Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     loop {
@@ -86,38 +83,24 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
             }
         }
         worker.outbox.send(socket.as_fd(), true)?;
-        if patience.receive(&mut inbox, socket.as_fd())? == Received::Closed {
+        if receive(&mut inbox, socket.as_fd(), &mut patience)? == Received::Closed {
             return Ok(());
         }
     }
 }
 
-/// How a worker waits. While calls follow one another closely it looks for the next one a little before it sleeps.
-struct Patience {
-    may_spin: bool,
-    last_wait_ns: u64,
-}
-
-impl Patience {
-    fn receive(&mut self, inbox: &mut Inbox, socket: BorrowedFd<'_>) -> io::Result<Received> {
-        if !self.may_spin {
-            return inbox.receive(socket, true);
+/// Waits for the next message: while calls follow one another closely, awake.
+fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, patience: &mut Patience) -> io::Result<Received> {
+    let began = Instant::now();
+    let received = loop {
+        let stays = patience.stays_awake(began);
+        let received = inbox.receive(socket, !stays)?;
+        if !stays || received != Received::Nothing {
+            break received;
         }
-        let begin = Instant::now();
-        let received = loop {
-            let is_patient = self.last_wait_ns <= AWAKE_NS_MAX && begin.elapsed().as_nanos() as u64 <= AWAKE_NS_MAX;
-            if is_patient {
-                // Whoever else wants this processor goes first.
-                std::thread::yield_now();
-            }
-            let received = inbox.receive(socket, !is_patient)?;
-            if !is_patient || received != Received::Nothing {
-                break received;
-            }
-        };
-        self.last_wait_ns = begin.elapsed().as_nanos() as u64;
-        Ok(received)
-    }
+    };
+    patience.waited(began);
+    Ok(received)
 }
 
 struct Worker {
