@@ -161,6 +161,18 @@ impl NetProcess {
         true
     }
 
+    /// As [`NetProcess::poll`], awake at first if what it waited for last came soon.
+    fn wait(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
+        let began = Instant::now();
+        let mut is_ready = false;
+        while !is_ready && until.is_none_or(|until| self.now() < until) && self.patience.stays_awake(began) {
+            is_ready = self.poll(writing, Some(self.now()));
+        }
+        is_ready = is_ready || self.poll(writing, until);
+        self.patience.waited(began);
+        is_ready
+    }
+
     fn let_guests_in(&mut self) {
         // Rings that came together are heard together.
         let _ = rustix::io::read(self.bell.as_fd(), &mut self.buffer[..64]);
@@ -257,7 +269,7 @@ impl ProcessWorld for NetProcess {
                 Ok(length) => sent += length,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Two that send to each other must both read meanwhile.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.poll(Some(peer), None)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.wait(Some(peer), None)),
                 Err(error) => {
                     self.connections.remove(&peer);
                     let why = error.to_string();
@@ -270,15 +282,11 @@ impl ProcessWorld for NetProcess {
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
-        let began = Instant::now();
         loop {
             if let Some(incoming) = self.inbox.pop_front() {
-                self.patience.waited(began);
                 return Ok(Some(incoming));
             }
-            let is_over = until.is_some_and(|until| self.now() >= until);
-            let until = if !is_over && self.patience.stays_awake(began) { Some(self.now()) } else { until };
-            if !self.poll(None, until) && is_over {
+            if !self.wait(None, until) {
                 return Ok(None);
             }
         }
