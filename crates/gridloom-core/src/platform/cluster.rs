@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::build::{ELEMENTS_MAX, PlatformBuilder};
 use super::build_zones::routing_named;
-use super::net::{PointId, ZoneId};
+use super::net::{Edge, NoRoute, PointId, Walk, ZoneId};
 use super::routing::{Routing, Spoke};
 use super::tree::Element;
 use super::xml::{count, sharing};
@@ -141,19 +141,29 @@ impl Leaves {
         Ok(leaves)
     }
 
-    /// The positions of two hosts; none if one of the two is the router.
-    pub(super) fn pair(&self, src: PointId, dst: PointId) -> Option<(usize, usize)> {
-        Some((*self.positions.get(&src)?, *self.positions.get(&dst)?))
+    /// The way between two members, where `way` tells that between two hosts by their positions. The router stands for
+    /// the whole: nothing is crossed to reach it.
+    pub(super) fn route(
+        &self,
+        walk: &mut Walk<'_>,
+        src: PointId,
+        dst: PointId,
+        way: impl FnOnce(usize, usize) -> Option<Vec<LinkId>>,
+    ) -> Result<Edge, NoRoute> {
+        let links = match (self.positions.get(&src), self.positions.get(&dst)) {
+            (Some(&from), Some(&to)) => match self.loopbacks.get(from).filter(|_| from == to) {
+                Some(own) => vec![*own],
+                None => way(from, to).ok_or(NoRoute { src, dst })?,
+            },
+            (None, _) | (_, None) => Vec::new(),
+        };
+        walk.add_latency(&links);
+        Ok(Edge { links, gateway_src: src, gateway_dst: dst })
     }
 
     /// What everything that a host sends or receives, or that passes it, has to cross.
     pub(super) fn limiter(&self, position: usize) -> Option<LinkId> {
         self.limiters.get(position).copied()
-    }
-
-    /// The way from a host to itself, if it has a loopback.
-    pub(super) fn loopback(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {
-        self.loopbacks.get(from).filter(|_| from == to).map(|own| vec![*own])
     }
 }
 

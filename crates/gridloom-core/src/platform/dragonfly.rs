@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use super::build::{ELEMENTS_MAX, PlatformBuilder};
 use super::cluster::{FlatCluster, Leaves};
-use super::net::{Edge, PointId, Walk, ZoneId};
+use super::net::{Edge, NoRoute, PointId, Walk, ZoneId};
 use super::routing::Routing;
 use super::{LinkId, PlatformError};
 
@@ -184,14 +184,9 @@ impl Dragonfly {
         looked_for.map_or([None; 3], |()| found)
     }
 
-    /// The way between two members. A router stands for the whole dragonfly: nothing is crossed to reach it.
-    pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Edge {
-        let links = match self.leaves.pair(src, dst) {
-            None => Vec::new(),
-            Some((from, to)) => self.leaves.loopback(from, to).unwrap_or_else(|| self.way(from, to)),
-        };
-        walk.add_latency(&links);
-        Edge { links, gateway_src: src, gateway_dst: dst }
+    /// The way between two members.
+    pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Result<Edge, NoRoute> {
+        self.leaves.route(walk, src, dst, |from, to| Some(self.way(from, to)))
     }
 
     fn way(&self, from: usize, to: usize) -> Vec<LinkId> {

@@ -160,18 +160,9 @@ impl FatTree {
         root.level > leaf.level && (root.level..self.children.len()).all(|i| root.label[i] == leaf.label[i])
     }
 
-    /// The way between two members. A router stands for the whole tree: nothing is crossed to reach it.
+    /// The way between two members.
     pub(super) fn route(&self, walk: &mut Walk<'_>, src: PointId, dst: PointId) -> Result<Edge, NoRoute> {
-        let missing = NoRoute { src, dst };
-        let links = match self.leaves.pair(src, dst) {
-            None => Vec::new(),
-            Some((from, to)) => match self.leaves.loopback(from, to) {
-                Some(own) => own,
-                None => self.way(from, to).ok_or(missing)?,
-            },
-        };
-        walk.add_latency(&links);
-        Ok(Edge { links, gateway_src: src, gateway_dst: dst })
+        self.leaves.route(walk, src, dst, |from, to| self.way(from, to))
     }
 
     fn way(&self, from: usize, to: usize) -> Option<Vec<LinkId>> {

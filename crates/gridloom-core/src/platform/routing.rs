@@ -89,8 +89,8 @@ pub(super) fn local_route(walk: &mut Walk<'_>, zone: &Zone, src: PointId, dst: P
         Routing::Floyd(floyd) => floyd.route(walk, zone, src, dst),
         Routing::Dijkstra(dijkstra) => dijkstra.route(walk, src, dst),
         Routing::FatTree(tree) => tree.route(walk, src, dst),
-        Routing::Torus(torus) => Ok(torus.route(walk, src, dst)),
-        Routing::Dragonfly(dragonfly) => Ok(dragonfly.route(walk, src, dst)),
+        Routing::Torus(torus) => torus.route(walk, src, dst),
+        Routing::Dragonfly(dragonfly) => dragonfly.route(walk, src, dst),
         Routing::Star(spokes) => Ok(star_route(walk, spokes, src, dst)),
         Routing::Vivaldi(spokes) => {
             let edge = star_route(walk, spokes, src, dst);
