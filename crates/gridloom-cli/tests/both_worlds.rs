@@ -131,6 +131,7 @@ impl Stage for Real {
             queue_depth: 1,
             env: Vec::new(),
             slowdown: 1.0,
+            worker_group: None,
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());
         let secret = Secret::from_bytes(b"both worlds");

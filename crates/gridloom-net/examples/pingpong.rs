@@ -178,5 +178,6 @@ fn null_function() -> JobsConfig {
         queue_depth: 4,
         env: vec![],
         slowdown: 1.0,
+        worker_group: None,
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::sys::PacketRing;
 use crate::model::Ns;
-use crate::model::network::Network;
+use crate::model::network::{Delivery, Network};
 use crate::packet;
 
 /// Before a packet is due by so little, sleeping is less exact than spinning.
@@ -125,7 +125,10 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
             is_behind |= count == BATCH;
         }
         let now = clock.now();
-        network.advance(now, |host, buffer, due| {
+        network.advance(now, |Delivery { host, cargo: mut buffer, at: due, is_marked }| {
+            if is_marked {
+                packet::mark(&mut buffer);
+            }
             let late = now - due;
             traffic.delivered += 1;
             lateness_sum += late;

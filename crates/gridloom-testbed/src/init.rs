@@ -110,10 +110,6 @@ impl World {
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || join(&namespace, &name));
-        if let Some(group) = &launch.group {
-            let group = fs::OpenOptions::new().write(true).open(group).map_err(Error::system("a control group"))?;
-            sys::before_exec(&mut command, move || Ok(rustix::io::write(&group, b"0").map(drop)?));
-        }
         let what = format!("cannot run '{}'", launch.command[0]);
         command.spawn().map_err(Error::system(what))
     }

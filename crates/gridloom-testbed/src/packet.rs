@@ -19,6 +19,10 @@ pub struct Parsed {
 
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES_MIN: usize = 20;
+/// The field for explicit congestion notification, and what it says.
+const CONGESTION_EXPERIENCED: u8 = 3;
+const CAPABLE_0: u8 = 2;
+const CAPABLE_1: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -48,10 +52,29 @@ pub fn parse(bytes: &[u8]) -> Option<Parsed> {
             bytes: (payload + payload.div_ceil(segment_bytes) * all_headers) as f64,
             packet_bytes: (segment_bytes + all_headers) as f64,
             flow,
+            is_marked: false,
         },
-        _ => Train { bytes: ip.len() as f64, packet_bytes: ip.len() as f64, flow },
+        _ => Train { bytes: ip.len() as f64, packet_bytes: ip.len() as f64, flow, is_marked: false },
     };
     Some(Parsed { destination, train })
+}
+
+/// Tells the receiver that the packet met a queue (RFC 3168, section 5), if its flow can be told so.
+///
+/// `bytes` is one that [`parse`] read.
+pub fn mark(bytes: &mut [u8]) {
+    let ip = &mut bytes[OFFLOAD_HEADER_BYTES + ETHERNET_BYTES..];
+    if !matches!(ip[1] & CONGESTION_EXPERIENCED, CAPABLE_0 | CAPABLE_1) {
+        return;
+    }
+    let word = |ip: &[u8], at: usize| u16::from_be_bytes([ip[at], ip[at + 1]]);
+    let old = word(ip, 0);
+    ip[1] |= CONGESTION_EXPERIENCED;
+    // The header's checksum is mended by the difference (RFC 1624, equation 3).
+    let sum = u32::from(!word(ip, 10)) + u32::from(!old) + u32::from(word(ip, 0));
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
 /// A number for the flow: FNV-1a over addresses, protocol and ports.
@@ -97,6 +120,26 @@ mod tests {
         let flow = |port| parse(&packet(1, 0, port)).unwrap().train.flow;
         assert_eq!(flow(5), flow(5));
         assert_ne!(flow(5), flow(6));
+    }
+
+    /// The one's complement sum over an IP header: all ones if its checksum is right.
+    fn header_sum(bytes: &[u8]) -> u32 {
+        let ip = &bytes[OFFLOAD_HEADER_BYTES + ETHERNET_BYTES..][..20];
+        let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        (sum & 0xffff) + (sum >> 16)
+    }
+
+    #[test]
+    fn marking_keeps_the_checksum_right_and_spares_who_cannot_be_told() {
+        for (before, after) in [(0, 0), (CAPABLE_0, 3), (CAPABLE_1, 3), (3, 3), (0xb8, 0xb8), (0xb8 | CAPABLE_0, 0xbb)] {
+            let mut bytes = packet(100, 0, 5);
+            let ip = OFFLOAD_HEADER_BYTES + ETHERNET_BYTES;
+            bytes[ip + 1] = before;
+            let checksum = !(header_sum(&bytes) as u16);
+            bytes[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
+            mark(&mut bytes);
+            assert_eq!((bytes[ip + 1], header_sum(&bytes)), (after, 0xffff));
+        }
     }
 
     #[test]

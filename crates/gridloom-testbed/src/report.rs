@@ -14,12 +14,14 @@ pub struct LinkReport {
     pub bandwidth: f64,
     /// Seconds.
     pub latency_s: f64,
-    /// Bytes of its queue.
+    /// Bytes of a flow that wait at most.
     pub queue_bytes: f64,
     /// Whether it carries anything.
     pub is_up: bool,
     /// IP bytes carried.
     pub bytes: f64,
+    /// Packets that told their flow to slow down.
+    pub marked: u64,
     /// Packets dropped because the queue was full.
     pub dropped_full: u64,
     /// Packets dropped because it was cut.
@@ -61,6 +63,7 @@ impl Report {
                 queue_bytes: shape.queue_bytes,
                 is_up: link.is_up(),
                 bytes: counters.bytes,
+                marked: counters.marked,
                 dropped_full: counters.dropped_full,
                 dropped_cut: counters.dropped_cut,
             }

@@ -39,9 +39,6 @@ pub struct Launch {
     pub computes: bool,
     /// Variables added to the environment.
     pub environment: Vec<(String, String)>,
-    /// The control group that it joins: the file to write its process identifier to.
-    #[serde(default)]
-    pub group: Option<PathBuf>,
 }
 
 /// Reads a platform file.

@@ -553,6 +553,7 @@ impl RealBodies {
             queue_depth: 1,
             env: Vec::new(),
             slowdown: 1.0,
+            worker_group: None,
         };
         let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
         Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })

@@ -56,6 +56,9 @@ pub struct Options {
     /// Let each call take that many times the processor time that it needs, as on a slower processor; for experiments
     #[arg(long, default_value_t = 1.0, value_parser = parse_slowdown, value_name = "TIMES")]
     slowdown: f64,
+    /// Control group that workers join, by its file cgroup.procs; for experiments with quotas of processor time
+    #[arg(long, value_name = "FILE")]
+    worker_group: Option<PathBuf>,
     /// Talk to clients only, as a plain GridRPC server; the mapper knows
     #[arg(long)]
     plain: bool,
@@ -113,6 +116,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         queue_depth: options.queue_depth,
         env: Vec::new(),
         slowdown: options.slowdown,
+        worker_group: options.worker_group,
     };
     let config = NetConfig {
         listen: Some(options.listen),

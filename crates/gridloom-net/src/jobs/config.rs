@@ -30,6 +30,8 @@ pub struct JobsConfig {
     /// How many times as long as they need calls take, 1 for a server that is as fast as it can be: the speed of a
     /// slower processor, emulated.
     pub slowdown: f64,
+    /// The control group that workers join, by its file `cgroup.procs`.
+    pub worker_group: Option<PathBuf>,
 }
 
 /// What happened.

@@ -122,6 +122,14 @@ impl Link {
         let mut child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
         })?;
+        if let Some(group) = &config.worker_group
+            && let Err(error) = std::fs::write(group, child.id().to_string())
+        {
+            let _ = child.kill();
+            child.wait()?;
+            let what = format!("a worker cannot join the control group '{}': {error}", group.display());
+            return Err(io::Error::new(error.kind(), what));
+        }
         let process = raw_pid(&child).ok_or(rustix::io::Errno::SRCH).and_then(|pid| {
             // Not yet reaped, so the number is still this process's.
             rustix::process::pidfd_open(pid, PidfdFlags::empty())

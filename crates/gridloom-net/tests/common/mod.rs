@@ -126,6 +126,7 @@ pub fn config(
         queue_depth,
         env: vec![],
         slowdown: 1.0,
+        worker_group: None,
     }
 }
 

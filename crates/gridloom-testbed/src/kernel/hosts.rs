@@ -40,11 +40,13 @@ const LOOPBACK_INDEX: u32 = 1;
 const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0x4c, 1];
 const PREFIX: u8 = 16;
 /// Settings of a host's namespace; what the kernel does not have or allow is left as it is.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     // Long wide links need windows of their bandwidth-delay product.
     ("net/ipv4/tcp_wmem", "4096 65536 33554432"),
     ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
     ("net/ipv4/tcp_congestion_control", "cubic"),
+    // Links mark before they drop.
+    ("net/ipv4/tcp_ecn", "1"),
     // Each connection finds out for itself, so that runs do not depend on what ran before.
     ("net/ipv4/tcp_no_metrics_save", "1"),
     ("net/ipv6/conf/all/disable_ipv6", "1"),

@@ -1,17 +1,22 @@
-//! One link: a queue, a sender of fixed rate behind it, then a delay.
+//! One link: a sender of fixed rate, then a delay. What waits for it is in a queue of its own ([`super::fair`]).
 //!
 //! ```text
-//!            ┌── queue, at most queue_bytes ──┐
-//!  train ──▶ │ ··· │ ··· │ ···│ in service    │──▶ bandwidth ──▶ latency ± jitter ──▶ next link
-//!            └── what does not fit is dropped ┘
+//!            ┌─ flow: ··· ··· ··· ─┐
+//!  train ──▶ ├─ flow: ···         ─┤ in turn ──▶ bandwidth ──▶ latency ± jitter ──▶ next link
+//!            └─ flow: ··· ···     ─┘
 //! ```
 //!
 //! What crosses a link is a *train*: one packet, or several equal ones of one flow that the kernel hands over as one
 //! (segmentation offload). A train is not held until its last packet is there: its head goes on to the next link when
 //! the first packet has passed, its tail when the last has, so that a train takes the time that its packets would.
 //!
-//! **Invariants:** a shared link never serves more than its bandwidth; packets leave in the order in which they came
-//! (also with jitter); a link without a queue limit in the way drops nothing.
+//! A flow of which more than [`LinkShape::mark_bytes`] wait is told so: its trains are marked (explicit congestion
+//! notification, RFC 3168). Beyond [`LinkShape::queue_bytes`], which a flow that heeds the marks never reaches, they are
+//! dropped. So links share as the queues do that Linux has by default (one for each flow, marks before losses), and as
+//! the simulator's: equal parts, no flow held up for hundreds of milliseconds because its first packets were dropped.
+//!
+//! **Invariants:** a shared link never serves more than its bandwidth; packets of a flow leave in the order in which they
+//! came (also with jitter); a link without a queue limit in the way drops nothing.
 //!
 //! It does not model loss other than by a full queue or a cut, nor frames below IP: bytes are those of IP packets.
 
@@ -31,8 +36,10 @@ pub struct LinkShape {
     pub latency_ns: Ns,
     /// The delay varies by up to so much, both ways, uniformly.
     pub jitter_ns: Ns,
-    /// Bytes that wait or are in service at most, for each flow on a [`Sharing::Fatpipe`].
+    /// Bytes of a flow that wait at most.
     pub queue_bytes: f64,
+    /// Bytes of a flow that wait before it is told to slow down.
+    pub mark_bytes: f64,
     /// Whether flows share the bandwidth or get it each.
     pub sharing: Sharing,
 }
@@ -46,6 +53,8 @@ pub struct Train {
     pub packet_bytes: f64,
     /// Which flow it belongs to: any number that differs between flows.
     pub flow: u64,
+    /// Whether a link has told the flow to slow down.
+    pub is_marked: bool,
 }
 
 /// When a train's first and last packet are at a place.
@@ -62,18 +71,20 @@ pub struct Passage {
 pub struct Counters {
     /// Bytes that went through.
     pub bytes: f64,
+    /// Trains that waited while more than enough of their flow did.
+    pub marked: u64,
     /// Trains dropped because the queue was full.
     pub dropped_full: u64,
     /// Trains dropped because the link was cut.
     pub dropped_cut: u64,
 }
 
-/// A link and its queue.
+/// A link, without what waits for it.
 #[derive(Clone, Debug)]
 pub struct Link {
     shape: LinkShape,
     is_up: bool,
-    /// When all that was accepted has been sent, by flow on a fatpipe, otherwise for flow 0.
+    /// When all that was let in has been sent, by flow on a fatpipe, otherwise for flow 0.
     free_at: BTreeMap<u64, Ns>,
     last_out: Ns,
     random: Random,
@@ -107,7 +118,7 @@ impl Link {
         self.is_up = is_up;
     }
 
-    /// Changes the bandwidth. What has been accepted keeps its times.
+    /// Changes the bandwidth. What is being sent keeps its times.
     pub fn set_bandwidth(&mut self, bandwidth: f64) {
         self.shape.bandwidth = bandwidth;
     }
@@ -117,25 +128,34 @@ impl Link {
         self.shape.latency_ns = latency_ns;
     }
 
-    /// A train arrives; when it is at the other end, or `None` if it is dropped. To be called in the order of heads.
-    pub fn pass(&mut self, train: &Train, arrives: Passage) -> Option<Passage> {
+    /// When it can send a train of that flow.
+    pub fn free_at(&self, flow: u64) -> Ns {
+        self.free_at.get(&self.lane(flow)).copied().unwrap_or(0.0)
+    }
+
+    /// Whether a train of which `waiting_bytes` of its flow wait already may wait too.
+    pub fn admits(&mut self, train: &Train, waiting_bytes: f64) -> bool {
         if !self.is_up {
             self.counters.dropped_cut += 1;
-            return None;
+        } else if waiting_bytes > 0.0 && waiting_bytes + train.bytes > self.shape.queue_bytes {
+            self.counters.dropped_full += 1;
+        } else {
+            return true;
+        }
+        false
+    }
+
+    /// Sends a train behind which `waiting_bytes` of its flow wait, as soon as it is there and the link free; when it is
+    /// at the other end. To be called in the order in which trains are sent.
+    pub fn send(&mut self, train: &mut Train, arrives: Passage, waiting_bytes: f64) -> Passage {
+        if waiting_bytes > self.shape.mark_bytes {
+            train.is_marked = true;
+            self.counters.marked += 1;
         }
         let ns_per_byte = 1e9 / self.shape.bandwidth;
-        let key = match self.shape.sharing {
-            Sharing::Shared => 0,
-            Sharing::Fatpipe => train.flow,
-        };
         self.forget_idle_flows(arrives.head);
-        let free_at = self.free_at.entry(key).or_insert(0.0);
-        let waiting_bytes = (*free_at - arrives.head).max(0.0) / ns_per_byte;
-        // An idle link takes any train: it is its packets that have to fit.
-        if waiting_bytes > 0.0 && waiting_bytes + train.bytes > self.shape.queue_bytes {
-            self.counters.dropped_full += 1;
-            return None;
-        }
+        let lane = self.lane(train.flow);
+        let free_at = self.free_at.entry(lane).or_insert(0.0);
         let start = free_at.max(arrives.head);
         *free_at = start + train.bytes * ns_per_byte;
         self.counters.bytes += train.bytes;
@@ -148,7 +168,15 @@ impl Link {
         if self.shape.jitter_ns > 0.0 {
             self.last_out = tail;
         }
-        Some(Passage { head, tail })
+        Passage { head, tail }
+    }
+
+    /// The flows that share with this one.
+    fn lane(&self, flow: u64) -> u64 {
+        match self.shape.sharing {
+            Sharing::Shared => 0,
+            Sharing::Fatpipe => flow,
+        }
     }
 
     fn delay(&mut self) -> Ns {
@@ -171,69 +199,75 @@ const FLOWS_KEPT: usize = 1024;
 mod tests {
     use super::*;
 
-    fn link(bandwidth: f64, latency_ns: Ns, queue_bytes: f64) -> Link {
+    fn link(bandwidth: f64, latency_ns: Ns) -> Link {
         let sharing = Sharing::Shared;
-        Link::new(LinkShape { bandwidth, latency_ns, jitter_ns: 0.0, queue_bytes, sharing }, 1)
+        Link::new(LinkShape { bandwidth, latency_ns, jitter_ns: 0.0, queue_bytes: 3000.0, mark_bytes: 1e6, sharing }, 1)
     }
 
     fn packet(bytes: f64, flow: u64) -> Train {
-        Train { bytes, packet_bytes: bytes, flow }
+        Train { bytes, packet_bytes: bytes, flow, is_marked: false }
+    }
+
+    fn train() -> Train {
+        Train { packet_bytes: 1000.0, ..packet(10_000.0, 1) }
     }
 
     fn at(time: Ns) -> Passage {
         Passage { head: time, tail: time }
     }
 
+    fn send(link: &mut Link, mut train: Train, arrives: Passage) -> Passage {
+        link.send(&mut train, arrives, 0.0)
+    }
+
     #[test]
     fn a_packet_takes_its_bytes_over_the_bandwidth_and_the_latency() {
-        let mut link = link(1e6, 5e6, 1e6);
-        assert_eq!(link.pass(&packet(1500.0, 1), at(0.0)), Some(at(1.5e6 + 5e6)));
+        assert_eq!(send(&mut link(1e6, 5e6), packet(1500.0, 1), at(0.0)), at(1.5e6 + 5e6));
     }
 
     #[test]
     fn flows_share_a_shared_link_and_not_a_fatpipe() {
-        let mut shared = link(1e6, 0.0, 1e6);
+        let mut shared = link(1e6, 0.0);
         let mut pipe = Link::new(LinkShape { sharing: Sharing::Fatpipe, ..shared.shape().clone() }, 1);
         for (flow, expected) in [(1, 1e6), (2, 2e6), (3, 3e6)] {
-            assert_eq!(shared.pass(&packet(1000.0, flow), at(0.0)), Some(at(expected)));
-            assert_eq!(pipe.pass(&packet(1000.0, flow), at(0.0)), Some(at(1e6)));
+            assert_eq!(send(&mut shared, packet(1000.0, flow), at(0.0)), at(expected));
+            assert_eq!(send(&mut pipe, packet(1000.0, flow), at(0.0)), at(1e6));
         }
-        assert_eq!(pipe.pass(&packet(1000.0, 2), at(0.0)), Some(at(2e6)));
+        assert_eq!(send(&mut pipe, packet(1000.0, 2), at(0.0)), at(2e6));
+        assert_eq!((pipe.free_at(2), pipe.free_at(3), shared.free_at(9)), (2e6, 1e6, 3e6));
     }
 
     #[test]
     fn an_hour_of_packets_takes_an_hour() {
-        let mut link = link(1.25e9, 0.0, 1e12);
+        let mut link = link(1.25e9, 0.0);
         let mut last = at(0.0);
         for _ in 0..3_000_000 {
-            last = link.pass(&packet(1500.0, 1), at(0.0)).unwrap();
+            last = send(&mut link, packet(1500.0, 1), at(0.0));
         }
         assert!((last.tail - 3_000_000.0 * 1200.0).abs() < 1e-3, "{}", last.tail);
     }
 
     #[test]
     fn what_does_not_fit_in_the_queue_is_dropped() {
-        let mut link = link(1e6, 0.0, 3000.0);
-        let passed = (0..5).filter(|_| link.pass(&packet(1000.0, 1), at(0.0)).is_some()).count();
-        assert_eq!((passed, link.counters().dropped_full), (3, 2));
-        // One has been sent after a millisecond.
-        assert!(link.pass(&packet(1000.0, 1), at(1e6)).is_some());
-        assert!(link.pass(&packet(1000.0, 1), at(1e6)).is_none());
+        let mut link = link(1e6, 0.0);
+        assert!(link.admits(&packet(9000.0, 1), 0.0), "an empty queue takes any train");
+        assert!(link.admits(&packet(1000.0, 1), 2000.0));
+        assert!(!link.admits(&packet(1000.0, 1), 2001.0));
+        assert_eq!(link.counters().dropped_full, 1);
     }
 
     #[test]
     fn a_train_takes_the_time_of_its_packets() {
-        let train = Train { bytes: 10_000.0, packet_bytes: 1000.0, flow: 1 };
-        let (mut one, mut two) = (link(1e6, 0.0, 1e6), link(1e6, 0.0, 1e6));
+        let (mut one, mut two) = (link(1e6, 0.0), link(1e6, 0.0));
         let mut trains = at(0.0);
         for _ in 0..3 {
-            trains = link(1e6, 7.0, 1e6).pass(&train, trains).unwrap();
+            trains = send(&mut link(1e6, 7.0), train(), trains);
         }
         // Packets one by one over the first two.
         let mut last = at(0.0);
         for _ in 0..10 {
-            let between = one.pass(&packet(1000.0, 1), at(0.0)).unwrap();
-            last = two.pass(&packet(1000.0, 1), between).unwrap();
+            let between = send(&mut one, packet(1000.0, 1), at(0.0));
+            last = send(&mut two, packet(1000.0, 1), between);
         }
         assert_eq!(last.tail, 11e6);
         assert_eq!(trains, Passage { head: 3e6 + 21.0, tail: 12e6 + 21.0 });
@@ -241,31 +275,31 @@ mod tests {
 
     #[test]
     fn a_slow_link_before_a_fast_one_decides() {
-        let train = Train { bytes: 10_000.0, packet_bytes: 1000.0, flow: 1 };
-        let slow = link(1e6, 0.0, 1e6).pass(&train, at(0.0)).unwrap();
-        let both = link(10e6, 0.0, 1e6).pass(&train, slow).unwrap();
+        let slow = send(&mut link(1e6, 0.0), train(), at(0.0));
+        let both = send(&mut link(10e6, 0.0), train(), slow);
         assert_eq!(both, Passage { head: 1e6 + 1e5, tail: 10e6 + 1e5 });
     }
 
     #[test]
     fn a_cut_link_carries_nothing_until_restored() {
-        let mut link = link(1e6, 0.0, 1e6);
+        let mut link = link(1e6, 0.0);
         link.set_up(false);
-        assert_eq!(link.pass(&packet(1.0, 1), at(0.0)), None);
+        assert!(!link.admits(&packet(1.0, 1), 0.0));
         link.set_up(true);
-        assert!(link.pass(&packet(1.0, 1), at(1.0)).is_some());
-        assert_eq!(link.counters(), Counters { bytes: 1.0, dropped_full: 0, dropped_cut: 1 });
+        assert!(link.admits(&packet(1.0, 1), 0.0));
+        send(&mut link, packet(1.0, 1), at(1.0));
+        assert_eq!(link.counters(), Counters { bytes: 1.0, marked: 0, dropped_full: 0, dropped_cut: 1 });
     }
 
     #[test]
     fn jitter_stays_in_its_bounds_and_keeps_the_order() {
-        let shape = LinkShape { jitter_ns: 1e6, ..link(1e9, 5e6, 1e9).shape().clone() };
+        let shape = LinkShape { jitter_ns: 1e6, ..link(1e9, 5e6).shape().clone() };
         let mut link = Link::new(shape, 7);
         let (mut sent, mut last, mut low, mut high) = (0.0, 0.0, Ns::MAX, Ns::MIN);
         for index in 0..10_000 {
             // Every other packet is so close to the one before that it could overtake it.
             sent += if index % 2 == 0 { 1e7 } else { 1e5 };
-            let out = link.pass(&packet(1.0, 1), at(sent)).unwrap().tail;
+            let out = send(&mut link, packet(1.0, 1), at(sent)).tail;
             assert!(out >= last);
             last = out;
             if index % 2 == 0 {

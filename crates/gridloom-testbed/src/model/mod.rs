@@ -3,6 +3,7 @@
 //! Nothing here reads a clock or touches a socket: time is a number of nanoseconds since the start, handed in, so that
 //! rates and delays are tested exactly.
 
+pub mod fair;
 pub mod link;
 pub mod network;
 pub mod random;

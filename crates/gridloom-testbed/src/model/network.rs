@@ -1,15 +1,18 @@
 //! All links and routes, and the packets under way: a queue of events in the order of time.
 //!
 //! A train crosses the links of its route one after the other, and each link sees trains in the order in which they
-//! reach it, so that flows of different routes share a link as they would.
+//! reach it and serves their flows in turn, so that flows of different routes share a link as they would.
 //!
 //! **Invariant:** what is offered comes out once, of [`Network::advance`], or is dropped once. Ties are broken by the
 //! order in which trains were offered.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use gridloom_core::platform::Sharing;
 
 use super::Ns;
+use super::fair::FairQueue;
 use super::link::{Link, Passage, Train};
 
 /// The way from one host to another.
@@ -25,6 +28,8 @@ pub struct Path {
 #[derive(Debug)]
 pub struct Network<P> {
     links: Vec<Link>,
+    /// What waits, by link and, on a fatpipe, by flow: there each flow has the whole link.
+    queues: BTreeMap<(usize, u64), FairQueue<Flight<P>>>,
     hosts: usize,
     /// By source and destination; `None` where the platform has no route.
     paths: Vec<Option<Path>>,
@@ -33,9 +38,22 @@ pub struct Network<P> {
     unroutable: u64,
 }
 
+/// What came out.
+#[derive(Debug, PartialEq)]
+pub struct Delivery<P> {
+    /// Where.
+    pub host: usize,
+    /// What the train carried.
+    pub cargo: P,
+    /// When its last packet was there.
+    pub at: Ns,
+    /// Whether its flow is to slow down.
+    pub is_marked: bool,
+}
+
+/// A train on its way.
 #[derive(Debug)]
-struct Event<P> {
-    at: Ns,
+struct Flight<P> {
     serial: u64,
     /// How many links of the route are behind it.
     hop: usize,
@@ -45,13 +63,29 @@ struct Event<P> {
     cargo: P,
 }
 
+#[derive(Debug)]
+struct Event<P> {
+    at: Ns,
+    serial: u64,
+    what: What<P>,
+}
+
+#[derive(Debug)]
+enum What<P> {
+    /// It is at the next link, or at the end.
+    Arrives(Flight<P>),
+    /// The link has sent what it had, and something waits in that queue.
+    Free(usize, u64),
+}
+
 impl<P> Network<P> {
     /// A network of so many hosts; `paths` by source times `hosts` plus destination.
     pub fn new(links: Vec<Link>, hosts: usize, paths: Vec<Option<Path>>) -> Network<P> {
         assert_eq!(paths.len(), hosts * hosts, "one path for each pair");
         let known = |path: &Path| path.links.iter().all(|link| *link < links.len());
         assert!(paths.iter().flatten().all(known), "paths name links that exist");
-        Network { links, hosts, paths, events: BinaryHeap::new(), serial: 0, unroutable: 0 }
+        let (queues, events) = (BTreeMap::new(), BinaryHeap::new());
+        Network { links, queues, hosts, paths, events, serial: 0, unroutable: 0 }
     }
 
     /// The links.
@@ -72,14 +106,15 @@ impl<P> Network<P> {
     /// A train leaves host `src` for host `dst`.
     pub fn offer(&mut self, now: Ns, src: usize, dst: usize, train: Train, cargo: P) {
         let path = src * self.hosts + dst;
-        if self.paths[path].is_none() {
+        let Some(way) = &self.paths[path] else {
             self.unroutable += 1;
             return;
-        }
+        };
         let passage = Passage { head: now, tail: now };
+        let first = if way.links.is_empty() { now + way.extra_ns } else { now };
         self.serial += 1;
-        let serial = self.serial;
-        self.events.push(Reverse(Event { at: now, serial, hop: 0, path, train, passage, cargo }));
+        let flight = Flight { serial: self.serial, hop: 0, path, train, passage, cargo };
+        self.events.push(Reverse(Event { at: first, serial: self.serial, what: What::Arrives(flight) }));
     }
 
     /// When something happens next.
@@ -87,33 +122,84 @@ impl<P> Network<P> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
 
-    /// Lets time pass until `now`: `deliver` gets host and cargo of all that arrives.
-    pub fn advance(&mut self, now: Ns, mut deliver: impl FnMut(usize, P, Ns)) {
+    /// Lets time pass until `now`: `deliver` gets all that arrives.
+    pub fn advance(&mut self, now: Ns, mut deliver: impl FnMut(Delivery<P>)) {
         while self.next_due().is_some_and(|due| due <= now) {
-            let Reverse(mut event) = self.events.pop().expect("one is due");
-            let path = self.paths[event.path].as_ref().expect("offered on a path");
-            if event.hop > path.links.len() {
-                deliver(event.path % self.hosts, event.cargo, event.at);
-                continue;
+            let Reverse(Event { at, what, .. }) = self.events.pop().expect("one is due");
+            match what {
+                What::Free(link, lane) => self.serve(link, lane),
+                What::Arrives(flight) => {
+                    let path = self.paths[flight.path].as_ref().expect("offered on a path");
+                    match path.links.get(flight.hop) {
+                        Some(link) => self.arrive(*link, flight),
+                        None => deliver(Delivery {
+                            host: flight.path % self.hosts,
+                            cargo: flight.cargo,
+                            at,
+                            is_marked: flight.train.is_marked,
+                        }),
+                    }
+                }
             }
-            if let Some(link) = path.links.get(event.hop) {
-                let Some(passage) = self.links[*link].pass(&event.train, event.passage) else { continue };
-                event.passage = passage;
-            }
-            event.hop += 1;
-            event.at = event.passage.head;
-            // Behind the last link, the whole train is handed over when its tail is there.
-            if event.hop >= path.links.len() {
-                event.hop = path.links.len() + 1;
-                event.at = event.passage.tail + path.extra_ns;
-            }
-            self.events.push(Reverse(event));
         }
     }
 
     /// Trains under way.
     pub fn under_way(&self) -> usize {
-        self.events.len()
+        let flying = self.events.iter().filter(|Reverse(event)| matches!(event.what, What::Arrives(_))).count();
+        flying + self.queues.values().map(FairQueue::len).sum::<usize>()
+    }
+
+    fn plan_free(&mut self, at: Ns, number: usize, lane: u64) {
+        self.serial += 1;
+        self.events.push(Reverse(Event { at, serial: self.serial, what: What::Free(number, lane) }));
+    }
+
+    /// At a link: it is sent, waits for its turn, or is dropped.
+    fn arrive(&mut self, number: usize, flight: Flight<P>) {
+        let link = &mut self.links[number];
+        let flow = flight.train.flow;
+        let lane = if link.shape().sharing == Sharing::Fatpipe { flow } else { 0 };
+        let queue = self.queues.get_mut(&(number, lane));
+        if !link.admits(&flight.train, queue.as_ref().map_or(0.0, |queue| queue.bytes_of(flow))) {
+            return;
+        }
+        let free_at = link.free_at(flow);
+        match queue {
+            Some(queue) => queue.push(flow, flight.train.bytes, flight),
+            None if free_at <= flight.passage.head => self.send(number, flight, 0.0),
+            None => {
+                self.queues.entry((number, lane)).or_default().push(flow, flight.train.bytes, flight);
+                self.plan_free(free_at, number, lane);
+            }
+        }
+    }
+
+    /// The link is free: the next of those that wait is sent. A queue is there as long as something waits in it.
+    fn serve(&mut self, number: usize, lane: u64) {
+        let queue = self.queues.get_mut(&(number, lane)).expect("something waits");
+        let flight = queue.pop().expect("something waits");
+        let (flow, waiting_bytes, is_last) = (flight.train.flow, queue.bytes_of(flight.train.flow), queue.is_empty());
+        if is_last {
+            self.queues.remove(&(number, lane));
+        }
+        if self.links[number].admits(&flight.train, 0.0) {
+            self.send(number, flight, waiting_bytes);
+        }
+        if !is_last {
+            let free_at = self.links[number].free_at(flow);
+            self.plan_free(free_at, number, lane);
+        }
+    }
+
+    fn send(&mut self, number: usize, mut flight: Flight<P>, waiting_bytes: f64) {
+        flight.passage = self.links[number].send(&mut flight.train, flight.passage, waiting_bytes);
+        flight.hop += 1;
+        let path = self.paths[flight.path].as_ref().expect("offered on a path");
+        // Behind the last link, the whole train is handed over when its tail is there.
+        let is_over = flight.hop == path.links.len();
+        let at = if is_over { flight.passage.tail + path.extra_ns } else { flight.passage.head };
+        self.events.push(Reverse(Event { at, serial: flight.serial, what: What::Arrives(flight) }));
     }
 }
 
@@ -146,7 +232,7 @@ mod tests {
 
     fn link(bandwidth: f64, latency_ns: Ns) -> Link {
         let sharing = Sharing::Shared;
-        Link::new(LinkShape { bandwidth, latency_ns, jitter_ns: 0.0, queue_bytes: 1e9, sharing }, 1)
+        Link::new(LinkShape { bandwidth, latency_ns, jitter_ns: 0.0, queue_bytes: 1e9, mark_bytes: 1e6, sharing }, 1)
     }
 
     fn path(links: &[usize]) -> Option<Path> {
@@ -164,12 +250,12 @@ mod tests {
     }
 
     fn packet(flow: u64) -> Train {
-        Train { bytes: 1000.0, packet_bytes: 1000.0, flow }
+        Train { bytes: 1000.0, packet_bytes: 1000.0, flow, is_marked: false }
     }
 
     fn all<P>(network: &mut Network<P>) -> Vec<(usize, P, Ns)> {
         let mut out = Vec::new();
-        network.advance(1e18, |host, cargo, at| out.push((host, cargo, at)));
+        network.advance(1e18, |delivery| out.push((delivery.host, delivery.cargo, delivery.at)));
         out
     }
 
@@ -198,9 +284,9 @@ mod tests {
         network.offer(0.0, 0, 2, packet(1), 1);
         assert_eq!(network.next_due(), Some(0.0));
         let mut count = 0;
-        network.advance(11e6, |_, _, _| count += 1);
+        network.advance(11e6, |_| count += 1);
         assert_eq!((count, network.next_due()), (0, Some(1e3 + 11e6)));
-        network.advance(1e3 + 11e6, |_, _, _| count += 1);
+        network.advance(1e3 + 11e6, |_| count += 1);
         assert_eq!((count, network.next_due()), (1, None));
     }
 
@@ -217,6 +303,39 @@ mod tests {
         assert!((990..=1000).contains(&first), "{first}");
         assert_eq!(out.len(), 2000);
         assert_eq!(network.links()[2].counters().bytes, 2e6);
+    }
+
+    #[test]
+    fn one_that_sends_little_does_not_wait_behind_the_queue_of_another() {
+        let mut network = two_sources();
+        for index in 0..100 {
+            network.offer(0.0, 0, 2, packet(1), index);
+        }
+        network.offer(20e6, 0, 2, packet(2), 1000);
+        // Its packet is behind the one in service when it came, and behind nothing else.
+        let place = all(&mut network).iter().position(|(_, cargo, _)| *cargo == 1000);
+        assert!(place.is_some_and(|place| (20..=22).contains(&place)), "{place:?}");
+    }
+
+    #[test]
+    fn a_flow_is_told_before_it_loses_anything() {
+        let mut network = two_sources();
+        let shape = LinkShape { mark_bytes: 10e3, queue_bytes: 50e3, ..network.links()[2].shape().clone() };
+        network.links[2] = Link::new(shape, 1);
+        for index in 0..100 {
+            network.offer(0.0, 0, 2, packet(1), index);
+        }
+        network.offer(0.0, 1, 2, packet(2), 1000);
+        let mut marked = Vec::new();
+        let mut out = 0;
+        network.advance(1e18, |delivery| {
+            out += 1;
+            marked.extend(delivery.is_marked.then_some(delivery.cargo));
+        });
+        // One in service, 50 that wait, and the other flow's; behind 39 of them more than 10 waited.
+        let counters = network.links()[2].counters();
+        assert_eq!((out, counters.dropped_full, counters.marked, marked.len()), (52, 49, 39, 39));
+        assert!(!marked.contains(&1000));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A platform as an emulated network: the links that some route crosses, and a path for each pair of hosts.
 //!
-//! Queues hold the bandwidth-delay product of the longest round trip that crosses the link, so that one TCP flow can
-//! fill it, and no more, so that waiting at most doubles that round trip; but never less than what the link sends in
-//! [`QUEUE_S_MIN`] (of that, at most [`QUEUE_BYTES_OF_TIME_MAX`]), nor than [`QUEUE_BYTES_MIN`].
+//! A flow is marked when as much of it waits as the bandwidth-delay product of the longest round trip that crosses the
+//! link, so that one TCP flow can fill it, and waiting hardly more than doubles that round trip; but never less than
+//! what the link sends in [`QUEUE_S_MIN`] (of that, at most [`QUEUE_BYTES_OF_TIME_MAX`]), nor than [`QUEUE_BYTES_MIN`].
+//! Its queue holds [`QUEUE_OF_MARK`] times as much: what comes until the sender has heard of it, also when it doubles
+//! its rate each round trip.
 //!
 //! From the platform come bandwidth, latency and sharing of links, and routes. Profiles (bandwidth over time) are not
 //! followed. Traffic within a host does not cross the emulated network.
@@ -24,6 +26,8 @@ pub const QUEUE_BYTES_MIN: f64 = 96.0 * 1024.0;
 pub const QUEUE_S_MIN: f64 = 2e-3;
 /// See [`QUEUE_S_MIN`]: switches of wide links have no more.
 pub const QUEUE_BYTES_OF_TIME_MAX: f64 = 1024.0 * 1024.0;
+/// See above.
+pub const QUEUE_OF_MARK: f64 = 4.0;
 /// A queue must not take all memory, however long and wide the way.
 pub const QUEUE_BYTES_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
@@ -105,13 +109,15 @@ impl Topology {
                 return Err(Error::Platform(format!("link '{}' has no bandwidth; nothing could cross it", link.name)));
             }
             let (latency_ns, bandwidth) = (link.latency_s * 1e9 * tuning.slower, link.bandwidth / tuning.slower);
+            let mark_bytes = (bandwidth * round_trip_s)
+                .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
+                .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX / QUEUE_OF_MARK);
             let shape = LinkShape {
                 bandwidth,
                 latency_ns,
                 jitter_ns: latency_ns * tuning.jitter,
-                queue_bytes: (bandwidth * round_trip_s)
-                    .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
-                    .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX),
+                queue_bytes: mark_bytes * QUEUE_OF_MARK,
+                mark_bytes,
                 sharing: link.sharing,
             };
             topology.link_names.push(link.name.clone());
@@ -222,8 +228,8 @@ mod tests {
         let latency = topology.latency_ns(0, 2).unwrap();
         assert!((latency - 20.15e6).abs() < 1.0, "{latency}");
         // 50 Mbit/s for 40.3 ms.
-        let queue = topology.links[wan].shape().queue_bytes;
-        assert!((queue - 50e6 / 8.0 * 0.0403).abs() < 1.0, "{queue}");
+        let mark = topology.links[wan].shape().mark_bytes;
+        assert!((mark - 50e6 / 8.0 * 0.0403).abs() < 1.0, "{mark}");
         assert!(topology.paths[5].is_none(), "nothing of a host to itself crosses the network");
     }
 

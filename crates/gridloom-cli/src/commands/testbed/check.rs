@@ -52,7 +52,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         command.extend(words);
         command.push(address(host).to_string());
         let label = format!("probe of '{}'", topology.hosts[host]);
-        Launch { host, label, command, environment: Vec::new(), group: None, computes: false }
+        Launch { host, label, command, environment: Vec::new(), computes: false }
     });
     let spec = Spec {
         platform: absolute(&options.platform)?,

@@ -95,7 +95,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let client = options.common.client(&platform)?;
     let command = options.program.clone();
     let (label, environment) = ("program".to_string(), Vec::new());
-    spec.program = Some(Launch { host: client, label, command, environment, group: None, computes: false });
+    spec.program = Some(Launch { host: client, label, command, environment, computes: false });
     // An interrupt at the terminal is for the program, which ends the testbed by its end.
     signal_hook::flag::register(signal_hook::consts::SIGINT, std::sync::Arc::default())?;
     let testbed = options.common.start(spec, &platform, options.quiet)?;
@@ -177,7 +177,6 @@ impl Common {
                 label: label.into(),
                 command,
                 environment: servers_environment.clone(),
-                group: None,
                 computes: false,
             }
         };

@@ -131,7 +131,9 @@ fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
     }
 }
 
-/// A group for each host, and its servers in it (programs and agents run at full speed, as in simulation); `core_speed` is what a whole core here stands for.
+/// A group for each host, and in it the workers of its servers: what computes. Servers themselves, agents and programs
+/// run at full speed, as in simulation: what they do with data is the links' time. `core_speed` is what a whole core
+/// here stands for.
 fn limit(
     spec: &mut Spec,
     platform: &Platform,
@@ -149,9 +151,9 @@ fn limit(
         made.0.push(folder.clone());
         let is_here = |launch: &&mut Launch| launch.host == *host && launch.computes;
         for launch in spec.services.iter_mut().filter(is_here) {
-            launch.group = Some(groups::members(&folder));
-            // What it would measure is the processor's, which it has for a part of the time only.
+            // What it would measure is the processor's, which its workers have for a part of the time only.
             launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
+            launch.command.extend(["--worker-group".to_string(), groups::members(&folder).display().to_string()]);
         }
         spec.groups.push(folder);
     }
