@@ -287,6 +287,7 @@ impl ProcessWorld for NetProcess {
                 }
             }
         }
+        self.patience.sent(size_bytes);
         self.spares.put(letter.payload);
         Ok(())
     }
