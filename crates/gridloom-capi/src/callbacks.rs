@@ -36,7 +36,8 @@ pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callb
         let kind = unsafe { given(kind, "the message type") }?;
         process.on_bytes(&kind, move |process, from, letter| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
-            let owned = Owned::new(context, from, &letter).map_err(|failure| ProcessError::Failed(failure.text))?;
+            let owned =
+                Owned::new(process, context, from, letter).map_err(|failure| ProcessError::Failed(failure.text))?;
             let message = owned.into_raw();
             // SAFETY: a callback that the program gave, with a message that stays until it returns.
             let code = context.run(process, || unsafe { callback(message, given_back.pointer()) });

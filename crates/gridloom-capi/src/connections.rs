@@ -104,7 +104,8 @@ unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_
     let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
     let hash = form.schema().hash();
     let is_new = !process.knows(peer, hash);
-    let payload = if is_new { form.encode_described(&memory, address) } else { form.encode(&memory, address) }?;
+    let mut payload = process.spare();
+    form.encode_into(&mut payload, &memory, address, is_new)?;
     process.send_bytes(peer, kind, payload)?;
     process.introduced(peer, hash);
     Ok(())
@@ -124,12 +125,15 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
         if bytes.is_null() && size > 0 {
             return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
         }
-        let payload = match size {
-            0 => Vec::new(),
+        let given = match size {
+            0 => &[],
             // SAFETY: so many bytes are there, as the header asks.
-            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec(),
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
         };
-        Ok(process.send_bytes(context.peer(peer)?, &kind, payload)?)
+        let peer = context.peer(peer)?;
+        let mut payload = process.spare();
+        payload.extend_from_slice(given);
+        Ok(process.send_bytes(peer, &kind, payload)?)
     })
 }
 
@@ -166,7 +170,7 @@ fn wait_for(
 ) -> Result<Box<Owned>, Failure> {
     let from = if from == -1 { None } else { Some(context.peer(from)?) };
     let (from, payload) = process.wait_for(kind, from, limit(seconds)?)?;
-    Owned::new(context, from, &Letter { kind: kind.into(), payload })
+    Owned::new(process, context, from, Letter { kind: kind.into(), payload })
 }
 
 /// See `gridloom.h`.

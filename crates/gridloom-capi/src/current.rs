@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use gridloom::process::{PeerId, Process};
+use gridloom_core::process::Spares;
 
 use crate::code::Failure;
 
@@ -34,6 +35,8 @@ pub struct Context {
     peers: Cell<u64>,
     /// Memory of received messages: where it begins and ends.
     pub(crate) arenas: RefCell<BTreeMap<usize, usize>>,
+    /// Memory of messages that the program has freed. A simulated process keeps none: there may be very many.
+    pub(crate) spares: Option<RefCell<Spares<u64>>>,
 }
 
 impl Context {
@@ -49,6 +52,7 @@ impl Context {
             texts: RefCell::default(),
             peers: Cell::new(0),
             arenas: RefCell::default(),
+            spares: (!process.is_simulated()).then(RefCell::default),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 
-use gridloom::process::{Letter, PeerId};
+use gridloom::process::{Letter, PeerId, Process};
 
 use crate::code::Failure;
 use crate::current::{self, Context, to_c};
@@ -34,7 +34,18 @@ pub(crate) struct Owned {
 
 impl Owned {
     /// The message in a letter, for that process.
-    pub(crate) fn new(context: &Context, from: PeerId, letter: &Letter) -> Result<Box<Owned>, Failure> {
+    pub(crate) fn new(
+        process: &mut Process,
+        context: &Context,
+        from: PeerId,
+        letter: Letter,
+    ) -> Result<Box<Owned>, Failure> {
+        let owned = Owned::of(context, from, &letter);
+        process.keep(letter.payload);
+        owned
+    }
+
+    fn of(context: &Context, from: PeerId, letter: &Letter) -> Result<Box<Owned>, Failure> {
         let mut owned = Owned {
             message: CMessage {
                 kind: std::ptr::null(),
@@ -53,14 +64,14 @@ impl Owned {
                 let mut receiver = types::lock(receiver);
                 let incoming = receiver.open(&letter.payload)?;
                 if !is_signal {
-                    let memory = owned.room(incoming.size_bytes());
+                    let memory = owned.room(context, incoming.size_bytes());
                     let base = memory.as_mut_ptr().expose_provenance();
                     let root = incoming.place(memory, base as u64)?;
                     owned.message.data = std::ptr::with_exposed_provenance_mut(root as usize);
                 }
             }
             None => {
-                let memory = owned.room(letter.payload.len());
+                let memory = owned.room(context, letter.payload.len());
                 memory.copy_from_slice(&letter.payload);
                 owned.message.data = memory.as_mut_ptr().cast();
             }
@@ -73,9 +84,13 @@ impl Owned {
         Ok(Box::new(owned))
     }
 
-    /// Memory for so many bytes.
-    fn room(&mut self, bytes: usize) -> &mut [u8] {
-        self.arena = vec![0; bytes.div_ceil(8)];
+    /// Memory for so many bytes, which are all to be written.
+    fn room(&mut self, context: &Context, bytes: usize) -> &mut [u8] {
+        let words = bytes.div_ceil(8);
+        self.arena = match &context.spares {
+            Some(spares) => spares.borrow_mut().take(words),
+            None => vec![0; words],
+        };
         self.message.size = bytes;
         // SAFETY: the bytes of initialised words; the vector is not touched as such any more until it is dropped.
         unsafe { std::slice::from_raw_parts_mut(self.arena.as_mut_ptr().cast(), bytes) }
@@ -100,6 +115,9 @@ impl Drop for Owned {
     fn drop(&mut self) {
         if let Ok(context) = current::context() {
             context.arenas.borrow_mut().remove(&self.arena.as_ptr().addr());
+            if let Some(spares) = &context.spares {
+                spares.borrow_mut().put(std::mem::take(&mut self.arena));
+            }
         }
     }
 }

@@ -101,6 +101,14 @@ impl ProcessWorld for Own {
         self.blocks(|world| world.send(peer, letter))
     }
 
+    fn spare(&mut self) -> Vec<u8> {
+        self.inner.spare()
+    }
+
+    fn keep(&mut self, payload: Vec<u8>) {
+        self.inner.keep(payload);
+    }
+
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
         self.blocks(|world| world.receive(until))
     }

@@ -8,6 +8,12 @@ pub const FRAME_BYTES_MAX: usize = 64 << 20;
 pub const SEND_BYTES_MAX: u64 = 4 << 20;
 /// Largest letter of a process, bytes.
 pub const LETTER_BYTES_MAX: u64 = 1 << 30;
+/// Buffers that a process keeps of each kind for the messages that come next: one to send from, one to receive into.
+pub const SPARE_BUFFERS_MAX: usize = 2;
+/// Largest buffer that is kept; the time of longer messages is that of their bytes.
+pub const SPARE_BYTES_MAX: usize = 4 << 20;
+/// Least buffer that is kept: smaller ones cost the allocator little.
+pub const SPARE_BYTES_MIN: usize = 8 << 10;
 /// Longest name of a message's type, bytes.
 pub const KIND_BYTES_MAX: usize = 255;
 /// A datum up to this size travels on the control connection and is pushed unasked (eager); a larger one waits until

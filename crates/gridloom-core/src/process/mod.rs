@@ -9,8 +9,10 @@
 mod agenda;
 pub mod conformance;
 mod mailbox;
+mod spares;
 mod world;
 
 pub use agenda::{Agenda, Happening, TimerNumber};
 pub use mailbox::Mailbox;
+pub use spares::Spares;
 pub use world::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};

@@ -186,6 +186,16 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Closed`], [`ProcessError::TooLarge`].
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
 
+    /// An empty buffer in which a letter may be made: with room already, if the world keeps those that are done with.
+    fn spare(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes the payload of a letter that is done with.
+    fn keep(&mut self, payload: Vec<u8>) {
+        drop(payload);
+    }
+
     /// The next that comes; `None` at `until`.
     ///
     /// # Errors

@@ -9,7 +9,8 @@
 //! listener, so that one who says nothing delays nobody but other strangers.
 //!
 //! **Promises:** those of `gridloom_core::process`; a frame that breaks its bounds closes its connection and nothing else.
-//! **Limit:** what has arrived and was not received is kept without bound while the process waits to send.
+//! **Limit:** what has arrived and was not received is kept without bound while the process waits to send; of buffers that
+//! are done with a few are kept (`gridloom_core::process::Spares`).
 
 mod frame;
 mod listener;

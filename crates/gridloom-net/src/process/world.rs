@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gridloom_core::base::Time;
 use gridloom_core::base::limits::{DIAL_NS_MAX, KIND_BYTES_MAX, LETTER_BYTES_MAX};
 use gridloom_core::node::Role;
-use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, Spares};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ use crate::identity::{Secret, random_node_id};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
 
-/// Most bytes read from a connection before the others are looked at.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes read from a connection to find where letters begin and end; the rest of a long one is read to where it stays.
+const READ_BYTES: usize = 64 << 10;
 
 /// Where hosts are. Empty: names are resolved as the system does.
 pub type Addresses = BTreeMap<String, IpAddr>;
@@ -55,6 +55,7 @@ pub struct NetProcess {
     names: Vec<String>,
     inbox: VecDeque<Incoming>,
     buffer: Vec<u8>,
+    spares: Spares<u8>,
     patience: Patience,
 }
 
@@ -108,6 +109,7 @@ impl NetProcess {
             names: Vec::new(),
             inbox: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
+            spares: Spares::default(),
             patience: Patience::new(),
         })
     }
@@ -186,9 +188,16 @@ impl NetProcess {
     fn read(&mut self, peer: PeerId) {
         let Some(connection) = self.connections.get_mut(&peer) else { return };
         let mut letters = Vec::new();
-        let end = match connection.stream.read(&mut self.buffer) {
+        let Connection { stream, decoder } = connection;
+        let own = decoder.room();
+        let is_own = own.is_some();
+        let end = match stream.read(own.unwrap_or(&mut self.buffer)) {
             Ok(0) => Some(format!("{} has closed it", self.names[peer.0 as usize])),
-            Ok(length) => connection.decoder.take(&self.buffer[..length], &mut letters).err(),
+            Ok(length) if is_own => {
+                decoder.has_read(length, &mut letters);
+                None
+            }
+            Ok(length) => decoder.take(&self.buffer[..length], &mut letters, &mut self.spares).err(),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
             Err(error) => Some(error.to_string()),
         };
@@ -278,7 +287,17 @@ impl ProcessWorld for NetProcess {
                 }
             }
         }
+        self.patience.sent(size_bytes);
+        self.spares.put(letter.payload);
         Ok(())
+    }
+
+    fn spare(&mut self) -> Vec<u8> {
+        self.spares.take_last()
+    }
+
+    fn keep(&mut self, payload: Vec<u8>) {
+        self.spares.put(payload);
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {

@@ -176,6 +176,16 @@ impl Process {
         self.world.send(peer, Letter { kind: kind.into(), payload })
     }
 
+    /// An empty buffer for [`Process::send_bytes`]: with room already, if there is one of a message that is done with.
+    pub fn spare(&mut self) -> Vec<u8> {
+        self.world.spare()
+    }
+
+    /// Takes the bytes of a message that is done with; the next may be made or received in their memory.
+    pub fn keep(&mut self, payload: Vec<u8>) {
+        self.world.keep(payload);
+    }
+
     // ---- attending
 
     /// From now on, [`Process::handle`] calls `callback` for messages of the type of that name. An error that it gives goes

@@ -68,8 +68,9 @@ impl Process {
     ) {
         let kind = self.types.get::<M>().schema().name().to_string();
         self.on_bytes(&kind, move |process, from, letter| {
-            let message = process.decode(&letter.kind, &letter.payload)?;
-            callback(process, from, message)
+            let message = process.decode(&letter.kind, &letter.payload);
+            process.keep(letter.payload);
+            callback(process, from, message?)
         });
     }
 
@@ -87,7 +88,9 @@ impl Process {
     ) -> Result<(PeerId, M), ProcessError> {
         let kind = self.types.get::<M>().schema().name().to_string();
         let (from, payload) = self.wait_for(&kind, from, seconds)?;
-        Ok((from, self.decode(&kind, &payload)?))
+        let message = self.decode(&kind, &payload);
+        self.keep(payload);
+        Ok((from, message?))
     }
 
     /// Whether a peer was sent the declaration of a message type, by its hash. For who lays out messages by itself.

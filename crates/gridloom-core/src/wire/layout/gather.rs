@@ -61,7 +61,9 @@ impl Form {
     /// # Errors
     /// If a pointer leads nowhere, a length has no value, a bool or an enum is none, or a limit is exceeded.
     pub fn encode(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
-        self.gather(memory, address, false).map_err(|fault| self.fail(fault))
+        let mut out = Vec::new();
+        self.encode_into(&mut out, memory, address, false)?;
+        Ok(out)
     }
 
     /// As [`Form::encode`], with the declaration's text, so that a receiver that declares the type differently can say
@@ -70,10 +72,27 @@ impl Form {
     /// # Errors
     /// As [`Form::encode`].
     pub fn encode_described(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
-        self.gather(memory, address, true).map_err(|fault| self.fail(fault))
+        let mut out = Vec::new();
+        self.encode_into(&mut out, memory, address, true)?;
+        Ok(out)
     }
 
-    fn gather(&self, memory: &dyn Memory, root: u64, described: bool) -> Result<Vec<u8>, Box<Fault>> {
+    /// As [`Form::encode`] or, if it is to be described, [`Form::encode_described`], into a buffer that is empty.
+    ///
+    /// # Errors
+    /// As [`Form::encode`].
+    pub fn encode_into(
+        &self,
+        out: &mut Vec<u8>,
+        memory: &dyn Memory,
+        address: u64,
+        described: bool,
+    ) -> Result<(), LayoutError> {
+        self.gather(out, memory, address, described).map_err(|fault| self.fail(fault))
+    }
+
+    fn gather(&self, out: &mut Vec<u8>, memory: &dyn Memory, root: u64, described: bool) -> Result<(), Box<Fault>> {
+        assert!(out.is_empty(), "a message begins where its buffer does");
         let ranges = merge(self, find(self, memory, root)?);
         let mut blocks: Vec<Block> =
             ranges.iter().map(|r| Block { target: r.target as u32, count: r.count, start: 0 }).collect();
@@ -89,8 +108,8 @@ impl Form {
             description: text.as_deref(),
             memory: &[],
         };
-        let mut out = Vec::with_capacity(64 + self.schema.name().len() + 12 * blocks.len() + length as usize);
-        header.write(&mut out);
+        out.reserve(64 + self.schema.name().len() + 12 * blocks.len() + length as usize);
+        header.write(out);
         let start = out.len();
         for (range, block) in ranges.iter().zip(&blocks) {
             out.resize(start + block.start as usize, 0);
@@ -101,7 +120,7 @@ impl Form {
                 self.patch(&mut out[start..], block, &index, &blocks)?;
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Replaces the pointers of a block that was copied.
