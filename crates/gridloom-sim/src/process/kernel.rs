@@ -569,6 +569,14 @@ impl Simulation {
         }
     }
 
+    pub(crate) fn process_is_closed(&self, id: ProcessId, peer: PeerId) -> bool {
+        let process = self.process(id);
+        let is_open = process.peers.get(peer.0 as usize).is_some_and(|(connection, side)| {
+            self.processes.connections[*connection as usize].ends[*side as usize].open
+        });
+        !is_open && !process.inbox.iter().any(|incoming| incoming.peer() == peer)
+    }
+
     /// Word comes to that end that the other is closed, if anything passes.
     pub(crate) fn on_process_closed(&mut self, connection: u32, end: u8) {
         let way = self.way_of(LetterName { connection, end: 1 - end, number: 0 });
