@@ -432,11 +432,24 @@ impl Drop for NetProcess {
 
 /// What was sent, its end included, and not taken by the other side's system; nothing if the connection is broken.
 fn unsent_bytes(stream: &TcpStream) -> u64 {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the request writes one int, and the descriptor is open as long as the stream.
-    let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if asked == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
+    let (fd, mut bytes, mut state): (_, libc::c_int, u8) = (stream.as_raw_fd(), 0, 0);
+    let mut length: libc::socklen_t = 1;
+    // SAFETY: the option begins with the state, one byte, of which no more is asked for; the descriptor is open as long as
+    // the stream.
+    let told = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length)
+    };
+    if told != 0 || !UNSENT_STATES.contains(&state) {
+        return 0;
+    }
+    // SAFETY: the request writes one int, and the descriptor is open as above.
+    let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if told == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
 }
+
+/// States of a TCP connection in which its end may still be on its way: established, close-wait, fin-wait-1, last-ack,
+/// closing. One that was reset is in none of them, whatever it had to send.
+const UNSENT_STATES: [u8; 5] = [1, 8, 4, 9, 11];
 
 impl std::fmt::Debug for NetProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
