@@ -166,13 +166,14 @@ impl Simulation {
     /// Has faults strike at their times.
     pub fn schedule(&mut self, strikes: impl IntoIterator<Item = Strike>) {
         for Strike { at, fault } in strikes {
-            let (at, is_of_process) = (at.max(self.now), fault.may_strike_process());
+            let at = at.max(self.now);
             if fault.restarts_process() {
                 self.processes.restarts_due += 1;
             }
-            match is_of_process {
-                true => self.push_process(at, Occurrence::Strike(fault)),
-                false => drop(self.queue.push(at, Occurrence::Strike(fault))),
+            if fault.may_strike_process() {
+                self.push_process(at, Occurrence::Strike(fault));
+            } else {
+                self.queue.push(at, Occurrence::Strike(fault));
             }
         }
     }

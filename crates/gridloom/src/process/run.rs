@@ -218,8 +218,10 @@ impl IdleWatch {
 impl Drop for IdleWatch {
     fn drop(&mut self) {
         drop(self.end.take());
-        // It waits for nothing else.
-        self.thread.take().map(JoinHandle::join);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed.
+            let _ = thread.join();
+        }
     }
 }
 
