@@ -21,6 +21,8 @@ bandwidth = "100MBps"
 latency = "1ms"
 "#;
 
+const KERNELS: &str = "Module kernels;\nDefine idle(IN int n, OUT double c[n]) Calls \"C\" idle(n, c);\n";
+
 type Notes = Arc<Mutex<Vec<String>>>;
 type Body = fn(&mut Process, &Notes) -> Result<(), Error>;
 
@@ -30,6 +32,7 @@ fn config(test: &str, faults: &str, processes: &[(&str, Body)]) -> SimulateConfi
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     write("platform.toml", PLATFORM);
     write("some.faults", faults);
+    write("kernels.idl", KERNELS);
     let process = |(name, _): &(&str, Body)| {
         let (function, host) = name.split_once('@').unwrap();
         format!("[[process]]\nhost = '{host}'\nfunction = '{function}'\n")
@@ -38,6 +41,8 @@ fn config(test: &str, faults: &str, processes: &[(&str, Body)]) -> SimulateConfi
     SimulateConfig {
         platform: folder.join("platform.toml"),
         deployment: Some(folder.join("deployment.toml")),
+        // With faults there is a grid, which has to offer something.
+        functions: vec![folder.join("kernels.idl")],
         faults: (!faults.is_empty()).then(|| folder.join("some.faults")),
         reference_flops: Some(1e9),
         ..SimulateConfig::default()

@@ -436,9 +436,8 @@ fn unsent_bytes(stream: &TcpStream) -> u64 {
     let mut length: libc::socklen_t = 1;
     // SAFETY: the option begins with the state, one byte, of which no more is asked for; the descriptor is open as long as
     // the stream.
-    let told = unsafe {
-        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length)
-    };
+    let told =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
     if told != 0 || !UNSENT_STATES.contains(&state) {
         return 0;
     }
