@@ -253,7 +253,7 @@ int gridloom_compute(double flops);
 /* GRIDLOOM_MEASURE("multiply", GRIDLOOM_ONCE) { ... }
  *
  * Times the block on this machine; in simulation it takes as long as the simulated host needs. Leave it by its end only:
- * `break` and `return` charge nothing.
+ * `break` and `return` charge nothing. A block within another is charged by itself, and not to the other again.
  *   GRIDLOOM_ALWAYS         each run is timed, and its time charged
  *   GRIDLOOM_ONCE           the first run of that name is timed; each is charged as much
  *   GRIDLOOM_SKIP(flops)    in simulation the block is not run, and so many floating-point operations are charged */

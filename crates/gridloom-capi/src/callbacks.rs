@@ -89,7 +89,7 @@ pub unsafe extern "C-unwind" fn gridloom_set_timer(
             // SAFETY: a callback that the program gave.
             let code = context.run(process, || unsafe { callback(given_back.pointer()) });
             outcome(code, &context.failure.take())
-        });
+        })?;
         Ok(timer.0 as i64)
     });
     set.unwrap_or_else(i64::from)

@@ -61,6 +61,7 @@ impl From<ProcessError> for Failure {
             ProcessError::TooLarge { .. } => GRIDLOOM_TOO_LARGE,
             ProcessError::WrongMessage { .. } => GRIDLOOM_LAYOUT,
             ProcessError::Ended { .. } => GRIDLOOM_ENDED,
+            ProcessError::WrongNumber { .. } => GRIDLOOM_USAGE,
             // The enum may grow: a new one is at least a failure with a text.
             _ => GRIDLOOM_FAILED,
         };

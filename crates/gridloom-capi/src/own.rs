@@ -121,6 +121,10 @@ impl ProcessWorld for Own {
         self.inner.close(peer);
     }
 
+    fn is_closed(&self, peer: PeerId) -> bool {
+        self.inner.is_closed(peer)
+    }
+
     fn describe(&self, peer: PeerId) -> String {
         self.inner.describe(peer)
     }

@@ -22,6 +22,9 @@ use crate::types::{self, Types};
 /// Exit status of a program that cannot begin.
 const CANNOT_BEGIN: c_int = 2;
 
+/// Largest exit status.
+const STATUS_MAX: c_int = 255;
+
 /// What the real process returned.
 static RETURNED: AtomicI32 = AtomicI32::new(0);
 
@@ -110,10 +113,15 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
         return Ok(());
     }
     if !is_simulated {
-        RETURNED.store(code, Ordering::Relaxed);
+        RETURNED.store(status_of(code), Ordering::Relaxed);
     }
     let why = context.failure.take();
     Err(failed(if why.is_empty() { format!("it returned {code}") } else { format!("it returned {code}: {why}") }))
+}
+
+/// A failure's exit status: the system keeps eight bits of it, and no failure may become a success.
+fn status_of(code: c_int) -> c_int {
+    if code > 0 { code.min(STATUS_MAX) } else { 1 }
 }
 
 /// Whatever happens to a process, its globals are dropped.
@@ -122,5 +130,15 @@ struct Leaves(Place);
 impl Drop for Leaves {
     fn drop(&mut self) {
         self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_failure_has_the_status_of_success() {
+        assert_eq!([1, 255, 256, 512, -1, c_int::MIN].map(status_of), [1, 255, 255, 255, 1, 1]);
     }
 }

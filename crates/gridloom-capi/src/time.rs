@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use gridloom::process::Measure;
-use gridloom_net::jobs::processor_time;
 
 use crate::connections::{given, limit};
 use crate::current::{self, code_of, with};
@@ -55,7 +54,7 @@ pub struct CMeasure {
     pub how: c_int,
     /// Whether the block is to be run.
     pub runs: c_int,
-    /// Processor time at its begin.
+    /// What its end wants to know of its begin.
     pub began_ns: u64,
 }
 
@@ -77,13 +76,13 @@ pub extern "C-unwind" fn gridloom_measure_begin(name: *const c_char, how: c_int,
             Ok(())
         });
     }
-    CMeasure { name, how, runs, began_ns: processor_time().as_nanos() as u64 }
+    let began = if runs == 0 { Ok(Duration::ZERO) } else { with(|process, _| Ok(process.begin_block())) };
+    CMeasure { name, how, runs, began_ns: began.unwrap_or_default().as_nanos() as u64 }
 }
 
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_measure_end(measure: *mut CMeasure) {
-    let ended_ns = processor_time().as_nanos() as u64;
     // SAFETY: a measure that has begun, as the header asks.
     let CMeasure { name, how, began_ns, .. } = unsafe { *measure };
     // SAFETY: as above.
@@ -92,12 +91,12 @@ pub unsafe extern "C-unwind" fn gridloom_measure_end(measure: *mut CMeasure) {
         ONCE => Measure::Once,
         ALWAYS => Measure::Always,
         // It was run for real, where nothing is charged.
-        _ => return,
+        _ => Measure::Always,
     };
     // As in `gridloom_measure_begin`.
     let _ = with(|process, _| {
         // SAFETY: a text, as the header asks.
         let name = unsafe { given(name, "the block's name") }?;
-        Ok(process.charge(&name, how, Duration::from_nanos(ended_ns.saturating_sub(began_ns)))?)
+        Ok(process.end_block(&name, how, Duration::from_nanos(began_ns))?)
     });
 }

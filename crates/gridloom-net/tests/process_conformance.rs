@@ -54,3 +54,22 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
     client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
     assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
 }
+
+#[test]
+fn strangers_who_say_nothing_delay_nobody() {
+    use gridloom_core::process::{Incoming, Letter, ProcessWorld};
+    let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
+    let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
+    let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();
+    let port = server.listen(0).unwrap();
+    let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // More than are heard at a time.
+    let _silent: Vec<std::net::TcpStream> = (0..100).map(connect).collect();
+    let mut client = NetProcess::new(config("client"), Secret::from_bytes(b"suite")).unwrap();
+    let began = std::time::Instant::now();
+    let peer = client.connect("127.0.0.1", port).unwrap();
+    // One at a time, the first would have been heard for five seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
+    client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
+    assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gridloom::process::{Happening, Level, Main, Measure, PeerId, Process, ProcessError, TimerNumber, run};
 use gridloom::{Error, process};
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -46,7 +47,8 @@ impl RawProcess {
         mut call: impl FnMut(&mut Process, Option<f64>) -> Result<Option<R>, ProcessError> + Send,
     ) -> PyResult<Option<R>> {
         let (simulated, begin) = self.with(py, |process| Ok((process.is_simulated(), process.now())))?;
-        if simulated {
+        // What is no number of seconds is an error at once.
+        if simulated || seconds.is_some_and(f64::is_nan) {
             return self.with(py, |process| call(process, seconds));
         }
         loop {
@@ -97,6 +99,9 @@ impl RawProcess {
     }
 
     fn sleep(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        if !seconds.is_finite() {
+            return self.with(py, |process| process.sleep(seconds));
+        }
         let until = self.now(py)? + seconds;
         self.patiently(py, Some(seconds), |process, part| {
             let simulated = process.is_simulated();
@@ -111,11 +116,23 @@ impl RawProcess {
         self.with(py, |process| process.compute(flops))
     }
 
+    /// A measured block begins: what `end_block` wants to know, nanoseconds.
+    fn begin_block(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |process| Ok(process.begin_block().as_nanos() as u64))
+    }
+
+    /// A measured block ends and is not charged.
+    fn drop_block(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |process| {
+            process.drop_block();
+            Ok(())
+        })
+    }
+
     /// Charges the time of a measured block.
-    fn charge(&self, py: Python<'_>, name: &str, once: bool, seconds: f64) -> PyResult<()> {
+    fn end_block(&self, py: Python<'_>, name: &str, once: bool, began_ns: u64) -> PyResult<()> {
         let how = if once { Measure::Once } else { Measure::Always };
-        let taken = Duration::from_secs_f64(seconds.max(0.0));
-        self.with(py, |process| process.charge(name, how, taken))
+        self.with(py, |process| process.end_block(name, how, Duration::from_nanos(began_ns)))
     }
 
     fn listen(&self, py: Python<'_>, port: u16) -> PyResult<u16> {
@@ -220,7 +237,7 @@ impl RawProcess {
     }
 
     fn set_timer(&self, py: Python<'_>, seconds: f64, repeat: bool) -> PyResult<u64> {
-        self.with(py, |process| Ok(process.set_bare_timer(seconds, repeat).0))
+        self.with(py, |process| process.set_bare_timer(seconds, repeat)).map(|number| number.0)
     }
 
     fn cancel_timer(&self, py: Python<'_>, number: u64) -> PyResult<bool> {
@@ -266,15 +283,33 @@ fn call(function: &Py<PyAny>, process: Process) -> Result<(), Error> {
     Python::attach(|py| {
         let failed = |error: PyErr| Error::Process(ProcessError::Failed(error.to_string()));
         let raw = Py::new(py, RawProcess(Mutex::new(Some(process)))).map_err(failed)?;
+        let is_simulated = lock(&raw.get().0).as_ref().is_some_and(Process::is_simulated);
         let outcome = function.call1(py, (raw.clone_ref(py),));
         drop(lock(&raw.get().0).take());
-        outcome.map(drop).map_err(|error| {
+        outcome.map(drop).or_else(|error| {
             let class = error.get_type(py).name().map_or(String::new(), |name| name.to_string());
             if class == "ProcessEnded" {
-                return Error::Process(ProcessError::Ended { why: error.value(py).to_string() });
+                return Err(Error::Process(ProcessError::Ended { why: error.value(py).to_string() }));
+            }
+            // Printed, it would end the program: for real that is what was asked for, but not in the midst of a simulation.
+            if is_simulated && error.is_instance_of::<PySystemExit>(py) {
+                return exited(py, &error);
             }
             error.print(py);
-            failed(error)
+            Err(failed(error))
         })
     })
+}
+
+/// What a simulated process that called `sys.exit` comes to: as the status of its program would be for real.
+fn exited(py: Python<'_>, error: &PyErr) -> Result<(), Error> {
+    let code = error.value(py).getattr("code").ok().filter(|code| !code.is_none());
+    match code {
+        None => Ok(()),
+        Some(code) if code.extract::<i64>().is_ok_and(|code| code == 0) => Ok(()),
+        Some(code) => {
+            let code = code.repr().map_or_else(|_| "?".to_string(), |text| text.to_string());
+            Err(Error::Process(ProcessError::Failed(format!("it called sys.exit({code})"))))
+        }
+    }
 }

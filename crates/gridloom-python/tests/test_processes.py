@@ -388,3 +388,81 @@ def test_the_second_message_of_a_type_is_shorter_by_its_declaration(program, tmp
     )
     code, lines, errors = run(tmp_path, "simulate", body, ("server", "a"), ("client", "b"))
     assert (code, lines) == (0, ["[True, False, False]"]), errors
+
+
+LEAVING = """
+import sys
+@gl.process
+def server(me):
+    me.listen(4000)
+    client, _ = me.wait_for("hi")
+    client.send("unread", b"x")
+    me.sleep(0.6)
+    me.log(f"got {len(me.wait_for('big', timeout=5)[1])}")
+    for _ in range(2):
+        try:
+            client.wait_for("more", timeout=20)
+        except gl.ConnectionClosed:
+            me.log("closed")
+@gl.process
+def client(me, how):
+    server = me.connect("b", 4000)
+    server.send("hi")
+    me.sleep(0.3)
+    server.send("big", bytes(300_000))
+    if how == "close":
+        server.close()
+        try:
+            server.wait_for("more", timeout=20)
+        except gl.ConnectionClosed:
+            me.log("closed here")
+    if how == "exit":
+        sys.exit(0)
+    if how == "fail":
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("world", ["simulate", "deploy"])
+@pytest.mark.parametrize("how", ["close", "return", "exit", "fail"])
+def test_what_was_sent_arrives_however_the_sender_leaves(program, tmp_path, world, how):
+    status, _, errors = run(tmp_path, world, LEAVING, ("server", "b"), ("client", "a", how))
+    assert (status == 0) == (how != "fail"), errors
+    assert "got 300000" in errors
+    assert errors.count("server@b: closed") == 2, errors
+    assert errors.count("closed here") == (how == "close"), errors
+
+
+NUMBERS = """
+@gl.process
+def asks(me):
+    nan, inf = float("nan"), float("inf")
+    calls = [lambda: me.sleep(nan), lambda: me.compute(inf), lambda: me.wait_for("x", timeout=nan),
+             lambda: me.handle(nan), lambda: me.handle_for(nan), lambda: me.after(nan, print), lambda: me.every(0, print)]
+    for call in calls:
+        try:
+            call()
+        except gl.UsageError as error:
+            me.log(f"told {error}")
+    def tick():
+        ticks.append(me.now())
+        me.sleep(0.02)
+    ticks = []
+    me.every(0.01, tick)
+    me.handle_for(0.3)
+    me.log(f"ended {len(ticks) < 30}")
+    with me.measure("outer"):
+        begin = me.now()
+        with me.measure("inner"):
+            sum(range(3_000_000))
+        inner = me.now() - begin
+    me.log(f"once {me.now() - begin < 1.5 * inner or not me.simulated}")
+"""
+
+
+@pytest.mark.parametrize("world", ["simulate", "deploy"])
+def test_numbers_that_cannot_be_meant_and_timers_that_are_late(program, tmp_path, world):
+    status, _, errors = run(tmp_path, world, NUMBERS, ("asks", "a"))
+    assert status == 0, errors
+    assert errors.count("told ") == 7, errors
+    assert "ended True" in errors and "once True" in errors, errors

@@ -19,7 +19,7 @@ use crate::faults::{Fault, Ways};
 use crate::links::{Cargo, Connections, Paths};
 use crate::node::{Life, SimNode, index};
 use crate::observe::{Moved, Observer, Seen, Watch};
-use crate::process::{LetterFlow, Measures, ProcessId, Processes};
+use crate::process::{Idle, LetterFlow, Measures, ProcessId, Processes};
 use crate::profiles;
 use crate::queue::{Queue, ns_up};
 use crate::store::Value;
@@ -125,6 +125,8 @@ pub(crate) enum Occurrence {
     ProcessKilled { process: ProcessId },
     /// Something breaks or is mended.
     Strike(Fault),
+    /// The time that the run was given is over.
+    Until,
 }
 
 impl Occurrence {
@@ -135,13 +137,14 @@ impl Occurrence {
             | Occurrence::ProcessDialled { .. }
             | Occurrence::ProcessClosed { .. }
             | Occurrence::ProcessKilled { .. } => true,
+            Occurrence::Strike(fault) => fault.may_strike_process(),
             Occurrence::Deliver { .. }
             | Occurrence::Dialled { .. }
             | Occurrence::Arrive { .. }
             | Occurrence::Lost { .. }
             | Occurrence::Timer { .. }
             | Occurrence::Completed(_)
-            | Occurrence::Strike(_) => false,
+            | Occurrence::Until => false,
         }
     }
 }
@@ -367,6 +370,16 @@ impl Simulation {
         &self.trace.intervals
     }
 
+    /// Fails if processes still run then.
+    pub fn run_until(&mut self, at: Time) {
+        self.queue.push(at.max(self.now), Occurrence::Until);
+    }
+
+    /// How long nothing but time limits of processes has come to pass.
+    pub fn idle(&self) -> Idle {
+        self.processes.idle
+    }
+
     /// When the next thing happens.
     pub(crate) fn next_at(&mut self) -> Option<Time> {
         let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
@@ -407,7 +420,13 @@ impl Simulation {
             }
             Occurrence::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
             Occurrence::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
-            Occurrence::Strike(fault) => self.strike(&fault),
+            Occurrence::Strike(fault) => {
+                if fault.restarts_process() {
+                    self.processes.restarts_due -= 1;
+                }
+                self.strike(&fault);
+            }
+            Occurrence::Until => self.on_until(),
         }
     }
 

@@ -83,6 +83,9 @@ pub struct SimulateConfig {
     /// A file of such, which are charged instead of those that are measured.
     #[serde(default)]
     pub replay: Option<PathBuf>,
+    /// Virtual seconds after which a run of processes ends, as a failure if any still runs.
+    #[serde(default)]
+    pub until: Option<f64>,
     /// Where what happens is written, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
     #[serde(default)]
     pub trace: Option<PathBuf>,

@@ -72,6 +72,9 @@ pub struct Options {
     /// Charge the measured blocks of processes what that file says, which --record has written
     #[arg(long, value_name = "FILE", requires = "deployment")]
     replay: Option<PathBuf>,
+    /// End a run of processes after so many seconds of virtual time, with status 1 if any still runs then
+    #[arg(long, value_name = "SECONDS", requires = "deployment", value_parser = seconds)]
+    until: Option<f64>,
     /// Print the report as JSON on standard output, and the program's output on standard error
     #[arg(long)]
     json: bool,
@@ -152,6 +155,7 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         seed: options.seed,
         network: options.network.clone(),
         reference_flops: None,
+        until: options.until,
         efficiencies: options.efficiencies.as_deref().map(read_efficiencies).transpose()?.unwrap_or_default(),
         report: Some(report.to_path_buf()),
         timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
@@ -163,6 +167,15 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         program: std::env::current_exe().ok(),
     })
 }
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected seconds, such as 3600".to_string())?;
+    let is_time = (0.0..=UNTIL_MAX_S).contains(&seconds);
+    is_time.then_some(seconds).ok_or_else(|| format!("expected seconds from 0 to {UNTIL_MAX_S}"))
+}
+
+/// More virtual seconds than the clock can count on from.
+const UNTIL_MAX_S: f64 = 4e9;
 
 fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
     let name = || file.display().to_string();

@@ -85,6 +85,10 @@ pub const FETCH_UNKNOWN_NS_MAX: u64 = 30 * SECOND_NS;
 /// Calls of a function whose mean time is below this may queue inside a worker, so that null calls are not bound by
 /// the way there and back.
 pub const SHORT_CALL_NS_MAX: u64 = 100_000;
+/// How long a process that ends waits for others to take something of what it sent to them.
+pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
+/// Connections of a process whose ends are remembered after them: names for the log, and ends that nobody was told of.
+pub const FORMER_PEERS_MAX: usize = 16_384;
 /// Least pause between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
 /// Data that a server remembers having dropped, so that a late request is refused and not kept waiting.

@@ -26,6 +26,9 @@ pub const CASES: &[Case] = &[
     ("who is not there is an error", nobody_there),
     ("what is closed takes nothing more", closed_takes_nothing),
     ("several senders are told apart", several_senders),
+    ("what was sent arrives, whatever the sender has not read", unread_and_gone),
+    ("what is closed stays closed, on both sides", stays_closed),
+    ("a process may talk to itself", with_itself),
 ];
 
 fn note(notes: &Sender<String>, text: String) {
@@ -248,4 +251,101 @@ fn several_senders(run: Run<'_>) {
         ("b", "client", client(2)),
         ("b", "client", client(3)),
     ]);
+}
+
+fn unread_and_gone(run: Run<'_>) {
+    const SIZE: usize = 300_000;
+    let pause = |world: &mut dyn ProcessWorld, ns: u64| {
+        let at = world.now() + ns;
+        world.sleep_until(at).expect("the world goes on");
+    };
+    let client = move |closes: bool| -> Body {
+        Box::new(move |world| {
+            let server = reach(world, "a", 4008);
+            world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+            pause(world, SECOND_NS / 5);
+            world.send(server, letter("much", vec![7; SIZE])).expect("the server takes it");
+            if closes {
+                world.close(server);
+            }
+        })
+    };
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(move |world| {
+                world.listen(4008).expect("the port is free");
+                for _ in 0..2 {
+                    let (from, _) = next_letter(world);
+                    world.send(from, letter("unread", vec![1; 100])).expect("the client is there");
+                }
+                pause(world, SECOND_NS / 2);
+                let mut got = Vec::new();
+                while got.len() < 2 {
+                    match world.receive(None).expect("the world goes on") {
+                        Some(Incoming::Letter { letter, .. }) => got.push(letter.payload.len()),
+                        Some(Incoming::Closed { why, .. }) => assert!(!got.is_empty(), "{why}"),
+                        None => unreachable!("no time limit was given"),
+                    }
+                }
+                assert_eq!(got, [SIZE, SIZE]);
+            }),
+        ),
+        ("b", "closes", client(true)),
+        ("b", "returns", client(false)),
+    ]);
+}
+
+fn stays_closed(run: Run<'_>) {
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(|world| {
+                world.listen(4009).expect("the port is free");
+                let (from, _) = next_letter(world);
+                assert!(!world.is_closed(from));
+                world.send(from, letter("last", Vec::new())).expect("the client waits for it");
+                world.close(from);
+                assert!(world.is_closed(from));
+                world.close(from);
+                assert!(world.is_closed(from));
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(|world| {
+                let server = reach(world, "a", 4009);
+                world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+                assert!(!world.is_closed(server));
+                next_letter(world);
+                assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == server));
+                assert!(world.is_closed(server));
+                let until = world.now() + SECOND_NS / 100;
+                assert_eq!(world.receive(Some(until)), Ok(None));
+                assert!(world.is_closed(server));
+            }),
+        ),
+    ]);
+}
+
+fn with_itself(run: Run<'_>) {
+    run(vec![(
+        "a",
+        "alone",
+        Box::new(|world| {
+            world.listen(4010).expect("the port is free");
+            let there = reach(world, "a", 4010);
+            world.send(there, letter("to me", vec![1])).expect("it is taken");
+            let (here, got) = next_letter(world);
+            assert_ne!(here, there);
+            assert_eq!(&*got.kind, "to me");
+            world.send(here, letter("back", vec![2])).expect("it is taken");
+            assert_eq!(next_letter(world).0, there);
+            world.close(there);
+            assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == here));
+        }),
+    )]);
 }

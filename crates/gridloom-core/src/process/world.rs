@@ -53,6 +53,16 @@ pub enum Incoming {
     },
 }
 
+impl Incoming {
+    /// By which connection it comes.
+    pub fn peer(&self) -> PeerId {
+        match self {
+            Incoming::Letter { from, .. } => *from,
+            Incoming::Closed { peer, .. } => *peer,
+        }
+    }
+}
+
 /// Who a process is.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessSpec {
@@ -149,6 +159,18 @@ pub enum ProcessError {
         /// What is wrong: the type, the field, what it is and what was expected.
         why: String,
     },
+    /// A number that cannot be meant: a time that is none, a negative amount of work.
+    #[error("{what}: {value} {unit}; give {remedy}")]
+    WrongNumber {
+        /// Of what call.
+        what: String,
+        /// The number.
+        value: f64,
+        /// Its unit.
+        unit: String,
+        /// What it should be.
+        remedy: String,
+    },
     /// What a process's own code says.
     #[error("{0}")]
     Failed(String),
@@ -210,6 +232,10 @@ pub trait ProcessWorld: Send {
 
     /// Closes a connection; what was sent still arrives.
     fn close(&mut self, peer: PeerId);
+
+    /// Whether nothing comes from it any more: the connection was closed by either side, and `receive` has given
+    /// everything that came.
+    fn is_closed(&self, peer: PeerId) -> bool;
 
     /// The other side's host, and its port or 0, in words.
     fn describe(&self, peer: PeerId) -> String;

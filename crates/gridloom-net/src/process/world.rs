@@ -1,16 +1,21 @@
 //! The real world as one process sees it.
+//!
+//! **Leaving.** A socket that is closed while something unread has come for it resets its connection, and what it had sent
+//! but the other side has not taken is lost. So a connection that is closed here is shut for writing, and its socket kept
+//! until the other side's system has taken everything; a process that ends waits for that, [`LINGER_NS_MAX`] at most.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridloom_core::base::Time;
-use gridloom_core::base::limits::{DIAL_NS_MAX, KIND_BYTES_MAX, LETTER_BYTES_MAX};
+use gridloom_core::base::limits::{DIAL_NS_MAX, FORMER_PEERS_MAX, KIND_BYTES_MAX, LETTER_BYTES_MAX, LINGER_NS_MAX};
 use gridloom_core::node::Role;
 use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, Spares};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -25,6 +30,10 @@ use crate::transport::outgoing::STACK_BYTES;
 
 /// Bytes read from a connection to find where letters begin and end; the rest of a long one is read to where it stays.
 const READ_BYTES: usize = 64 << 10;
+/// Most sockets that are kept for what was sent before their connections were closed.
+const LEAVING_MAX: usize = 256;
+/// Between two looks at what the other side has taken.
+const LINGER_STEP: Duration = Duration::from_millis(1);
 
 /// Where hosts are. Empty: names are resolved as the system does.
 pub type Addresses = BTreeMap<String, IpAddr>;
@@ -51,8 +60,13 @@ pub struct NetProcess {
     guests: Receiver<Guest>,
     bell: OwnedFd,
     connections: BTreeMap<PeerId, Connection>,
-    /// By number of peer: who it is, also after the end.
-    names: Vec<String>,
+    /// Who they are; also some whose connections have ended.
+    names: BTreeMap<PeerId, String>,
+    /// Those, in the order of their ends.
+    former: VecDeque<PeerId>,
+    next_peer: u64,
+    /// Connections that were closed here, until all that was sent has been taken.
+    leaving: VecDeque<TcpStream>,
     inbox: VecDeque<Incoming>,
     buffer: Vec<u8>,
     spares: Spares<u8>,
@@ -93,7 +107,13 @@ impl NetProcess {
         let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&ringer, true)?;
         let (send, guests) = channel();
-        let door = Door { secret: secret.clone(), own: own.clone(), guests: send, bell: Arc::new(ringer) };
+        let door = Door {
+            secret: secret.clone(),
+            own: own.clone(),
+            guests: send,
+            bell: Arc::new(ringer),
+            is_shut: Arc::default(),
+        };
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(NetProcess {
             config,
@@ -106,7 +126,10 @@ impl NetProcess {
             guests,
             bell,
             connections: BTreeMap::new(),
-            names: Vec::new(),
+            names: BTreeMap::new(),
+            former: VecDeque::new(),
+            next_peer: 0,
+            leaving: VecDeque::new(),
             inbox: VecDeque::new(),
             buffer: vec![0; READ_BYTES],
             spares: Spares::default(),
@@ -128,10 +151,63 @@ impl NetProcess {
 
     fn join(&mut self, stream: TcpStream, name: String) -> io::Result<PeerId> {
         stream.set_nonblocking(true)?;
-        let peer = PeerId(self.names.len() as u64);
-        self.names.push(name);
+        let peer = PeerId(self.next_peer);
+        self.next_peer += 1;
+        self.names.insert(peer, name);
+        self.sweep();
         self.connections.insert(peer, Connection { stream, decoder: Decoder::default() });
         Ok(peer)
+    }
+
+    /// The connection is no more: its socket, and the name is remembered for a while.
+    fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
+        let stream = self.connections.remove(&peer)?.stream;
+        self.former.push_back(peer);
+        if self.former.len() > FORMER_PEERS_MAX
+            && let Some(oldest) = self.former.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+        Some(stream)
+    }
+
+    /// Ends a connection from here; what was sent still arrives.
+    fn leave(&mut self, peer: PeerId) {
+        let Some(stream) = self.part(peer) else { return };
+        // It fails if the connection is broken, and then nothing can arrive.
+        if stream.shutdown(Shutdown::Write).is_ok() {
+            self.leaving.push_back(stream);
+        }
+        self.sweep();
+        if self.leaving.len() > LEAVING_MAX {
+            self.linger(LEAVING_MAX);
+        }
+    }
+
+    /// Lets go of the sockets from which all was taken.
+    fn sweep(&mut self) {
+        self.leaving.retain(|stream| unsent_bytes(stream) > 0);
+    }
+
+    /// Waits until no more than so many sockets have something to send, or the others take nothing for too long.
+    fn linger(&mut self, most: usize) {
+        let unsent = |all: &VecDeque<TcpStream>| all.iter().map(unsent_bytes).sum::<u64>();
+        let (mut last, mut since) = (unsent(&self.leaving), Instant::now());
+        loop {
+            self.sweep();
+            if self.leaving.len() <= most {
+                return;
+            }
+            if since.elapsed() >= Duration::from_nanos(LINGER_NS_MAX) {
+                let excess = self.leaving.len() - most;
+                return drop(self.leaving.drain(..excess));
+            }
+            thread::sleep(LINGER_STEP);
+            let now = unsent(&self.leaving);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
     }
 
     /// Waits until something can be read, or written to `writing`; false at the time limit.
@@ -185,14 +261,17 @@ impl NetProcess {
         }
     }
 
-    fn read(&mut self, peer: PeerId) {
-        let Some(connection) = self.connections.get_mut(&peer) else { return };
+    /// Takes in what has come from there; whether anything had.
+    fn read(&mut self, peer: PeerId) -> bool {
+        let Some(connection) = self.connections.get_mut(&peer) else { return false };
         let mut letters = Vec::new();
         let Connection { stream, decoder } = connection;
         let own = decoder.room();
         let is_own = own.is_some();
-        let end = match stream.read(own.unwrap_or(&mut self.buffer)) {
-            Ok(0) => Some(format!("{} has closed it", self.names[peer.0 as usize])),
+        let read = stream.read(own.unwrap_or(&mut self.buffer));
+        let has_come = matches!(read, Ok(1..));
+        let end = match read {
+            Ok(0) => Some(format!("{} has closed it", self.names[&peer])),
             Ok(length) if is_own => {
                 decoder.has_read(length, &mut letters);
                 None
@@ -203,8 +282,17 @@ impl NetProcess {
         };
         self.inbox.extend(letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter }));
         if let Some(why) = end {
-            self.connections.remove(&peer);
+            self.leave(peer);
             self.inbox.push_back(Incoming::Closed { peer, why });
+        }
+        has_come
+    }
+
+    /// Nothing can be written any more: takes in what came before.
+    fn read_to_end(&mut self, peer: PeerId, why: &str) {
+        while self.read(peer) {}
+        if self.part(peer).is_some() {
+            self.inbox.push_back(Incoming::Closed { peer, why: why.into() });
         }
     }
 
@@ -280,9 +368,8 @@ impl ProcessWorld for NetProcess {
                 // Two that send to each other must both read meanwhile.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.wait(Some(peer), None)),
                 Err(error) => {
-                    self.connections.remove(&peer);
                     let why = error.to_string();
-                    self.inbox.push_back(Incoming::Closed { peer, why: why.clone() });
+                    self.read_to_end(peer, &why);
                     return Err(self.closed(peer, &why));
                 }
             }
@@ -312,11 +399,15 @@ impl ProcessWorld for NetProcess {
     }
 
     fn close(&mut self, peer: PeerId) {
-        self.connections.remove(&peer);
+        self.leave(peer);
+    }
+
+    fn is_closed(&self, peer: PeerId) -> bool {
+        !self.connections.contains_key(&peer) && !self.inbox.iter().any(|incoming| incoming.peer() == peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {
-        self.names.get(peer.0 as usize).cloned().unwrap_or_else(|| "nobody".into())
+        self.names.get(&peer).cloned().unwrap_or_else(|| "nobody".into())
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
@@ -345,12 +436,38 @@ impl ProcessWorld for NetProcess {
 
 impl Drop for NetProcess {
     fn drop(&mut self) {
+        self.door.is_shut.store(true, Ordering::Release);
         for (_, listener) in &self.listeners {
             // Ends the wait of the thread at the door.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
+        let peers: Vec<PeerId> = self.connections.keys().copied().collect();
+        for peer in peers {
+            self.leave(peer);
+        }
+        self.linger(0);
     }
 }
+
+/// What was sent, its end included, and not taken by the other side's system; nothing if the connection is broken.
+fn unsent_bytes(stream: &TcpStream) -> u64 {
+    let (fd, mut bytes, mut state): (_, libc::c_int, u8) = (stream.as_raw_fd(), 0, 0);
+    let mut length: libc::socklen_t = 1;
+    // SAFETY: the option begins with the state, one byte, of which no more is asked for; the descriptor is open as long as
+    // the stream.
+    let told =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
+    if told != 0 || !UNSENT_STATES.contains(&state) {
+        return 0;
+    }
+    // SAFETY: the request writes one int, and the descriptor is open as above.
+    let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if told == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
+}
+
+/// States of a TCP connection in which its end may still be on its way: established, close-wait, fin-wait-1, last-ack,
+/// closing. One that was reset is in none of them, whatever it had to send.
+const UNSENT_STATES: [u8; 5] = [1, 8, 4, 9, 11];
 
 impl std::fmt::Debug for NetProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

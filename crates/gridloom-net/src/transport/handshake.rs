@@ -200,7 +200,8 @@ impl Handshake {
             return Err(refuse(why, out));
         }
         let peer: Hello = frame::parse(rest).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
-        if peer.node == self.own.node {
+        // A process may well talk to itself.
+        if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
         if !self.dialler {

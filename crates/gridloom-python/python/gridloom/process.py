@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
@@ -173,7 +173,8 @@ class Process:
     def __init__(self, raw: _gridloom.RawProcess) -> None:
         self._raw = raw
         self.function, self.host, self.arguments = raw.spec()
-        self._peers: dict[int, Peer] = {}
+        # As long as the program holds one it is the same, and no longer: connections come and go.
+        self._peers: weakref.WeakValueDictionary[int, Peer] = weakref.WeakValueDictionary()
         self._handlers: dict[str, Handler] = {}
         self._types: dict[str, _gridloom.RawMessageType | None] = {}
         self._timers: dict[int, tuple[Callable[[], object], bool]] = {}
@@ -189,7 +190,7 @@ class Process:
         return self._raw.now()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long. What comes meanwhile waits too."""
+        """Wait so long; not at all if that is negative. What comes meanwhile waits too."""
         self._raw.sleep(seconds)
 
     def compute(self, flops: float) -> None:
@@ -200,6 +201,9 @@ class Process:
     def measure(self, name: str, mode: str = "always") -> Iterator[None]:
         """Time a block of code on the real machine and charge its time to the simulated host, scaled by speed.
 
+        What measured blocks within it took, and the time while it waited for others, is not charged to it again; nor is a
+        block that ends with an exception.
+
         Parameters
         ----------
         name : str
@@ -209,9 +213,13 @@ class Process:
         """
         if mode not in ("always", "once"):
             raise UsageError(f"measure: mode is 'always' or 'once', got {mode!r}; to skip code, use compute")
-        begin = time.thread_time()
-        yield
-        self._raw.charge(name, mode == "once", time.thread_time() - begin)
+        began = self._raw.begin_block()
+        try:
+            yield
+        except BaseException:
+            self._raw.drop_block()
+            raise
+        self._raw.end_block(name, mode == "once", began)
 
     def listen(self, port: int = 0) -> int:
         """Listen on a port of the own host.
@@ -301,7 +309,10 @@ class Process:
         return self._timer(seconds, action, False)
 
     def every(self, seconds: float, action: Callable[[], object]) -> int:
-        """Have `handle` call something every so many seconds. The number that `cancel` takes."""
+        """Have `handle` call something every so many seconds. The number that `cancel` takes.
+
+        Times that pass while something else is attended to are left out; messages have their turns between two calls.
+        """
         return self._timer(seconds, action, True)
 
     def cancel(self, timer: int) -> bool:
@@ -346,9 +357,10 @@ class Process:
                 return True
 
     def handle_for(self, seconds: float) -> None:
-        """Attend to messages and timers for so long."""
+        """Attend to messages and timers for so long. Whatever is under way then is finished, and what waits stays."""
         until = self.now() + seconds
-        while self.handle(max(until - self.now(), 0.0)):
+        # In simulation much may be attended to at one time.
+        while self.handle(max(until - self.now(), 0.0)) and self.now() <= until:
             pass
 
     def wait(self, cls: type[_Message], timeout: float | None = None) -> tuple[Peer, _Message]:
@@ -423,9 +435,10 @@ class Process:
         return number
 
     def _peer(self, number: int) -> Peer:
-        if number not in self._peers:
-            self._peers[number] = Peer(self, number)
-        return self._peers[number]
+        peer = self._peers.get(number)
+        if peer is None:
+            peer = self._peers[number] = Peer(self, number)
+        return peer
 
     def __repr__(self) -> str:
         return f"<gridloom.Process {self.function}@{self.host}>"

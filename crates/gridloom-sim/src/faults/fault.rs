@@ -110,6 +110,17 @@ impl Fault {
         }
     }
 
+    /// Whether it starts a process anew.
+    pub(crate) fn restarts_process(&self) -> bool {
+        matches!(self, Fault::Restart(_)) && self.may_strike_process()
+    }
+
+    /// Whether it may strike a process of a deployment, whose name is `function@host`.
+    pub(crate) fn may_strike_process(&self) -> bool {
+        let is_of_all = matches!(self, Fault::Full { .. } | Fault::Reset(..) | Fault::HalfOpen { .. });
+        !is_of_all && self.nodes().iter().any(|name| name.contains('@'))
+    }
+
     /// The hosts that it names.
     pub fn hosts(&self) -> Vec<&str> {
         match self {
@@ -155,12 +166,21 @@ impl Simulation {
     /// Has faults strike at their times.
     pub fn schedule(&mut self, strikes: impl IntoIterator<Item = Strike>) {
         for Strike { at, fault } in strikes {
-            self.queue.push(at.max(self.now), Occurrence::Strike(fault));
+            let at = at.max(self.now);
+            if fault.restarts_process() {
+                self.processes.restarts_due += 1;
+            }
+            if fault.may_strike_process() {
+                self.push_process(at, Occurrence::Strike(fault));
+            } else {
+                self.queue.push(at, Occurrence::Strike(fault));
+            }
         }
     }
 
     /// Lets a fault strike now. What it names and is not there (not yet, or a host of another platform) is not struck.
     pub fn strike(&mut self, fault: &Fault) {
+        self.strike_processes(fault);
         let node = |name: &String| self.node_named(name);
         let host = |name: &String| self.host_named(name);
         match fault {
@@ -177,6 +197,23 @@ impl Simulation {
             Fault::Slow { host: name, factor } => host(name).map(|host| self.slow(host, *factor)),
             Fault::Full { node: name, for_ns } => node(name).map(|node| self.fill(node, *for_ns)),
         };
+    }
+
+    /// Processes that a fault names are struck beside their clients of the grid.
+    fn strike_processes(&mut self, fault: &Fault) {
+        let (Fault::Kill(name) | Fault::Restart(name) | Fault::Hang(name) | Fault::Pause(name) | Fault::Resume(name)) =
+            fault
+        else {
+            return;
+        };
+        for process in self.processes_named(name) {
+            match fault {
+                Fault::Kill(_) => self.kill_process(process, "the process was killed"),
+                Fault::Restart(_) => self.restart_process(process),
+                Fault::Resume(_) => self.resume_process(process),
+                _ => self.stop_process(process),
+            }
+        }
     }
 
     /// Names of all nodes, in the order in which they were started.

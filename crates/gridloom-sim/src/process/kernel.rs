@@ -16,6 +16,9 @@ use crate::observe::{LetterName, Moved, Seen, State};
 use crate::profiles::HOST_IS_OFF;
 use crate::simulation::{Occurrence, Purpose, Simulation};
 
+/// So many that wait are told.
+const WAITING_TOLD: usize = 8;
+
 /// A process of a simulation, in order of their making.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ProcessId(pub u32);
@@ -54,6 +57,9 @@ pub(crate) struct Processes {
     pub(super) reborn: Vec<(ProcessId, ProcessId)>,
     /// Letters that cannot move: nothing passes on their way.
     stopped: Vec<LetterName>,
+    pub(crate) idle: Idle,
+    /// Faults to come that start processes anew.
+    pub(crate) restarts_due: u64,
 }
 
 #[derive(Debug)]
@@ -81,6 +87,20 @@ pub(crate) struct Process {
     /// Whether it starts again with its host, and whether its host has taken it away.
     pub(super) restarts: bool,
     is_felled: bool,
+    /// Whether a fault has stopped it, and whether what it waited for has come meanwhile.
+    is_stopped: bool,
+    is_due: bool,
+    /// Whether another has started in its place.
+    is_replaced: bool,
+}
+
+/// How long nothing but time limits of processes has come to pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Idle {
+    /// When something else did last.
+    pub since: Time,
+    /// How many have expired since then.
+    pub limits: u64,
 }
 
 #[derive(Debug)]
@@ -122,6 +142,9 @@ impl Simulation {
             start,
             restarts: false,
             is_felled: false,
+            is_stopped: false,
+            is_due: false,
+            is_replaced: false,
         });
         let spec = &self.processes.all[id.0 as usize].spec;
         self.watch.see(self.now, || Seen::Process { process: id, spec, host });
@@ -191,6 +214,7 @@ impl Simulation {
     /// What a process waits for, in words.
     pub(crate) fn process_wait_text(&self, id: ProcessId, wait: &Wait) -> String {
         match wait {
+            _ if self.is_stopped(id) => "somebody to let it go on: it was paused or hangs".into(),
             Wait::Incoming => match &self.process(id).expected {
                 (kind, _) if kind.is_empty() => "a message".into(),
                 (kind, None) => format!("a message '{kind}'"),
@@ -216,8 +240,14 @@ impl Simulation {
 
     /// What it waits for has come, if it waits for such.
     fn wake_if(&mut self, id: ProcessId, is_it: impl FnOnce(&Wait) -> bool) {
-        let process = self.process_mut(id);
+        let now = self.now;
+        let process = &mut self.processes.all[id.0 as usize];
         if process.wait.as_ref().is_some_and(is_it) {
+            self.processes.idle = Idle { since: now, limits: 0 };
+            if process.is_stopped {
+                process.is_due = true;
+                return;
+            }
             process.wait = None;
             self.watch.see(self.now, || Seen::State { process: id, state: State::Runs });
             self.processes.ready.push_back(id);
@@ -229,7 +259,13 @@ impl Simulation {
         // Who was to start while its host is off starts with it.
         let is_late = matches!(process.wait, Some(Wait::Start)) && self.is_off(process.host);
         if process.turn == turn && !is_late {
+            let is_limit =
+                !matches!(process.wait, Some(Wait::Start | Wait::Computation { .. } | Wait::Connection { .. }));
+            let idle = self.processes.idle;
             self.wake_if(id, |_| true);
+            if is_limit {
+                self.processes.idle = Idle { limits: idle.limits + 1, ..idle };
+            }
         }
     }
 
@@ -257,6 +293,7 @@ impl Simulation {
                 let spec = process.spec.clone();
                 let anew = self.add_process(host, spec, now);
                 self.process_mut(anew).restarts = true;
+                self.process_mut(ProcessId(index as u32)).is_replaced = true;
                 self.processes.reborn.push((anew, ProcessId(index as u32)));
             } else if process.start <= now {
                 self.wake_if(ProcessId(index as u32), |wait| matches!(wait, Wait::Start));
@@ -294,8 +331,75 @@ impl Simulation {
         self.end_clients(id, why);
     }
 
+    /// Those of that name, `function@host`, that no other has replaced.
+    pub(crate) fn processes_named(&self, name: &str) -> Vec<ProcessId> {
+        let is_it = |process: &Process| {
+            let spec = &process.spec;
+            let rest = name.strip_prefix(&*spec.function).and_then(|rest| rest.strip_prefix('@'));
+            !process.is_replaced && rest == Some(&*spec.host)
+        };
+        let all = self.processes.all.iter().enumerate().filter(|(_, process)| is_it(process));
+        all.map(|(index, _)| ProcessId(index as u32)).collect()
+    }
+
+    /// A process does nothing until it may go on; what comes waits. A computation that is under way goes on to its end.
+    pub(crate) fn stop_process(&mut self, id: ProcessId) {
+        self.process_mut(id).is_stopped = true;
+    }
+
+    /// It goes on.
+    pub(crate) fn resume_process(&mut self, id: ProcessId) {
+        let process = self.process_mut(id);
+        process.is_stopped = false;
+        if std::mem::take(&mut process.is_due) {
+            self.wake_if(id, |_| true);
+        }
+    }
+
+    /// Whether a fault has stopped it, for ever as nothing can happen any more.
+    pub(crate) fn is_stopped(&self, id: ProcessId) -> bool {
+        self.process(id).is_stopped
+    }
+
+    /// A process is killed and starts anew.
+    pub(crate) fn restart_process(&mut self, id: ProcessId) {
+        let process = self.process(id);
+        let (host, spec, restarts, now) = (process.host, process.spec.clone(), process.restarts, self.now);
+        self.kill_process(id, "the process was killed");
+        let anew = self.add_process(host, spec, now);
+        self.process_mut(anew).restarts = restarts;
+        self.process_mut(id).is_replaced = true;
+        self.processes.reborn.push((anew, id));
+    }
+
+    /// Processes that have not ended and what each waits for, in words; some of them if there are many.
+    pub fn waiting(&self) -> Vec<String> {
+        let left = self.processes.all.iter().enumerate().filter(|(_, process)| !process.is_over);
+        let mut told: Vec<String> = Vec::new();
+        for (index, process) in left {
+            if told.len() == WAITING_TOLD {
+                told.push("others".into());
+                break;
+            }
+            let what = process.wait.as_ref().map(|wait| self.process_wait_text(ProcessId(index as u32), wait));
+            let what = what.unwrap_or_else(|| "its turn".into());
+            told.push(format!("{}@{} (waits for {what})", process.spec.function, process.spec.host));
+        }
+        told
+    }
+
+    /// The time is over that the run was given.
+    pub(crate) fn on_until(&mut self) {
+        let left = self.waiting();
+        if !left.is_empty() {
+            let seconds = self.now.seconds();
+            self.fail(format!("the run was to end at {seconds} s, and processes still ran: {}", left.join(", ")));
+        }
+    }
+
     /// It must return: whatever it calls fails from now on.
     pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
+        self.process_mut(id).is_stopped = false;
         if matches!(self.process(id).wait, Some(Wait::Computation { .. })) {
             self.stop_computing(id);
         }
@@ -461,6 +565,7 @@ impl Simulation {
         self.watch.see(self.now, || Seen::Sent { name, from: id, to: receiver, letter });
         self.move_letter(name);
         self.trace.letter(self.now, id.0, &letter.kind, &letter.payload);
+        self.processes.idle = Idle { since: self.now, limits: 0 };
         Ok(true)
     }
 
@@ -567,6 +672,14 @@ impl Simulation {
             let latency_ns = self.paths.between(here, there).map_or(0, |path| path.frame_latency_ns);
             self.push_process(self.now + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
         }
+    }
+
+    pub(crate) fn process_is_closed(&self, id: ProcessId, peer: PeerId) -> bool {
+        let process = self.process(id);
+        let is_open = process.peers.get(peer.0 as usize).is_some_and(|(connection, side)| {
+            self.processes.connections[*connection as usize].ends[*side as usize].open
+        });
+        !is_open && !process.inbox.iter().any(|incoming| incoming.peer() == peer)
     }
 
     /// Word comes to that end that the other is closed, if anything passes.

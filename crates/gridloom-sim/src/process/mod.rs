@@ -19,7 +19,7 @@ mod seat;
 mod stack;
 mod world;
 
-pub use kernel::ProcessId;
+pub use kernel::{Idle, ProcessId};
 pub(crate) use kernel::{LetterFlow, Processes};
 pub use measures::{Measured, Measures};
 pub use runner::{Body, Deadlock, Make, Runner, Waiting};

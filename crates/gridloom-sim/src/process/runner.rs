@@ -91,8 +91,24 @@ impl Runner {
         kind: StackKind,
         make: Make,
     ) -> io::Result<ProcessId> {
-        let id = self.add(host, spec, start, kind, make())?;
+        let id = self.add_remade(host, spec, start, kind, make)?;
         self.lock().process_mut(id).restarts = true;
+        Ok(id)
+    }
+
+    /// Adds a process that can start anew, as another one, if a fault restarts it; not with its host.
+    ///
+    /// # Errors
+    /// As [`Runner::add`].
+    pub fn add_remade(
+        &mut self,
+        host: HostId,
+        spec: ProcessSpec,
+        start: Time,
+        kind: StackKind,
+        make: Make,
+    ) -> io::Result<ProcessId> {
+        let id = self.add(host, spec, start, kind, make())?;
         self.restarting.insert(id, (kind, make));
         Ok(id)
     }
@@ -138,12 +154,15 @@ impl Runner {
         let mut deadlock = None;
         loop {
             self.run_ready();
-            if self.stacks.is_empty() {
+            if self.stacks.is_empty() && self.lock().processes.restarts_due == 0 {
                 return deadlock.map_or(Ok(()), Err);
             }
             let moved = !self.relay.take_stuck() && advance(&mut self.lock());
             if !moved {
-                deadlock.get_or_insert(self.deadlock());
+                // Who hangs because a fault says so waits for nothing.
+                if !self.stacks.keys().all(|id| self.lock().is_stopped(*id)) {
+                    deadlock.get_or_insert(self.deadlock());
+                }
                 let waiting: Vec<ProcessId> = self.stacks.keys().copied().collect();
                 for id in waiting {
                     self.lock().end_process(id, "nothing can happen any more: every process waits");

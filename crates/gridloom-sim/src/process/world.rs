@@ -120,6 +120,10 @@ impl ProcessWorld for SimProcess {
         self.lock().process_close(self.id(), peer);
     }
 
+    fn is_closed(&self, peer: PeerId) -> bool {
+        self.lock().process_is_closed(self.id(), peer)
+    }
+
     fn describe(&self, peer: PeerId) -> String {
         self.lock().process_describe(self.id(), peer)
     }

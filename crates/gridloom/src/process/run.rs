@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use gridloom_core::base::Time;
 use gridloom_core::base::time::SECOND_NS;
@@ -108,6 +111,9 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
         let clients = clients.map(|(name, host)| (name, host.clone())).collect();
         shared.start_with_faults(&mut simulation, &scenario, clients)?;
     }
+    if let Some(seconds) = config.until {
+        simulation.run_until(Time((seconds.max(0.0) * SECOND_NS as f64) as u64));
+    }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
         eprintln!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
@@ -141,14 +147,17 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
         let start = at(process.start_time.unwrap_or(0.0));
         let id = match process.restart {
             true => runner.add_restarting(host, spec, start, kind, Box::new(make)),
-            false => runner.add(host, spec, start, kind, make()),
+            false => runner.add_remade(host, spec, start, kind, Box::new(make)),
         };
         let id = id.map_err(no_stack)?;
         if let Some(seconds) = process.kill_time {
             runner.kill_at(id, at(seconds));
         }
     }
-    let outcome = runner.run();
+    let outcome = {
+        let _watch = IdleWatch::start(&simulation);
+        runner.run()
+    };
     let mut simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
     let finished = simulation.finish();
     let failed = std::mem::take(&mut *failed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -167,6 +176,59 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     outcome.map_err(|deadlock| Error::Stalled { seconds: deadlock.seconds, waiting: deadlock.to_string() })?;
     Ok(report)
 }
+
+/// Says on standard error, once, that a run has come to nothing but time limits for long: it may go on so for ever, and
+/// nothing else would tell. For as long as it is held.
+struct IdleWatch {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl IdleWatch {
+    fn start(simulation: &Arc<Mutex<Simulation>>) -> IdleWatch {
+        let (end, ended) = channel();
+        let simulation = simulation.clone();
+        let watch = move || {
+            let mut since = None;
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let (idle, now, waiting) = {
+                    let simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
+                    (simulation.idle(), simulation.now(), simulation.waiting())
+                };
+                let (seen, looks) = since.filter(|(seen, _)| *seen == idle.since).unwrap_or((idle.since, 0));
+                since = Some((seen, looks + 1));
+                if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
+                    let who = waiting.join(", ");
+                    eprintln!(
+                        "gridloom: only time limits have expired since {} s of virtual time, which is {} s now: {who}; \
+                         'gridloom simulate --until SECONDS' ends such a run",
+                        idle.since.seconds(),
+                        now.seconds()
+                    );
+                    return;
+                }
+            }
+        };
+        // Without a thread nothing is said.
+        let thread = thread::Builder::new().name("idle".into()).spawn(watch).ok();
+        IdleWatch { end: Some(end), thread }
+    }
+}
+
+impl Drop for IdleWatch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Between two looks at a run, in real time.
+const LOOK: Duration = Duration::from_secs(1);
+/// So many looks at which nothing but time limits had expired are long.
+const IDLE_LOOKS: u32 = 10;
 
 /// Notes a process that does not end well, also if it panics; but not if its world told it to end, in a deadlock for
 /// instance: then that is what is to be told.

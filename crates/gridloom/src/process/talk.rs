@@ -7,13 +7,17 @@ use std::time::Duration;
 use gridloom_core::base::Time;
 use gridloom_core::base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_core::process::TimerNumber;
-use gridloom_core::process::{Agenda, Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_core::process::{
+    Agenda, Happening, Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld,
+};
 use gridloom_net::jobs::processor_time;
 
 use super::typed::Types;
 
 /// Between attempts to connect to who does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
+/// From here on times cannot be added to the clock.
+const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
 /// Type of the letter that says that its receiver's callback failed.
 const ERROR_KIND: &str = "gridloom:error";
 
@@ -41,6 +45,10 @@ pub struct Process {
     callbacks: BTreeMap<String, Option<OnLetter>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,
     measured: BTreeMap<String, u64>,
+    /// Measured blocks that have begun and not ended.
+    blocks_open: u32,
+    /// Processor time that is not to be charged to blocks that are open: that of blocks within them, and of others.
+    elsewhere: Duration,
     pub(super) types: Types,
 }
 
@@ -48,7 +56,8 @@ impl Process {
     /// A process of that world.
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
-        Process { world, agenda: Agenda::default(), callbacks, timers, measured, types: Types::default() }
+        let (blocks_open, elsewhere, types) = Default::default();
+        Process { world, agenda: Agenda::default(), callbacks, timers, measured, blocks_open, elsewhere, types }
     }
 
     /// The same process with its world behind another, which a binding puts between.
@@ -73,25 +82,28 @@ impl Process {
         self.world.is_simulated()
     }
 
-    /// Waits so long. What comes meanwhile waits too.
+    /// Waits so long; not at all if that is negative. What comes meanwhile waits too.
     ///
     /// # Errors
-    /// If the process has to end.
+    /// If the process has to end, or that is no time.
     pub fn sleep(&mut self, seconds: f64) -> Result<(), ProcessError> {
-        let at = self.after(seconds);
-        self.world.sleep_until(at)
+        let at = self.world.now() + span("sleep", seconds)?;
+        self.blocks(|world| world.sleep_until(at))
     }
 
     /// Takes the time of so many floating-point operations on one core of the simulated host; no time for real.
     ///
     /// # Errors
-    /// If the process has to end.
+    /// If the process has to end, or that is no number of operations.
     pub fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
-        self.world.compute(flops)
+        if !(0.0..f64::INFINITY).contains(&flops) {
+            return Err(wrong("compute", flops, "floating-point operations", "a finite number that is not negative"));
+        }
+        self.blocks(|world| world.compute(flops))
     }
 
     /// Runs a block of code, timed on the real machine; in simulation it takes as long as the simulated host needs.
-    /// `None` if it was not run.
+    /// `None` if it was not run. What blocks within it took, and the time while it waited for others, is not charged to it.
     ///
     /// # Errors
     /// If the process has to end.
@@ -105,23 +117,49 @@ impl Process {
             self.compute(flops)?;
             return Ok(None);
         }
-        let begin = processor_time();
+        let began = self.begin_block();
         let result = block(self);
-        self.charge(name, how, processor_time().saturating_sub(begin))?;
+        self.end_block(name, how, began)?;
         Ok(Some(result))
     }
 
-    /// Charges the time of a block that took so long on the real machine.
+    /// A measured block begins: what [`Process::end_block`] wants to know at its end.
+    pub fn begin_block(&mut self) -> Duration {
+        self.blocks_open += 1;
+        processor_time().saturating_sub(self.elsewhere)
+    }
+
+    /// A measured block ends before it is done, and is not charged.
+    pub fn drop_block(&mut self) {
+        self.blocks_open = self.blocks_open.saturating_sub(1);
+    }
+
+    /// A measured block ends: charges what it took on the real machine since then, without the blocks within it.
     ///
     /// # Errors
     /// If the process has to end.
-    pub fn charge(&mut self, name: &str, how: Measure, taken: Duration) -> Result<(), ProcessError> {
+    pub fn end_block(&mut self, name: &str, how: Measure, began: Duration) -> Result<(), ProcessError> {
+        let taken = processor_time().saturating_sub(self.elsewhere).saturating_sub(began);
+        self.drop_block();
+        // It is no time of a block around this one.
+        self.elsewhere += taken;
         let taken_ns = taken.as_nanos() as u64;
         let charged_ns = match how {
             Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
             Measure::Always | Measure::Skip { .. } => taken_ns,
         };
-        self.world.computed(name, charged_ns)
+        self.blocks(|world| world.computed(name, charged_ns))
+    }
+
+    /// A call of the world in which others may run, perhaps on this thread: that is no time of a measured block.
+    fn blocks<R>(&mut self, call: impl FnOnce(&mut dyn ProcessWorld) -> R) -> R {
+        if self.blocks_open == 0 {
+            return call(&mut *self.world);
+        }
+        let before = processor_time();
+        let result = call(&mut *self.world);
+        self.elsewhere += processor_time().saturating_sub(before);
+        result
     }
 
     /// Writes a line to the log.
@@ -145,12 +183,12 @@ impl Process {
     /// # Errors
     /// If there is no such host, or nobody listened in time.
     pub fn connect(&mut self, host: &str, port: u16, patience: f64) -> Result<PeerId, ProcessError> {
-        let until = self.after(patience);
+        let until = self.until("connect", patience)?;
         loop {
-            match self.world.connect(host, port) {
+            match self.blocks(|world| world.connect(host, port)) {
                 Err(ProcessError::CannotConnect { .. }) if self.world.now() + RETRY_NS <= until => {
                     let at = self.world.now() + RETRY_NS;
-                    self.world.sleep_until(at)?;
+                    self.blocks(|world| world.sleep_until(at))?;
                 }
                 outcome => return outcome,
             }
@@ -173,7 +211,7 @@ impl Process {
     /// # Errors
     /// If the connection is closed, or the message too large.
     pub fn send_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
-        self.world.send(peer, Letter { kind: kind.into(), payload })
+        self.blocks(|world| world.send(peer, Letter { kind: kind.into(), payload }))
     }
 
     /// An empty buffer for [`Process::send_bytes`]: with room already, if there is one of a message that is done with.
@@ -198,23 +236,32 @@ impl Process {
         self.callbacks.insert(kind.into(), Some(Box::new(callback)));
     }
 
-    /// [`Process::handle`] calls `callback` after so many seconds, and then every so many if asked.
+    /// [`Process::handle`] calls `callback` after so many seconds, and then every so many if asked; times that pass while it
+    /// is attending to something else are left out.
+    ///
+    /// # Errors
+    /// If that is no time, or a timer that repeats would be due at once again.
     pub fn set_timer(
         &mut self,
         seconds: f64,
         repeat: bool,
         callback: impl FnMut(&mut Process) -> Result<(), ProcessError> + Send + 'static,
-    ) -> TimerNumber {
-        let number = self.set_bare_timer(seconds, repeat);
+    ) -> Result<TimerNumber, ProcessError> {
+        let number = self.set_bare_timer(seconds, repeat)?;
         self.timers.insert(number, Some(Box::new(callback)));
-        number
+        Ok(number)
     }
 
     /// A timer that [`Process::next`] tells of.
-    pub fn set_bare_timer(&mut self, seconds: f64, repeat: bool) -> TimerNumber {
-        let at = self.after(seconds);
-        let every_ns = repeat.then(|| at.since(self.world.now()));
-        self.agenda.set_timer(at, every_ns)
+    ///
+    /// # Errors
+    /// As [`Process::set_timer`].
+    pub fn set_bare_timer(&mut self, seconds: f64, repeat: bool) -> Result<TimerNumber, ProcessError> {
+        let ns = span("timer", seconds)?;
+        if repeat && ns == 0 {
+            return Err(wrong("timer that repeats", seconds, "seconds", "a period of at least a nanosecond"));
+        }
+        Ok(self.agenda.set_timer(self.world.now() + ns, repeat.then_some(ns)))
     }
 
     /// Forgets a timer; whether it was set.
@@ -228,7 +275,11 @@ impl Process {
     /// # Errors
     /// If the process has to end, or a timer's callback fails.
     pub fn handle(&mut self, seconds: Option<f64>) -> Result<bool, ProcessError> {
-        let until = seconds.map(|seconds| self.after(seconds));
+        let until = seconds.map(|seconds| self.until("handle", seconds)).transpose()?;
+        self.handle_until(until)
+    }
+
+    fn handle_until(&mut self, until: Option<Time>) -> Result<bool, ProcessError> {
         // What comes for a callback that runs now, and waits in here, is attended to after it.
         let idle = self.callbacks.iter().filter(|(_, callback)| callback.is_some());
         let kinds: Vec<String> = idle.map(|(kind, _)| kind.clone()).collect();
@@ -263,13 +314,14 @@ impl Process {
         }
     }
 
-    /// Attends to messages and timers for so long.
+    /// Attends to messages and timers for so long. Whatever is under way then is finished, and what waits stays.
     ///
     /// # Errors
     /// As [`Process::handle`].
     pub fn handle_for(&mut self, seconds: f64) -> Result<(), ProcessError> {
-        let until = self.after(seconds).seconds();
-        while self.handle(Some((until - self.now()).max(0.0)))? {}
+        let until = self.until("handle_for", seconds)?;
+        // In simulation much may be attended to at one time.
+        while self.handle_until(Some(until))? && self.world.now() <= until {}
         Ok(())
     }
 
@@ -293,7 +345,7 @@ impl Process {
         from: Option<PeerId>,
         seconds: Option<f64>,
     ) -> Result<(PeerId, Vec<u8>), ProcessError> {
-        let until = seconds.map(|seconds| self.after(seconds));
+        let until = seconds.map(|seconds| self.until("wait", seconds)).transpose()?;
         loop {
             if let Some((from, letter)) = self.agenda.letter(kind, from) {
                 return Ok((from, letter.payload));
@@ -305,9 +357,13 @@ impl Process {
             if let Some((peer, why)) = from.and_then(|peer| self.agenda.closed(peer).map(|why| (peer, why))) {
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
+            if let Some(peer) = from.filter(|peer| self.world.is_closed(*peer)) {
+                let why = "it was closed here, or by the other side".into();
+                return Err(ProcessError::Closed { peer: self.describe(peer), why });
+            }
             self.world.expect(Some(kind), from);
-            match self.world.receive(until)? {
-                Some(incoming) => self.agenda.put(incoming),
+            match self.blocks(|world| world.receive(until))? {
+                Some(incoming) => self.take_in(incoming),
                 None => return Err(ProcessError::TimedOut { seconds: seconds.unwrap_or_default() }),
             }
         }
@@ -322,8 +378,15 @@ impl Process {
         wants: impl Fn(&str) -> bool,
         seconds: Option<f64>,
     ) -> Result<Option<Happening>, ProcessError> {
-        let until = seconds.map(|seconds| self.after(seconds));
+        let until = seconds.map(|seconds| self.until("handle", seconds)).transpose()?;
         self.next_until(wants, until)
+    }
+
+    fn take_in(&mut self, incoming: Incoming) {
+        if let Incoming::Closed { peer, .. } = &incoming {
+            self.types.forget(*peer);
+        }
+        self.agenda.put(incoming);
     }
 
     fn next_until(
@@ -332,10 +395,14 @@ impl Process {
         until: Option<Time>,
     ) -> Result<Option<Happening>, ProcessError> {
         loop {
-            if let Some(happening) = self.agenda.next(self.world.now(), &wants) {
-                if let Happening::Closed { peer, .. } = &happening {
-                    self.types.forget(*peer);
-                }
+            let now = self.world.now();
+            // Timers that are always due must not keep what has come from being seen.
+            if self.agenda.next_timer_at().is_some_and(|at| at <= now)
+                && let Some(incoming) = self.blocks(|world| world.receive(Some(now)))?
+            {
+                self.take_in(incoming);
+            }
+            if let Some(happening) = self.agenda.next(now, &wants) {
                 return Ok(Some(happening));
             }
             if until.is_some_and(|until| self.world.now() >= until) {
@@ -343,8 +410,8 @@ impl Process {
             }
             self.world.expect(None, None);
             let due = [until, self.agenda.next_timer_at()].into_iter().flatten().min();
-            if let Some(incoming) = self.world.receive(due)? {
-                self.agenda.put(incoming);
+            if let Some(incoming) = self.blocks(|world| world.receive(due))? {
+                self.take_in(incoming);
             }
         }
     }
@@ -354,11 +421,28 @@ impl Process {
         self.agenda.waiting()
     }
 
-    fn after(&self, seconds: f64) -> Time {
+    /// The time after so many seconds: now if they are negative, never if they are infinite.
+    fn until(&self, what: &str, seconds: f64) -> Result<Time, ProcessError> {
+        if seconds.is_nan() {
+            return Err(wrong(what, seconds, "seconds", "a time"));
+        }
         let ns = seconds.max(0.0) * SECOND_NS as f64;
         // What is no time of this universe is for ever.
-        if ns >= (u64::MAX / 4) as f64 { Time::NEVER } else { self.world.now() + ns as u64 }
+        Ok(if ns >= FOREVER_NS { Time::NEVER } else { self.world.now() + ns as u64 })
     }
+}
+
+/// A finite time in nanoseconds: 0 if it is negative.
+fn span(what: &str, seconds: f64) -> Result<u64, ProcessError> {
+    let ns = seconds.max(0.0) * SECOND_NS as f64;
+    match seconds.is_nan() || ns >= FOREVER_NS {
+        true => Err(wrong(what, seconds, "seconds", "a time that ends")),
+        false => Ok(ns as u64),
+    }
+}
+
+fn wrong(what: &str, value: f64, unit: &str, remedy: &str) -> ProcessError {
+    ProcessError::WrongNumber { what: what.into(), value, unit: unit.into(), remedy: remedy.into() }
 }
 
 impl fmt::Debug for Process {
