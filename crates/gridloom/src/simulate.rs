@@ -27,10 +27,10 @@ use gridloom_sim::{Bodies, SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
-use crate::offer::{self, BUILTIN_LINALG, Offer};
+use crate::offer::{self, BUILTIN_LINALG, Offer, read_offer};
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
-use crate::{Error, LocalConfig, load_offer};
+use crate::{Error, LocalConfig};
 
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
@@ -235,6 +235,12 @@ impl Cast {
         roles(platform).map(drop)
     }
 
+    /// Names of the agent and the servers.
+    pub(crate) fn names(&self, platform: &Platform) -> Result<Vec<String>, Error> {
+        let servers = self.servers.iter().map(|part| Ok(part.server(platform, &[])?.name));
+        std::iter::once(Ok("agent".to_string())).chain(servers).collect()
+    }
+
     /// The client and every server reach the agent, and each other; servers among themselves need not.
     fn check_routes(&self, platform: &Platform) -> Result<(), Error> {
         check_way(platform, self.client, self.agent)?;
@@ -342,7 +348,7 @@ pub(crate) fn populate(
     if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
         files.insert(0, PathBuf::from(BUILTIN_LINALG));
     }
-    let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
+    let mut offer = read_offer(&files, &python, config.blas.as_deref(), config.execute)?;
     offer.libraries.extend(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(cast.servers.len());
     for part in &cast.servers {

@@ -106,7 +106,7 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     if let Some(scenario) = config.read_faults()? {
         let clients = processes.iter().map(|process| (format!("{}@{}", process.function, process.host), &process.host));
         let clients = clients.map(|(name, host)| (name, host.clone())).collect();
-        shared.start_with_faults(&mut simulation, &scenario, clients)?;
+        shared.schedule(&mut simulation, &scenario, clients)?;
     }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
