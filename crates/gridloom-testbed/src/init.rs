@@ -27,6 +27,8 @@ use crate::spec::{Launch, Spec, read_platform};
 
 /// Says on the channel that all services are ready.
 pub const READY: &[u8] = b"r";
+/// Tells a program on which host of a testbed it runs.
+pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
 
 /// What the threads of the first process have in common.
 struct World {
