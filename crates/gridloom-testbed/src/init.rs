@@ -12,18 +12,18 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
-use rustix::process::{Pid, WaitOptions, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use rustix::thread::UnshareFlags;
 
 use crate::control::{self, Answer, Request};
 use crate::error::Error;
-use crate::folder;
 use crate::forwarder::{self, Shared};
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
 use crate::model::topology::Topology;
 use crate::report::Report;
 use crate::spec::{Launch, Spec, read_platform};
+use crate::{fleet, folder};
 
 /// Says on the channel that all services are ready.
 pub const READY: &[u8] = b"r";
@@ -71,6 +71,19 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         names.push((Pid::from_child(&child), service.label.clone()));
         await_ready(child, &service.label)?;
     }
+    let tell = |pid: Pid, status: WaitStatus| {
+        if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
+            let how = status.exit_status().map(|code| format!("exit status {code}"));
+            let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
+            eprintln!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
+        }
+    };
+    if !spec.processes.is_empty() {
+        channel.write_all(READY).map_err(Error::system("the tool"))?;
+        let status = fleet::run(&spec.processes, |launch| world.command(launch, false), tell)?;
+        world.write_report(folder_path);
+        return Ok(ExitCode::from(status));
+    }
     let program = spec.program.as_ref().map(|program| world.start(program, false)).transpose()?;
     let program = program.map(|child| Pid::from_child(&child));
     channel.write_all(READY).map_err(Error::system("the tool"))?;
@@ -81,13 +94,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
                 let code = status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0));
                 return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
             }
-            Ok(Some((pid, status))) => {
-                if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
-                    let how = status.exit_status().map(|code| format!("exit status {code}"));
-                    let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
-                    eprintln!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
-                }
-            }
+            Ok(Some((pid, status))) => tell(pid, status),
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             // No process is left: nothing but a request can end it.
             Err(rustix::io::Errno::CHILD) => loop {
@@ -100,11 +107,16 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
 
 impl World {
     fn start(&self, launch: &Launch, is_service: bool) -> Result<Child, Error> {
+        let what = format!("cannot run '{}'", launch.command[0]);
+        self.command(launch, is_service)?.spawn().map_err(Error::system(what))
+    }
+
+    fn command(&self, launch: &Launch, is_service: bool) -> Result<Command, Error> {
         let host = &self.hosts[launch.host];
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         if !is_service {
-            command.envs(self.environment.iter().cloned());
+            command.envs(self.environment_on(launch.host));
         } else {
             // An interrupt at the terminal is for the program.
             command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
@@ -112,8 +124,13 @@ impl World {
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || join(&namespace, &name));
-        let what = format!("cannot run '{}'", launch.command[0]);
-        command.spawn().map_err(Error::system(what))
+        Ok(command)
+    }
+
+    /// Of programs on that host.
+    fn environment_on(&self, host: usize) -> Vec<(String, String)> {
+        let own = (HOST_VARIABLE.to_string(), self.topology.hosts[host].clone());
+        self.environment.iter().cloned().chain([own]).collect()
     }
 
     fn answer(&self, request: Request, folder_path: &Path) -> (Answer, Vec<OwnedFd>) {
@@ -126,7 +143,7 @@ impl World {
                 std::process::exit(0);
             }
             Request::Enter(host) => match self.namespaces(&host) {
-                Ok(namespaces) => return (Answer::Namespaces(self.environment.clone()), namespaces),
+                Ok((index, namespaces)) => return (Answer::Namespaces(self.environment_on(index)), namespaces),
                 Err(error) => Answer::Refused(error.to_string()),
             },
         };
@@ -144,11 +161,16 @@ impl World {
         Answer::Done(format!("link {name} is {}", if is_up { "restored" } else { "cut" }))
     }
 
-    fn namespaces(&self, host: &str) -> Result<Vec<OwnedFd>, Error> {
-        let Some(index) = self.topology.hosts.iter().position(|name| name == host) else {
-            let known = self.topology.hosts.join(", ");
-            return Err(Error::Usage(format!("no host '{host}'; there are {known}")));
-        };
+    /// Its number.
+    fn host(&self, host: &str) -> Result<usize, String> {
+        let known = || self.topology.hosts.join(", ");
+        let found = self.topology.hosts.iter().position(|name| name == host);
+        found.ok_or_else(|| format!("no host '{host}'; there are {}", known()))
+    }
+
+    /// The host's number, and its namespaces.
+    fn namespaces(&self, host: &str) -> Result<(usize, Vec<OwnedFd>), Error> {
+        let index = self.host(host).map_err(Error::Usage)?;
         let failed = || Error::system("the testbed's namespaces");
         let own = ["user", "mnt", "pid_for_children"].map(|kind| fs::File::open(format!("/proc/self/ns/{kind}")));
         let mut all = Vec::new();
@@ -156,7 +178,7 @@ impl World {
             all.push(namespace.map_err(failed())?.into());
         }
         all.push(self.hosts[index].namespace.try_clone().map_err(failed())?);
-        Ok(all)
+        Ok((index, all))
     }
 
     fn write_report(&self, folder_path: &Path) {

@@ -36,7 +36,7 @@ use crate::{Error, LocalConfig};
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
 
 /// Functions of a deployment's processes that are parts of the grid.
-const GRID_PARTS: [&str; 3] = ["agent", "server", "client"];
+pub const GRID_PARTS: [&str; 3] = ["agent", "server", "client"];
 
 /// What to simulate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -225,6 +225,32 @@ impl Cast {
         };
         cast.check_routes(platform)?;
         Ok(cast)
+    }
+
+    /// Who plays which part beside the processes of a program, which are the clients: by the deployment's processes
+    /// `agent` and `server`, or else by the hosts' properties. `None` if neither names an agent or a server.
+    ///
+    /// # Errors
+    /// As [`Cast::new`].
+    pub fn beside_processes(
+        platform: &Platform,
+        parts: &[deployment::Process],
+        file: &str,
+    ) -> Result<Option<Cast>, Error> {
+        let cast = match parts.first() {
+            None if roles(platform)?.iter().flatten().any(|role| ["agent", "server"].contains(role)) => {
+                Cast::from_properties(platform)?
+            }
+            None => return Ok(None),
+            Some(first) => {
+                // The agent is itself the client that every grid has here, unless a server has to stand in for it.
+                let agent = parts.iter().find(|part| part.function == "agent").unwrap_or(first);
+                let client = deployment::Process { function: "client".into(), ..agent.clone() };
+                Cast::from_deployment(platform, &[parts, &[client]].concat(), file)?
+            }
+        };
+        cast.check_routes(platform)?;
+        Ok(Some(cast))
     }
 
     /// Whether the roles that the hosts' properties name are known.
