@@ -18,11 +18,12 @@ use rustix::thread::UnshareFlags;
 use crate::control::{self, Answer, Request};
 use crate::error::Error;
 use crate::forwarder::{self, Shared};
+use crate::kernel::groups;
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
 use crate::model::topology::Topology;
 use crate::report::Report;
-use crate::spec::{Launch, Spec, read_platform};
+use crate::spec::{Launch, Quota, Spec, read_platform};
 use crate::{fleet, folder};
 
 /// Says on the channel that all services are ready.
@@ -37,6 +38,7 @@ struct World {
     shared: Shared,
     /// For programs on the hosts.
     environment: Vec<(String, String)>,
+    quotas: Vec<Quota>,
 }
 
 /// Builds and runs the testbed of that folder.
@@ -55,7 +57,8 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let (hosts, rings) = hosts::build(&topology)?;
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
-    let world = Arc::new(World { topology, hosts, shared, environment: spec.environment.clone() });
+    let world =
+        Arc::new(World { topology, hosts, shared, environment: spec.environment.clone(), quotas: spec.quotas.clone() });
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
@@ -137,6 +140,7 @@ impl World {
         let answer = match request {
             Request::Cut(link) => self.switch(&link, false),
             Request::Restore(link) => self.switch(&link, true),
+            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused),
             Request::Show => Answer::Report(Box::new(Report::now(&self.topology, &self.shared))),
             Request::Down => {
                 self.write_report(folder_path);
@@ -159,6 +163,22 @@ impl World {
         let mut state = self.shared.lock();
         links.iter().for_each(|link| state.network.link_mut(*link).set_up(is_up));
         Answer::Done(format!("link {name} is {}", if is_up { "restored" } else { "cut" }))
+    }
+
+    fn slow(&self, host: &str, factor: f64) -> Result<Answer, String> {
+        let index = self.host(host)?;
+        let Some(quota) = self.quotas.iter().find(|quota| quota.host == index) else {
+            return Err(format!(
+                "host '{host}' has no quota of processor time that could be changed: its servers' speed is emulated                  otherwise, or not at all, or it has none; start the testbed with --speeds quota"
+            ));
+        };
+        let cores = quota.cores * factor;
+        if cores < groups::CORES_MIN {
+            let least = groups::CORES_MIN / quota.cores;
+            return Err(format!("host '{host}' cannot be made slower than {least:.2e} times its speed here"));
+        }
+        groups::set(&quota.group, cores).map_err(|error| format!("the quota of host '{host}': {error}"))?;
+        Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
     }
 
     /// Its number.
