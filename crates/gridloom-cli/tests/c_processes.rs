@@ -134,6 +134,49 @@ fn two_sites() -> String {
 }
 
 #[test]
+fn messages_on_a_testbed_take_the_time_of_its_links() {
+    let Some(program) = compiled(&example("ring.c"), "ring-on-testbed", &[]) else { return };
+    let ring = example("ring.toml").display().to_string();
+    let options = ["testbed", "run", "--no-grid", "--quiet", "-p", &two_sites(), "-d", &ring, "--", &program];
+    let began = std::time::Instant::now();
+    let (output, out, error) = run(gridloom(&options));
+    if error.contains("this machine does not let this user have") {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    assert!(output.status.success(), "{out}{error}");
+    assert_eq!(out, "member@laptop| the token went 40 steps\n");
+    // Ten rounds, in each of which the token crosses the link of 20 ms there and back.
+    assert!(began.elapsed().as_secs_f64() > 10.0 * 2.0 * 0.02, "{:?}", began.elapsed());
+}
+
+#[test]
+fn faults_start_no_grid_unless_they_strike_it() {
+    let Some(program) = compiled(&example("ring.c"), "ring-and-faults", &[]) else { return };
+    let ring = example("ring.toml").display().to_string();
+    let simulate = |faults: Option<&str>| {
+        let mut command = gridloom(&["simulate", "-p", &two_sites(), "-d", &ring]);
+        // A grid would not start.
+        command.env("GRIDLOOM_BLAS", "/no/such/library");
+        if let Some(faults) = faults {
+            command.args(["--faults", &support::file("c-ring.faults", faults)]);
+        }
+        command.args(["--", &program]);
+        run(command)
+    };
+    let hash = |out: &str| out.lines().find(|line| line.starts_with("trace hash ")).unwrap().to_string();
+    let (_, undisturbed, error) = simulate(None);
+    assert_eq!(error, "");
+    let (_, out, error) = simulate(Some("# nothing\n"));
+    assert_eq!((hash(&out), error.as_str()), (hash(&undisturbed), ""));
+    let (output, out, error) = simulate(Some("at 0.1s cut laptop cluster-1 for 1s\n"));
+    assert!(output.status.success(), "{out}{error}");
+    assert_ne!(hash(&out), hash(&undisturbed));
+    let (output, _, error) = simulate(Some("at 0.1s kill desk\n"));
+    assert!(!output.status.success() && error.contains("/no/such/library: no such library"), "{error}");
+}
+
+#[test]
 fn a_client_has_a_server_multiply_matrices() {
     let Some(program) = compiled(&example("matmul.c"), "matmul", &[]) else { return };
     let deployment = example("deployment.toml").display().to_string();

@@ -135,6 +135,8 @@ fn links_are_cut_and_restored_while_it_runs() {
     assert_eq!(up.wire()["is_up"], false);
     up.packets_until("dropped_cut", up.wire()["dropped_cut"].as_f64().unwrap());
     assert_eq!(succeeds(up.ask(&["restore", "wire"])), "link wire is restored\n");
+    let told: Value = serde_json::from_str(&succeeds(up.ask(&["restore", "--json", "wire"]))).unwrap();
+    assert_eq!(told["done"], "link wire is restored");
     up.packets_until("bytes", up.wire()["bytes"].as_f64().unwrap());
     let call = [env!("CARGO_BIN_EXE_gridloom"), "call", "cli/plus", "1", "2"];
     assert_eq!(succeeds(up.ask(&[&["enter", "here", "--"], &call[..]].concat())), "sum = 3.0\n");
@@ -147,6 +149,99 @@ fn links_are_cut_and_restored_while_it_runs() {
     succeeds(up.ask(&["down"]));
     up.inside.iter().for_each(|pid| process_ended(*pid));
     assert!(!up.has_left_something());
+}
+
+/// A testbed with processes of a shell script that says that it has asked who it is.
+fn processes(name: &str, deployment: &str, arguments: &[&str], script: &str) -> Command {
+    let deployment = file(&format!("testbed-{name}.toml"), deployment);
+    let mut command = gridloom(&["testbed", "run", "--quiet", "-p", &platform(), "-d", &deployment]);
+    command.args(arguments).args(["--", "sh", "-c", &format!(": > \"$GRIDLOOM_PROCESS_ASKED\"\n{script}")]);
+    command
+}
+
+#[test]
+fn processes_of_a_deployment_run_on_their_hosts() {
+    if !is_allowed() {
+        return;
+    }
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    let both = "[[process]]\nhost = 'here'\nfunction = 'one'\n[[process]]\nhost = 'there'\nfunction = 'two'\n\
+                start_time = 0.2\n[[process]]\nhost = 'there'\nfunction = 'never'\nstart_time = 0.2\nkill_time = 0.1\n\
+                [[process]]\nhost = 'here'\nfunction = 'killed'\nkill_time = 0.1\n";
+    // Each knows its name and where the others are; nobody has named a grid.
+    let script = "case \"$GRIDLOOM_PROCESS\" in *'\"killed\"'*) exec sleep 1000 ;; esac\n\
+                  echo $(hostname) $GRIDLOOM_TESTBED_HOST $GRIDLOOM_AGENT; \
+                  echo \"$GRIDLOOM_PROCESS\" | grep -o '\"addresses\":.*}' >&2";
+    let output = processes("hosts", both, &[], script).output().unwrap();
+    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{error}");
+    assert_eq!(sorted(out), ["one@here| here here", "two@there| there there"]);
+    let addresses = r#"| "addresses":{"here":"10.77.0.1","there":"10.77.0.2"}}"#;
+    assert_eq!(sorted(error), ["one@here", "two@there"].map(|name| format!("{name}{addresses}")));
+    let (status, error) = said(processes("status", both, &[], "case $(hostname) in there) exit 7 ;; esac"));
+    assert_eq!((status, error.as_str()), (7, "gridloom: two@there ended with exit status: 7\n"));
+    // Those that are called as parts of a grid are its parts, unless the command or an argument says otherwise.
+    let parts = "[[process]]\nhost = 'here'\nfunction = 'agent'\n[[process]]\nhost = 'there'\nfunction = 'server'\n";
+    let mixed = format!("{parts}[[process]]\nhost = 'here'\nfunction = 'one'\n");
+    let offered = ["--functions", &support::idl(), "--library", library()];
+    let call = format!("exec {} call cli/plus 1 2", env!("CARGO_BIN_EXE_gridloom"));
+    assert_eq!(succeeds(processes("mixed", &mixed, &offered, &call)), "one@here| sum = 3.0\n");
+    let out = succeeds(processes("no-grid", parts, &["--no-grid"], "hostname"));
+    assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);
+    let out = succeeds(processes("told", &format!("{parts}arguments = [5]\n"), &[], "hostname"));
+    assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);
+    let client = format!("{mixed}[[process]]\nhost = 'here'\nfunction = 'client'\n");
+    let (_, error) = said(processes("client", &client, &[], "true"));
+    assert!(error.contains("'client' beside processes of the program"), "{error}");
+    let nowhere = both.replace("'there'", "'nowhere'");
+    let (_, error) = said(processes("nowhere", &nowhere, &[], "true"));
+    assert!(error.ends_with("the platform has no host 'nowhere'\n"), "{error}");
+    let deployment = file("testbed-up.toml", both);
+    let (_, error) = said(gridloom(&["testbed", "up", "-p", &platform(), "-d", &deployment]));
+    assert!(error.contains("'one' is a process of a program; 'gridloom testbed run' starts those"), "{error}");
+    let inside = [env!("CARGO_BIN_EXE_gridloom"), "deploy", "-d", &deployment, "--", "true"];
+    let (_, error) =
+        said(gridloom(&[&["testbed", "run", "--no-grid", "--quiet", "-p", &platform(), "--"], &inside[..]].concat()));
+    assert!(error.contains("this is host 'here' of a testbed"), "{error}");
+}
+
+#[test]
+fn a_host_is_slowed_down_by_its_quota() {
+    if !is_allowed() {
+        return;
+    }
+    let up = Up::start("slow");
+    let slow = |arguments: &[&str]| said(up.ask(&[&["slow"], arguments].concat()));
+    let (_, error) = slow(&["nowhere", "0.5"]);
+    assert_eq!(error, "gridloom: no host 'nowhere'; there are here, there\n");
+    let (_, error) = slow(&["here", "0.5"]);
+    assert!(error.contains("start the testbed with --speeds quota"), "{error}");
+    let (status, error) = slow(&["there", "2"]);
+    assert!(status == 2 && error.contains("expected a number above 0, and at most 1"), "{error}");
+    let Some(group) = up.groups.first().map(Path::new) else {
+        let (_, error) = slow(&["there", "0.5"]);
+        assert!(error.contains("start the testbed with --speeds quota"), "{error}");
+        eprintln!("skipped in part: no quotas of processor time here");
+        return;
+    };
+    let part = || {
+        let read = |name: &str| std::fs::read_to_string(group.join(name));
+        let both = match read("cpu.cfs_quota_us") {
+            Ok(quota) => format!("{quota} {}", read("cpu.cfs_period_us").unwrap()),
+            Err(_) => read("cpu.max").unwrap(),
+        };
+        let numbers: Vec<f64> = both.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        numbers[0] / numbers[1]
+    };
+    let before = part();
+    assert_eq!(succeeds(up.ask(&["slow", "there", "0.25"])), "host there computes at 0.25 times its speed\n");
+    assert!((part() / before - 0.25).abs() < 0.01, "{} of {before}", part());
+    assert_eq!(succeeds(up.ask(&["slow", "there", "1"])), "host there computes at 1 times its speed\n");
+    assert!((part() / before - 1.0).abs() < 0.01, "{} of {before}", part());
 }
 
 #[test]

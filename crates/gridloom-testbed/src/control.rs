@@ -24,6 +24,8 @@ pub enum Request {
     Cut(String),
     /// The link carries again.
     Restore(String),
+    /// The host computes at this part of its speed from now on.
+    Slow(String, f64),
     /// What it is and did.
     Show,
     /// To join a host.

@@ -3,9 +3,12 @@
 //! ```text
 //!  $XDG_RUNTIME_DIR or /tmp
 //!    gridloom-testbed-UID/      for this user only
+//!      .lock                    held while folders are made, removed, or looked at
 //!      NAME/                    locked by the tool that runs it, as long as it lives
 //!        lock  groups  spec.json  hosts  control  report.json
 //! ```
+//!
+//! **Invariant:** whoever sees a folder under the lock of all sees it finished: locked by its tool, or without one.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,6 +32,8 @@ pub const REPORT: &str = "report.json";
 /// Control groups of the testbed, a line each, so that a later version finds them too.
 pub const GROUPS: &str = "groups";
 const LOCK: &str = "lock";
+/// The lock of all folders, in the folder that has them.
+const LOCK_OF_ALL: &str = ".lock";
 /// How long the processes of a control group get to be gone; what is left then, the next testbed removes.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -50,9 +55,11 @@ impl Folder {
             return Err(Error::Usage(format!("'{name}' is no name for a testbed: use letters, digits, '-' and '_'")));
         }
         let base = base()?;
+        let _of_all = lock_all(&base)?;
         for (path, is_running) in all(&base)? {
             if !is_running {
-                remove(&path);
+                remove_groups(&path);
+                remove_files(&path);
             }
         }
         let path = base.join(name);
@@ -85,7 +92,10 @@ impl Drop for Folder {
 /// # Errors
 /// If there is none, or there are several to choose from.
 pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
-    let running: Vec<PathBuf> = all(&base()?)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect();
+    let base = base()?;
+    let of_all = lock_all(&base)?;
+    let running: Vec<PathBuf> = all(&base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect();
+    drop(of_all);
     let names = || running.iter().filter_map(|path| path.file_name()?.to_str()).collect::<Vec<_>>().join(", ");
     match (name, &running[..]) {
         (_, []) => Err(Error::Usage("no testbed is running; start one with 'gridloom testbed up'".into())),
@@ -101,6 +111,13 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
 
 /// Removes a testbed's folder, and the control groups that it lists.
 pub fn remove(path: &Path) {
+    remove_groups(path);
+    // Without it, at worst another removes them at the same time.
+    let _of_all = path.parent().map(lock_all);
+    remove_files(path);
+}
+
+fn remove_groups(path: &Path) {
     let groups = fs::read_to_string(path.join(GROUPS)).unwrap_or_default();
     for group in groups.lines() {
         // Its processes are dead or dying; the kernel says busy until the last is gone.
@@ -111,6 +128,10 @@ pub fn remove(path: &Path) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+fn remove_files(path: &Path) {
+    let groups = fs::read_to_string(path.join(GROUPS)).unwrap_or_default();
     if groups.lines().any(|group| Path::new(group).exists()) {
         return;
     }
@@ -118,11 +139,22 @@ pub fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
+/// Waits for the lock of all folders; given back when dropped.
+fn lock_all(base: &Path) -> Result<OwnedFd, Error> {
+    let what = "the lock of all testbeds";
+    let file = File::options().create(true).append(true).open(base.join(LOCK_OF_ALL)).map_err(Error::system(what))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(Error::system(what))?;
+    Ok(file.into())
+}
+
 /// All folders, and whether the tool of each is alive.
 fn all(base: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(base).map_err(Error::system(base.display().to_string()))?.flatten() {
         let path = entry.path();
+        if entry.file_name() == LOCK_OF_ALL {
+            continue;
+        }
         let lock = File::open(path.join(LOCK));
         let is_running = lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err());
         found.push((path, is_running));
@@ -156,5 +188,25 @@ pub fn await_end(path: &Path) -> Result<(), Error> {
     match File::open(path.join(LOCK)) {
         Ok(lock) => flock(&lock, FlockOperation::LockShared).map_err(Error::system("the testbed's end")),
         Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_made_and_removed_at_once_do_not_meet() {
+        let start = |thread: usize| {
+            std::thread::spawn(move || {
+                for round in 0..50 {
+                    let name = format!("unit-{}-{thread}-{}", std::process::id(), round % 2);
+                    let folder = Folder::new(&name).unwrap();
+                    assert_eq!(find(Some(&name)).unwrap(), folder.path());
+                }
+            })
+        };
+        let threads: Vec<_> = (0..8).map(start).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }

@@ -12,21 +12,24 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
-use rustix::process::{Pid, WaitOptions, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use rustix::thread::UnshareFlags;
 
 use crate::control::{self, Answer, Request};
 use crate::error::Error;
-use crate::folder;
 use crate::forwarder::{self, Shared};
+use crate::kernel::groups;
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
 use crate::model::topology::Topology;
 use crate::report::Report;
-use crate::spec::{Launch, Spec, read_platform};
+use crate::spec::{Launch, Quota, Spec, read_platform};
+use crate::{fleet, folder};
 
 /// Says on the channel that all services are ready.
 pub const READY: &[u8] = b"r";
+/// Tells a program on which host of a testbed it runs.
+pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
 
 /// What the threads of the first process have in common.
 struct World {
@@ -35,6 +38,7 @@ struct World {
     shared: Shared,
     /// For programs on the hosts.
     environment: Vec<(String, String)>,
+    quotas: Vec<Quota>,
 }
 
 /// Builds and runs the testbed of that folder.
@@ -53,7 +57,8 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let (hosts, rings) = hosts::build(&topology)?;
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
-    let world = Arc::new(World { topology, hosts, shared, environment: spec.environment.clone() });
+    let world =
+        Arc::new(World { topology, hosts, shared, environment: spec.environment.clone(), quotas: spec.quotas.clone() });
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
@@ -69,6 +74,19 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         names.push((Pid::from_child(&child), service.label.clone()));
         await_ready(child, &service.label)?;
     }
+    let tell = |pid: Pid, status: WaitStatus| {
+        if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
+            let how = status.exit_status().map(|code| format!("exit status {code}"));
+            let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
+            eprintln!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
+        }
+    };
+    if !spec.processes.is_empty() {
+        channel.write_all(READY).map_err(Error::system("the tool"))?;
+        let status = fleet::run(&spec.processes, |launch| world.command(launch, false), tell)?;
+        world.write_report(folder_path);
+        return Ok(ExitCode::from(status));
+    }
     let program = spec.program.as_ref().map(|program| world.start(program, false)).transpose()?;
     let program = program.map(|child| Pid::from_child(&child));
     channel.write_all(READY).map_err(Error::system("the tool"))?;
@@ -79,13 +97,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
                 let code = status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0));
                 return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
             }
-            Ok(Some((pid, status))) => {
-                if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
-                    let how = status.exit_status().map(|code| format!("exit status {code}"));
-                    let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
-                    eprintln!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
-                }
-            }
+            Ok(Some((pid, status))) => tell(pid, status),
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             // No process is left: nothing but a request can end it.
             Err(rustix::io::Errno::CHILD) => loop {
@@ -98,11 +110,16 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
 
 impl World {
     fn start(&self, launch: &Launch, is_service: bool) -> Result<Child, Error> {
+        let what = format!("cannot run '{}'", launch.command[0]);
+        self.command(launch, is_service)?.spawn().map_err(Error::system(what))
+    }
+
+    fn command(&self, launch: &Launch, is_service: bool) -> Result<Command, Error> {
         let host = &self.hosts[launch.host];
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         if !is_service {
-            command.envs(self.environment.iter().cloned());
+            command.envs(self.environment_on(launch.host));
         } else {
             // An interrupt at the terminal is for the program.
             command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
@@ -110,21 +127,27 @@ impl World {
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || join(&namespace, &name));
-        let what = format!("cannot run '{}'", launch.command[0]);
-        command.spawn().map_err(Error::system(what))
+        Ok(command)
+    }
+
+    /// Of programs on that host.
+    fn environment_on(&self, host: usize) -> Vec<(String, String)> {
+        let own = (HOST_VARIABLE.to_string(), self.topology.hosts[host].clone());
+        self.environment.iter().cloned().chain([own]).collect()
     }
 
     fn answer(&self, request: Request, folder_path: &Path) -> (Answer, Vec<OwnedFd>) {
         let answer = match request {
             Request::Cut(link) => self.switch(&link, false),
             Request::Restore(link) => self.switch(&link, true),
+            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused),
             Request::Show => Answer::Report(Box::new(Report::now(&self.topology, &self.shared))),
             Request::Down => {
                 self.write_report(folder_path);
                 std::process::exit(0);
             }
             Request::Enter(host) => match self.namespaces(&host) {
-                Ok(namespaces) => return (Answer::Namespaces(self.environment.clone()), namespaces),
+                Ok((index, namespaces)) => return (Answer::Namespaces(self.environment_on(index)), namespaces),
                 Err(error) => Answer::Refused(error.to_string()),
             },
         };
@@ -142,11 +165,32 @@ impl World {
         Answer::Done(format!("link {name} is {}", if is_up { "restored" } else { "cut" }))
     }
 
-    fn namespaces(&self, host: &str) -> Result<Vec<OwnedFd>, Error> {
-        let Some(index) = self.topology.hosts.iter().position(|name| name == host) else {
-            let known = self.topology.hosts.join(", ");
-            return Err(Error::Usage(format!("no host '{host}'; there are {known}")));
+    fn slow(&self, host: &str, factor: f64) -> Result<Answer, String> {
+        let index = self.host(host)?;
+        let Some(quota) = self.quotas.iter().find(|quota| quota.host == index) else {
+            return Err(format!(
+                "host '{host}' has no quota of processor time that could be changed: its servers' speed is emulated                  otherwise, or not at all, or it has none; start the testbed with --speeds quota"
+            ));
         };
+        let cores = quota.cores * factor;
+        if cores < groups::CORES_MIN {
+            let least = groups::CORES_MIN / quota.cores;
+            return Err(format!("host '{host}' cannot be made slower than {least:.2e} times its speed here"));
+        }
+        groups::set(&quota.group, cores).map_err(|error| format!("the quota of host '{host}': {error}"))?;
+        Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
+    }
+
+    /// Its number.
+    fn host(&self, host: &str) -> Result<usize, String> {
+        let known = || self.topology.hosts.join(", ");
+        let found = self.topology.hosts.iter().position(|name| name == host);
+        found.ok_or_else(|| format!("no host '{host}'; there are {}", known()))
+    }
+
+    /// The host's number, and its namespaces.
+    fn namespaces(&self, host: &str) -> Result<(usize, Vec<OwnedFd>), Error> {
+        let index = self.host(host).map_err(Error::Usage)?;
         let failed = || Error::system("the testbed's namespaces");
         let own = ["user", "mnt", "pid_for_children"].map(|kind| fs::File::open(format!("/proc/self/ns/{kind}")));
         let mut all = Vec::new();
@@ -154,7 +198,7 @@ impl World {
             all.push(namespace.map_err(failed())?.into());
         }
         all.push(self.hosts[index].namespace.try_clone().map_err(failed())?);
-        Ok(all)
+        Ok((index, all))
     }
 
     fn write_report(&self, folder_path: &Path) {

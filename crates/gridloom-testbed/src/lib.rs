@@ -14,6 +14,7 @@
 //! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is `kernel/sys.rs` |
 //! | [`forwarder`] | one thread between the two |
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
+//! | [`fleet`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
 //! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
 //! | [`check`], [`probe`], [`capacity`] | how exact it is, and what this machine can carry |
 //!
@@ -26,6 +27,7 @@ pub mod check;
 pub mod control;
 pub mod enclosure;
 pub mod error;
+pub mod fleet;
 pub mod folder;
 pub mod forwarder;
 pub mod init;

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn marking_keeps_the_checksum_right_and_spares_who_cannot_be_told() {
-        for (before, after) in [(0, 0), (CAPABLE_0, 3), (CAPABLE_1, 3), (3, 3), (0xb8, 0xb8), (0xb8 | CAPABLE_0, 0xbb)] {
+        for (before, after) in [(0, 0), (CAPABLE_0, 3), (CAPABLE_1, 3), (3, 3), (0xb8, 0xb8), (0xb8 | CAPABLE_0, 0xbb)]
+        {
             let mut bytes = packet(100, 0, 5);
             let ip = OFFLOAD_HEADER_BYTES + ETHERNET_BYTES;
             bytes[ip + 1] = before;

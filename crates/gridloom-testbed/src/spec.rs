@@ -6,6 +6,7 @@ use gridloom_core::platform::Platform;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::fleet::Deployed;
 use crate::model::topology::Tuning;
 
 /// A testbed.
@@ -22,8 +23,25 @@ pub struct Spec {
     /// Control groups made for it, removed with its folder.
     #[serde(default)]
     pub groups: Vec<PathBuf>,
+    /// Which of them limits which host.
+    #[serde(default)]
+    pub quotas: Vec<Quota>,
+    /// Processes of a deployment, whose end, once all have ended, is the testbed's.
+    #[serde(default)]
+    pub processes: Vec<Deployed>,
     /// Whose end is the testbed's; without one it stays up until told otherwise.
     pub program: Option<Launch>,
+}
+
+/// What a host's processors are limited to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Quota {
+    /// Number of the host in the platform.
+    pub host: usize,
+    /// Its control group.
+    pub group: PathBuf,
+    /// So many cores' worth of time, at the speed that the platform says.
+    pub cores: f64,
 }
 
 /// A process to start on a host.

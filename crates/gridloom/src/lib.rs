@@ -49,7 +49,7 @@ pub use group::{Group, Handle};
 pub use local::{LocalConfig, program_path};
 pub use offer::{Offer, load_offer};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
-pub use simulate::{Cast, Part, SimulateConfig, SimulationReport};
+pub use simulate::{Cast, GRID_PARTS, Part, SimulateConfig, SimulationReport};
 pub use timeline::timeline_html;
 pub use value::Value;
 

@@ -40,10 +40,15 @@ pub struct Offer {
 /// # Errors
 /// If a file cannot be read or does not parse (with file, line and column), or names clash.
 pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>) -> Result<Offer, Error> {
+    read_offer(files, python, blas, true)
+}
+
+/// As [`load_offer`]; functions whose bodies are not run need no library.
+pub(crate) fn read_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, runs: bool) -> Result<Offer, Error> {
     let mut offer = Offer::default();
     for file in files {
         if file.as_os_str() == BUILTIN_LINALG {
-            builtin_linalg(&mut offer, blas, files.len() == 1)?;
+            builtin_linalg(&mut offer, blas, files.len() == 1, runs)?;
             continue;
         }
         match file.extension().and_then(OsStr::to_str) {
@@ -66,11 +71,18 @@ pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>) -> Resu
     Ok(offer)
 }
 
-fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool) -> Result<(), Error> {
+fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: bool) -> Result<(), Error> {
     let named = blas.map(Path::to_path_buf).or_else(|| std::env::var_os(BLAS_VARIABLE).map(PathBuf::from));
     let found = named.or_else(|| BLAS_PLACES.iter().map(PathBuf::from).find(|path| path.exists()));
+    let mut define = |prefix: &str| -> Result<(), Error> {
+        let text = LINALG.replace("@PREFIX@", prefix);
+        let parsed = idl::parse_file(&text, "linalg.idl").map_err(|error| Error::Input(error.to_string()))?;
+        offer.definitions.extend(parsed.definitions);
+        Ok(())
+    };
     let Some(library) = found else {
         return match is_alone {
+            _ if !runs => define(""),
             false => Ok(()),
             true => Err(Error::Input(format!(
                 "no BLAS library found for {BUILTIN_LINALG}: set {BLAS_VARIABLE} to one with the C interface \
@@ -83,9 +95,7 @@ fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool) -> Res
     }
     // The build that SciPy ships puts a word of its own before each symbol.
     let is_scipys = library.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("scipy_openblas"));
-    let text = LINALG.replace("@PREFIX@", if is_scipys { "scipy_" } else { "" });
-    let parsed = idl::parse_file(&text, "linalg.idl").map_err(|error| Error::Input(error.to_string()))?;
-    offer.definitions.extend(parsed.definitions);
+    define(if is_scipys { "scipy_" } else { "" })?;
     offer.libraries.push(library);
     Ok(())
 }

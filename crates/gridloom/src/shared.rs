@@ -1,7 +1,7 @@
 //! The simulated grid that processes of a deployment share: one agent and its servers, a client for each session.
 //!
 //! It stands where the platform's host properties say, as for a program without processes, and is started by the first
-//! process that opens a session (or at the beginning, if faults are to strike it): a run in which nobody does has none.
+//! process that opens a session (or at the beginning, if faults are to strike one of its nodes): a run in which nobody does has none.
 //!
 //! **Invariant:** a session of a process belongs to it: it waits in the process's own thread, and its client is gone when
 //! the session is closed, or when the process ends, whichever comes first.
@@ -84,27 +84,33 @@ impl SharedGrid {
         Ok(client)
     }
 
-    /// Starts the grid at once and has the scenario's faults strike it; `clients` are the names and hosts of the processes
-    /// that may become clients.
-    pub(crate) fn start_with_faults(
+    /// Has the scenario's faults strike, and starts the grid at once if one of its nodes is among what they strike; `clients`
+    /// are the names and hosts of the processes that may become clients.
+    pub(crate) fn schedule(
         &self,
         simulation: &mut Simulation,
         scenario: &Scenario,
         clients: Vec<(String, String)>,
     ) -> Result<(), Error> {
         let mut state = self.state();
-        let started = self.start(simulation, None)?;
-        let names = simulation.names();
-        let nodes: Vec<&str> = names.iter().chain(clients.iter().map(|(name, _)| name)).map(String::as_str).collect();
+        // A platform that has no grid has none to be struck.
+        let cast = Cast::new(&self.platform, None);
+        let names = cast.as_ref().map_or(Ok(Vec::new()), |cast| cast.names(&self.platform))?;
+        let grid: Vec<&str> = names.iter().map(String::as_str).collect();
+        let nodes: Vec<&str> = grid.iter().copied().chain(clients.iter().map(|(name, _)| name.as_str())).collect();
         let hosts: Vec<&str> = self.platform.hosts().iter().map(|host| host.name.as_str()).collect();
         scenario.check(&nodes, &hosts).map_err(|error| Error::Input(error.to_string()))?;
-        let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();
-        let servers = started.cast.servers.iter().zip(&names[1..]);
-        let servers = servers.map(|(part, name)| (name.clone(), host(part.host))).collect();
-        let field = Field { agent: ("agent".into(), host(started.cast.agent)), servers, clients };
+        let mut field = Field { clients, ..Field::default() };
+        if scenario.may_strike(&grid, &hosts) {
+            let cast = cast?;
+            let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();
+            let servers = cast.servers.iter().zip(&names[1..]);
+            field.servers = servers.map(|(part, name)| (name.clone(), host(part.host))).collect();
+            field.agent = (names[0].clone(), host(cast.agent));
+            state.started = Some(self.start(simulation, None)?);
+        }
         let strikes = scenario.strikes(&field, &mut SplitMix64::new(self.config.seed), simulation.now());
         simulation.schedule(strikes);
-        state.started = Some(started);
         Ok(())
     }
 

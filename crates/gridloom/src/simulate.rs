@@ -27,16 +27,16 @@ use gridloom_sim::{Bodies, SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
-use crate::offer::{self, BUILTIN_LINALG, Offer};
+use crate::offer::{self, BUILTIN_LINALG, Offer, read_offer};
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
-use crate::{Error, LocalConfig, load_offer};
+use crate::{Error, LocalConfig};
 
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
 
 /// Functions of a deployment's processes that are parts of the grid.
-const GRID_PARTS: [&str; 3] = ["agent", "server", "client"];
+pub const GRID_PARTS: [&str; 3] = ["agent", "server", "client"];
 
 /// What to simulate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -230,12 +230,44 @@ impl Cast {
         Ok(cast)
     }
 
+    /// Who plays which part beside the processes of a program, which are the clients: by the deployment's processes
+    /// `agent` and `server`, or else by the hosts' properties. `None` if neither names an agent or a server.
+    ///
+    /// # Errors
+    /// As [`Cast::new`].
+    pub fn beside_processes(
+        platform: &Platform,
+        parts: &[deployment::Process],
+        file: &str,
+    ) -> Result<Option<Cast>, Error> {
+        let cast = match parts.first() {
+            None if roles(platform)?.iter().flatten().any(|role| ["agent", "server"].contains(role)) => {
+                Cast::from_properties(platform)?
+            }
+            None => return Ok(None),
+            Some(first) => {
+                // The agent is itself the client that every grid has here, unless a server has to stand in for it.
+                let agent = parts.iter().find(|part| part.function == "agent").unwrap_or(first);
+                let client = deployment::Process { function: "client".into(), ..agent.clone() };
+                Cast::from_deployment(platform, &[parts, &[client]].concat(), file)?
+            }
+        };
+        cast.check_routes(platform)?;
+        Ok(Some(cast))
+    }
+
     /// Whether the roles that the hosts' properties name are known.
     ///
     /// # Errors
     /// If one is not; the message names the host.
     pub fn check_roles(platform: &Platform) -> Result<(), Error> {
         roles(platform).map(drop)
+    }
+
+    /// Names of the agent and the servers.
+    pub(crate) fn names(&self, platform: &Platform) -> Result<Vec<String>, Error> {
+        let servers = self.servers.iter().map(|part| Ok(part.server(platform, &[])?.name));
+        std::iter::once(Ok("agent".to_string())).chain(servers).collect()
     }
 
     /// The client and every server reach the agent, and each other; servers among themselves need not.
@@ -345,7 +377,7 @@ pub(crate) fn populate(
     if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
         files.insert(0, PathBuf::from(BUILTIN_LINALG));
     }
-    let mut offer = load_offer(&files, &python, config.blas.as_deref())?;
+    let mut offer = read_offer(&files, &python, config.blas.as_deref(), config.execute)?;
     offer.libraries.extend(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(cast.servers.len());
     for part in &cast.servers {

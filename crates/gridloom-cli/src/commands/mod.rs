@@ -17,6 +17,7 @@ pub mod worker;
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -179,5 +180,24 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     match units::size(text)? {
         bytes if bytes >= 1.0 => Ok(bytes as u64),
         bytes => Err(format!("{bytes} bytes; expected at least 1, such as 4GiB")),
+    }
+}
+
+/// A folder that nobody else can write to, removed at the end.
+pub struct OwnFolder(pub PathBuf);
+
+impl OwnFolder {
+    /// A new one for that command.
+    pub fn new(command: &str) -> Result<OwnFolder> {
+        let path = std::env::temp_dir().join(format!("gridloom-{command}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
+        Ok(OwnFolder(path))
+    }
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        // Litter in the folder for temporary files, at worst.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

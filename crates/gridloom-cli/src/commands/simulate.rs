@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -11,8 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_core::flow::NetworkModel;
+use gridloom_testbed::kernel::sys;
 
-use super::{absolute, print_json, print_line};
+use super::{OwnFolder, absolute, print_json, print_line};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
@@ -84,7 +84,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let own = OwnFolder::new()?;
+    let own = OwnFolder::new("simulate")?;
     let report = match &options.report {
         Some(file) => absolute(file)?,
         None => own.0.join("report.json"),
@@ -200,6 +200,8 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     if options.json {
         command.stdout(std::io::stderr());
     }
+    // The thread that waits for it; killed, this program leaves nobody behind who simulates on.
+    sys::end_with_this_thread(&mut command);
     // An interrupt at the terminal is for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
@@ -219,24 +221,6 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
-}
-
-/// A folder that nobody else can write to, removed at the end.
-struct OwnFolder(PathBuf);
-
-impl OwnFolder {
-    fn new() -> Result<OwnFolder> {
-        let path = std::env::temp_dir().join(format!("gridloom-simulate-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
-        Ok(OwnFolder(path))
-    }
-}
-
-impl Drop for OwnFolder {
-    fn drop(&mut self) {
-        // Litter in the folder for temporary files, at worst.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn print(report: &SimulationReport) -> Result<()> {

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use gridloom_testbed::control::{self, Answer, Request};
 use gridloom_testbed::tool::{self, Testbed};
 use gridloom_testbed::{enclosure, folder, probe};
+use serde_json::json;
 
 use super::simulate::exit_code;
 use super::{print_json, print_line};
@@ -21,7 +22,7 @@ use super::{print_json, print_line};
 ///
 /// Each host is a network namespace; every packet between hosts crosses the links of its route, which have the
 /// bandwidth, latency, queue and sharing of the platform. Host properties say who is agent, server and client, as for
-/// 'gridloom simulate'. Whatever happens, nothing of a testbed is left when its command has ended.
+/// 'gridloom simulate'. Processes of a deployment run on their hosts. Whatever happens, nothing of a testbed is left when its command has ended.
 #[derive(clap::Subcommand)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed up -p two-sites.toml\n  gridloom testbed enter laptop -- ping -c 3 cluster-1\n  \
@@ -40,6 +41,7 @@ pub enum Options {
     /// NAME of the platform means both directions of a split-duplex link, NAME_UP or NAME_DOWN one of them.
     #[command(after_help = "Example:\n  gridloom testbed restore wan")]
     Restore(Switch),
+    Slow(Slow),
     /// Show a running testbed: addresses of its hosts, what crossed each link, and how late packets were
     #[command(after_help = "Example:\n  gridloom testbed show --json")]
     Show(Named),
@@ -83,6 +85,29 @@ pub struct Switch {
     named: Named,
 }
 
+/// Let a host compute at a part of its speed, as the fault 'slow' does in simulation; 1 makes it as fast as it was.
+///
+/// It changes the quota of processor time that the calls of its servers have: the testbed emulates speeds by quota, see
+/// --speeds of 'gridloom testbed up'.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom testbed slow cluster-1 0.1")]
+pub struct Slow {
+    /// The host
+    host: String,
+    /// The part of the speed that the platform says
+    #[arg(value_parser = parse_factor)]
+    factor: f64,
+    #[command(flatten)]
+    named: Named,
+}
+
+fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor <= 1.0 => Ok(factor),
+        _ => Err("expected a number above 0, and at most 1".into()),
+    }
+}
+
 #[derive(clap::Args)]
 pub struct Named {
     /// Name of the testbed, if several run
@@ -100,6 +125,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         Options::Enter(options) => enter(&options),
         Options::Cut(switch) => ask(&switch.named, &Request::Cut(switch.link.clone())),
         Options::Restore(switch) => ask(&switch.named, &Request::Restore(switch.link.clone())),
+        Options::Slow(slow) => ask(&slow.named, &Request::Slow(slow.host.clone(), slow.factor)),
         Options::Show(named) => ask(&named, &Request::Show),
         Options::Down(named) => down(&named),
         Options::Check(options) => check::run(&options),
@@ -125,6 +151,7 @@ fn ask(named: &Named, request: &Request) -> Result<ExitCode> {
     match control::ask(&folder, request)?.0 {
         Answer::Report(report) if named.json => print_json(&serde_json::to_value(&report)?)?,
         Answer::Report(report) => show::print(&report)?,
+        Answer::Done(line) if named.json => print_json(&json!({ "done": line }))?,
         Answer::Done(line) => print_line(&line)?,
         Answer::Namespaces(_) | Answer::Refused(_) => {}
     }

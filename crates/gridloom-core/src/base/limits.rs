@@ -6,6 +6,8 @@ use super::time::{MILLISECOND_NS, SECOND_NS};
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Bytes of letters of one connection that may be on their way before its sender waits.
 pub const SEND_BYTES_MAX: u64 = 4 << 20;
+/// Latest time of a deployment, seconds: thirty years, which clocks and virtual time both hold.
+pub const DEPLOYMENT_SECONDS_MAX: f64 = 1e9;
 /// Largest letter of a process, bytes.
 pub const LETTER_BYTES_MAX: u64 = 1 << 30;
 /// Buffers that a process keeps of each kind for the messages that come next: one to send from, one to receive into.

@@ -21,6 +21,7 @@ use super::PlatformError;
 use super::toml_tree::{Table, with_document};
 use super::tree::{self, Element};
 use super::units;
+use crate::base::limits::DEPLOYMENT_SECONDS_MAX;
 
 /// A process to start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -82,8 +83,8 @@ fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
             host: element.need("host")?.to_owned(),
             function: element.need("function")?.to_owned(),
             arguments,
-            start_time: date(element.number("start_time", Some(-1.0), units::time)?),
-            kill_time: date(element.number("kill_time", Some(-1.0), units::time)?),
+            start_time: date_of(element, "start_time")?,
+            kill_time: date_of(element, "kill_time")?,
             restart,
             properties,
         });
@@ -92,8 +93,16 @@ fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
 }
 
 /// SimGrid writes a negative date for none.
-fn date(seconds: f64) -> Option<f64> {
-    (seconds >= 0.0).then_some(seconds)
+fn date_of(element: &Element, attribute: &str) -> Result<Option<f64>, PlatformError> {
+    match element.number(attribute, Some(-1.0), units::time)? {
+        seconds if seconds < 0.0 => Ok(None),
+        seconds if seconds <= DEPLOYMENT_SECONDS_MAX => Ok(Some(seconds)),
+        seconds => Err(element.error(too_late(attribute, seconds))),
+    }
+}
+
+fn too_late(key: &str, seconds: f64) -> String {
+    format!("{key} is {seconds} s; it must be at most {DEPLOYMENT_SECONDS_MAX} s")
 }
 
 fn from_toml(root: Table<'_>) -> Result<Vec<Process>, PlatformError> {
@@ -104,8 +113,9 @@ fn from_toml(root: Table<'_>) -> Result<Vec<Process>, PlatformError> {
         let date = |key: &'static str| match table.get(key) {
             None => Ok(None),
             Some(value) => match value.quantity(units::time)? {
-                seconds if seconds.is_finite() && seconds >= 0.0 => Ok(Some(seconds)),
-                seconds => Err(value.error(format!("{key} is {seconds} s; it must be 0 or more"))),
+                seconds if seconds < 0.0 => Err(value.error(format!("{key} is {seconds} s; it must be 0 or more"))),
+                seconds if seconds <= DEPLOYMENT_SECONDS_MAX => Ok(Some(seconds)),
+                seconds => Err(value.error(too_late(key, seconds))),
             },
         };
         let arguments = match table.get("arguments") {
@@ -154,5 +164,11 @@ mod tests {
         assert!(error.to_string().starts_with("d.toml:4:1: unknown key 'hots' in process; it has: host"), "{error}");
         let error = parse("<platform version='4.1'>\n <actor host='a'/>\n</platform>", "d.xml").unwrap_err();
         assert_eq!(error.to_string(), "d.xml:2:2: element 'actor' lacks the attribute 'function'");
+        let late = |text: &str, name| parse(text, name).unwrap_err().to_string();
+        let toml = "[[process]]\nhost = 'a'\nfunction = 'f'\nstart_time = '1e30s'\n";
+        assert!(late(toml, "d.toml").starts_with("d.toml:4:14: start_time is 1"), "{}", late(toml, "d.toml"));
+        assert!(late(toml, "d.toml").ends_with("; it must be at most 1000000000 s"), "{}", late(toml, "d.toml"));
+        let xml = "<platform version='4.1'>\n <actor host='a' function='f' kill_time='1e10'/>\n</platform>";
+        assert_eq!(late(xml, "d.xml"), "d.xml:2:2: kill_time is 10000000000 s; it must be at most 1000000000 s");
     }
 }

@@ -91,6 +91,15 @@ impl Scenario {
         Ok(())
     }
 
+    /// Whether one of these nodes may be struck: it names one, by more than a host's name, or draws some.
+    pub fn may_strike(&self, nodes: &[&str], hosts: &[&str]) -> bool {
+        let names_node = |fault: &Fault| {
+            fault.nodes().iter().any(|name| nodes.contains(name))
+                || fault.hosts().iter().any(|name| nodes.contains(name) && !hosts.contains(name))
+        };
+        !self.random.is_empty() || self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
+    }
+
     /// Its faults in order of time, the random ones drawn; times count from `from`.
     pub fn strikes(&self, field: &Field, random: &mut SplitMix64, from: Time) -> Vec<Strike> {
         let given = self.strikes.iter().map(|(_, strike)| Strike { at: from + strike.at.0, ..strike.clone() });
@@ -321,6 +330,9 @@ mod tests {
         let scenario = Scenario::parse("at 1s slow h 1\nat 1s kill c", "f").unwrap();
         let unknown = scenario.check(&["a", "b"], &["h"]).unwrap_err().to_string();
         assert_eq!(unknown, "f:2:1: no node is called 'c'; there are a, b");
+        let may_strike = |text: &str| Scenario::parse(text, "f").unwrap().may_strike(&["a", "h"], &["h", "g"]);
+        assert!(may_strike("at 1s kill h") && may_strike("at 1s cut a g") && may_strike("random 1 within 1s"));
+        assert!(!may_strike("") && !may_strike("at 1s cut h g") && !may_strike("at 1s kill b"));
     }
 
     #[test]

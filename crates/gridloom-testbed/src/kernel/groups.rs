@@ -14,6 +14,8 @@ pub const PERIOD_US_MIN: f64 = 10_000.0;
 /// The kernel's limits.
 const PERIOD_US_MAX: f64 = 1_000_000.0;
 const QUOTA_US_MIN: f64 = 1_000.0;
+/// The smallest part of a core that can be given.
+pub const CORES_MIN: f64 = QUOTA_US_MIN / PERIOD_US_MAX;
 
 /// Where this user can make groups with a quota of processor time.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,15 +80,28 @@ fn candidates(mounts: &str, own: &str) -> Vec<Place> {
 pub fn make(place: &Place, name: &str, cores: f64) -> io::Result<PathBuf> {
     let folder = place.folder().join(name);
     fs::create_dir(&folder)?;
-    let (quota, period) = quota(cores);
-    match place {
-        Place::One(_) => {
-            fs::write(folder.join("cpu.cfs_period_us"), period.to_string())?;
-            fs::write(folder.join("cpu.cfs_quota_us"), quota.to_string())?;
-        }
-        Place::Two(_) => fs::write(folder.join("cpu.max"), format!("{quota} {period}"))?,
+    if let Err(error) = set(&folder, cores) {
+        // Nothing has been put into it.
+        let _ = fs::remove_dir(&folder);
+        return Err(error);
     }
     Ok(folder)
+}
+
+/// From now on the group gets so many cores' worth of time.
+///
+/// # Errors
+/// If the system refuses.
+pub fn set(group: &Path, cores: f64) -> io::Result<()> {
+    let (quota, period) = quota(cores);
+    let one = group.join("cpu.cfs_quota_us");
+    if !one.exists() {
+        return fs::write(group.join("cpu.max"), format!("{quota} {period}"));
+    }
+    // Without a quota any period is right.
+    fs::write(&one, "-1")?;
+    fs::write(group.join("cpu.cfs_period_us"), period.to_string())?;
+    fs::write(one, quota.to_string())
 }
 
 /// The file to write a process identifier to.

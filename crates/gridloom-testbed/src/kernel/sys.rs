@@ -234,6 +234,17 @@ pub fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
+/// The command's process will be killed by the kernel when this thread ends, however that comes: so start it in the main
+/// thread. What it starts itself is not killed with it.
+pub fn end_with_this_thread(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    before_exec(command, move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // It may have ended a moment before.
+        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    });
+}
+
 /// From now on no signal that can be blocked ends this process.
 pub fn block_signals() {
     // SAFETY: the set is filled in before it is used, and belongs to this call.

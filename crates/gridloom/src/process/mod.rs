@@ -52,5 +52,5 @@ mod typed;
 
 pub use gridloom_core::process::{Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
-pub use run::{DEPLOY_VARIABLE, Main, RunReport, run, simulate};
+pub use run::{ASKED_VARIABLE, DEPLOY_VARIABLE, Main, RunReport, run, simulate};
 pub use talk::{Measure, Process};

@@ -26,6 +26,10 @@ use crate::{Error, SimulateConfig};
 /// Set by `gridloom deploy` for each program that it starts.
 pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
+/// Set beside it: the file that the program makes when it asks which process it is, so that a program which never does
+/// is told from one whose process has ended.
+pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
+
 /// A process's function.
 pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
 
@@ -62,6 +66,10 @@ pub fn run(mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport,
 }
 
 fn run_real(mains: &BTreeMap<String, Main>, config: ProcessConfig) -> Result<RunReport, Error> {
+    if let Some(file) = std::env::var_os(ASKED_VARIABLE) {
+        let cannot = |error| Error::Input(format!("{ASKED_VARIABLE} is {}: {error}", file.to_string_lossy()));
+        std::fs::write(&file, "").map_err(cannot)?;
+    }
     let main = main_of(mains, &config.spec.function)?.clone();
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?.unwrap_or_else(Secret::none);
@@ -109,7 +117,7 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     if let Some(scenario) = config.read_faults()? {
         let clients = processes.iter().map(|process| (format!("{}@{}", process.function, process.host), &process.host));
         let clients = clients.map(|(name, host)| (name, host.clone())).collect();
-        shared.start_with_faults(&mut simulation, &scenario, clients)?;
+        shared.schedule(&mut simulation, &scenario, clients)?;
     }
     if let Some(seconds) = config.until {
         simulation.run_until(Time((seconds.max(0.0) * SECOND_NS as f64) as u64));

@@ -58,6 +58,8 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         platform: absolute(&options.platform)?,
         tuning: Tuning::default(),
         services: services.collect(),
+        processes: Vec::new(),
+        quotas: Vec::new(),
         environment: Vec::new(),
         groups: Vec::new(),
         program: None,

@@ -1,12 +1,15 @@
 //! `gridloom testbed run` and `up`: from a platform file to processes on hosts.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result};
-use gridloom::{AttachConfig, Cast, program_path};
+use anyhow::{Context, Result, bail, ensure};
+use gridloom::{AttachConfig, Cast, GRID_PARTS, program_path};
 use gridloom_core::platform::Platform;
+use gridloom_core::platform::deployment::{self, Process};
 use gridloom_net::identity;
+use gridloom_testbed::fleet::Deployed;
 use gridloom_testbed::folder::Folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::Tuning;
@@ -15,6 +18,7 @@ use gridloom_testbed::tool::Testbed;
 
 use super::speeds::Speeds;
 use super::{finish, keeper};
+use crate::commands::deploy::deployed;
 use crate::commands::{absolute, print_line};
 
 /// Port of the agent inside a testbed.
@@ -24,8 +28,15 @@ const AGENT_PORT: u16 = 7711;
 ///
 /// Whatever grid the program starts or connects to is the testbed's. Ends with the program's exit status, and says what
 /// crossed each link, and whether this machine was fast enough for what was asked of it.
+///
+/// With a deployment of processes, the program is started once for each of them, on its host, as 'gridloom deploy' does
+/// on one machine: at its start time, with each line of its output behind its name, until its kill time. The run ends
+/// when all have ended, with the first exit status that is not 0. Processes called agent or server are parts of the grid,
+/// which the others may open; a process of such a name with an argument that is not KEY=VALUE, or --no-grid, says that
+/// all are the program's. If neither the deployment nor a host's role names agent or server, there is no grid.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom testbed run -p two-sites.toml -- python program.py")]
+#[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
+gridloom testbed run -p two-sites.toml -d processes.toml -- python program.py")]
 pub struct Run {
     #[command(flatten)]
     common: Common,
@@ -53,13 +64,13 @@ struct Common {
     /// Platform file: TOML, or SimGrid's XML
     #[arg(short, long, value_name = "FILE")]
     platform: PathBuf,
-    /// Deployment file: who runs on which host
+    /// Deployment file: who runs on which host; processes of the program, too
     #[arg(short, long, value_name = "FILE")]
     deployment: Option<PathBuf>,
     /// Name of the testbed [default: its process identifier]
     #[arg(long)]
     name: Option<String>,
-    /// Hosts and links only: no agent, no servers
+    /// Hosts and links only: no agent, no servers; all that is deployed are processes of the program
     #[arg(long)]
     no_grid: bool,
     /// What the servers offer beside linear algebra: .idl and .py files; may be repeated
@@ -91,28 +102,69 @@ struct Common {
 }
 
 pub fn run(options: &Run) -> Result<ExitCode> {
-    let (mut spec, platform) = options.common.spec(&options.program)?;
-    let client = options.common.client(&platform)?;
-    let command = options.program.clone();
-    let (label, environment) = ("program".to_string(), Vec::new());
-    spec.program = Some(Launch { host: client, label, command, environment, computes: false });
+    let platform = read_platform(&options.common.platform)?;
+    let parts = options.common.parts(&platform)?;
+    let mut spec = options.common.spec(&platform, &parts, &options.program)?;
+    if parts.processes.is_empty() {
+        let host = parts.grid.as_ref().map_or(0, |cast| cast.client.0 as usize);
+        let (label, command, environment) = ("program".to_string(), options.program.clone(), Vec::new());
+        spec.program = Some(Launch { host, label, command, environment, computes: false });
+    }
     // An interrupt at the terminal is for the program, which ends the testbed by its end.
     signal_hook::flag::register(signal_hook::consts::SIGINT, std::sync::Arc::default())?;
-    let testbed = options.common.start(spec, &platform, options.quiet)?;
+    let deployed = |folder: &Path| parts.deployed(&platform, &options.program, options.common.slower, folder);
+    let testbed = options.common.start(spec, &platform, options.quiet, deployed)?;
     finish(testbed, options.quiet, options.json)
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
-    let (spec, platform) = options.common.spec(&[])?;
-    let testbed = options.common.start(spec, &platform, false)?;
+    let platform = read_platform(&options.common.platform)?;
+    let parts = options.common.parts(&platform)?;
+    if let (Some(process), Some(file)) = (parts.processes.first(), &options.common.deployment) {
+        bail!(
+            "{}: '{}' is a process of a program; 'gridloom testbed run' starts those",
+            file.display(),
+            process.function
+        );
+    }
+    let spec = options.common.spec(&platform, &parts, &[])?;
+    let testbed = options.common.start(spec, &platform, false, |_| Vec::new())?;
     print_line(&format!("testbed {} is up", options.common.name()))?;
     finish(testbed, false, false)
 }
 
+/// Who runs on the hosts.
+struct Parts {
+    grid: Option<Cast>,
+    /// Of the program.
+    processes: Vec<Process>,
+}
+
+impl Parts {
+    fn deployed(&self, platform: &Platform, program: &[String], slower: f64, folder: &Path) -> Vec<Deployed> {
+        let hosts = || platform.hosts().iter().enumerate();
+        let addresses = hosts().map(|(number, host)| (host.name.clone(), IpAddr::V4(address(number)))).collect();
+        let number = |name: &str| hosts().position(|(_, host)| host.name == name).expect("it was looked for");
+        let mut deployed = deployed(&self.processes, program, &addresses, folder, number);
+        for one in &mut deployed {
+            one.start_s *= slower;
+            one.kill_s = one.kill_s.map(|kill_s| kill_s * slower);
+        }
+        deployed
+    }
+}
+
 impl Common {
-    fn start(&self, mut spec: Spec, platform: &Platform, quiet: bool) -> Result<Testbed> {
+    fn start(
+        &self,
+        mut spec: Spec,
+        platform: &Platform,
+        quiet: bool,
+        deployed: impl FnOnce(&Path) -> Vec<Deployed>,
+    ) -> Result<Testbed> {
         let name = self.name();
         let folder = Folder::new(&name)?;
+        spec.processes = deployed(folder.path());
         let made = self.speeds.apply(&mut spec, platform, &name, quiet)?;
         let testbed = Testbed::start(folder, &spec, keeper()?)?;
         made.keep();
@@ -131,31 +183,51 @@ impl Common {
         self.python.clone().or_else(of_program).unwrap_or_else(|| PathBuf::from("python3"))
     }
 
-    fn cast(&self, platform: &Platform) -> Result<Cast> {
-        Ok(Cast::new(platform, self.deployment.as_deref())?)
-    }
-
-    fn client(&self, platform: &Platform) -> Result<usize> {
-        Ok(if self.no_grid { 0 } else { self.cast(platform)?.client.0 as usize })
+    fn parts(&self, platform: &Platform) -> Result<Parts> {
+        let Some(file) = &self.deployment else {
+            let grid = if self.no_grid { None } else { Some(Cast::new(platform, None)?) };
+            return Ok(Parts { grid, processes: Vec::new() });
+        };
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).with_context(|| name.clone())?;
+        let mut processes = deployment::parse(&text, &name)?;
+        ensure!(!processes.is_empty(), "{name}: no process is deployed");
+        if let Some(process) = processes.iter().find(|process| platform.host(&process.host).is_none()) {
+            bail!("{name}: the platform has no host '{}'", process.host);
+        }
+        let is_part = |process: &Process| GRID_PARTS.contains(&process.function.as_str());
+        // What a part is told are properties; anything else is meant for a function of the program.
+        let is_told = |process: &Process| process.arguments.iter().any(|argument| !argument.contains('='));
+        if !self.no_grid && processes.iter().all(|process| is_part(process) && !is_told(process)) {
+            return Ok(Parts { grid: Some(Cast::new(platform, Some(file))?), processes: Vec::new() });
+        }
+        let mut parts = Vec::new();
+        if !self.no_grid && !processes.iter().any(|process| is_part(process) && is_told(process)) {
+            (parts, processes) = processes.into_iter().partition(is_part);
+        }
+        ensure!(
+            parts.iter().all(|part| part.function != "client"),
+            "{name}: 'client' beside processes of the program, which are the grid's clients themselves: leave it out, or \
+             say --no-grid if it is a function of the program"
+        );
+        let grid = if self.no_grid { None } else { Cast::beside_processes(platform, &parts, &name)? };
+        Ok(Parts { grid, processes })
     }
 
     /// The testbed, without a program yet.
-    fn spec(&self, program: &[String]) -> Result<(Spec, Platform)> {
-        let platform_file = absolute(&self.platform)?;
-        let platform = read_platform(&self.platform)?;
+    fn spec(&self, platform: &Platform, parts: &Parts, program: &[String]) -> Result<Spec> {
         let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
         let mut spec = Spec {
-            platform: platform_file,
+            platform: absolute(&self.platform)?,
             tuning,
             services: Vec::new(),
             environment: Vec::new(),
             groups: Vec::new(),
+            quotas: Vec::new(),
+            processes: Vec::new(),
             program: None,
         };
-        if self.no_grid {
-            return Ok((spec, platform));
-        }
-        let cast = self.cast(&platform)?;
+        let Some(cast) = &parts.grid else { return Ok(spec) };
         let secret: [u8; 16] = identity::random().context("a secret for the grid")?;
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let agent_host = cast.agent.0 as usize;
@@ -172,18 +244,12 @@ impl Common {
             if !self.verbose {
                 command.push("--quiet".into());
             }
-            Launch {
-                host,
-                label: label.into(),
-                command,
-                environment: servers_environment.clone(),
-                computes: false,
-            }
+            Launch { host, label: label.into(), command, environment: servers_environment.clone(), computes: false }
         };
         let words = vec!["agent".to_string(), "--listen".into(), agent.clone()];
         spec.services.push(service(agent_host, "the agent", words));
         for part in &cast.servers {
-            let server = part.server(&platform, &[])?;
+            let server = part.server(platform, &[])?;
             let host = part.host.0 as usize;
             let mut words = vec!["serve".to_string(), "builtin:linalg".into()];
             for file in &self.functions {
@@ -206,7 +272,7 @@ impl Common {
         let functions = self.functions.iter().map(|file| absolute(file)).collect::<Result<_>>()?;
         spec.environment = environment;
         spec.environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
-        Ok((spec, platform))
+        Ok(spec)
     }
 }
 

@@ -8,7 +8,7 @@ use gridloom_net::jobs::measure_speed;
 use gridloom_testbed::capacity::Capacity;
 use gridloom_testbed::kernel::groups::{self, Place};
 use gridloom_testbed::model::topology::Topology;
-use gridloom_testbed::spec::{Launch, Spec};
+use gridloom_testbed::spec::{Launch, Quota, Spec};
 
 /// How processor speeds are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -155,6 +155,7 @@ fn limit(
             launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
             launch.command.extend(["--worker-group".to_string(), groups::members(&folder).display().to_string()]);
         }
+        spec.quotas.push(Quota { host: *host, group: folder.clone(), cores });
         spec.groups.push(folder);
     }
     Ok(made)
