@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import gridloom as gl
 import numpy as np
@@ -51,3 +52,38 @@ def test_the_page_on_python_functions(tmp_path):
     (tmp_path / "functions.py").write_text("\n\n".join(blocks("python-functions.md", "python")))
     with gl.local(servers=1, functions=[tmp_path / "functions.py"]) as grid:
         passes("python-functions.md", grid)
+
+
+def told(*command, cwd):
+    done = subprocess.run([PROGRAM, *command], capture_output=True, text=True, cwd=cwd, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("kind", "hosts"), [("toml", 12), ("xml", 2)])
+def test_the_page_on_platforms(kind, hosts, tmp_path):
+    (tmp_path / f"p.{kind}").write_text(blocks("platform.md", kind)[0])
+    assert told("platform", "show", f"p.{kind}", cwd=tmp_path).startswith(f"{hosts} hosts")
+
+
+@pytest.mark.parametrize("kind", ["toml", "xml"])
+def test_the_page_on_deployments(kind, tmp_path):
+    (tmp_path / f"d.{kind}").write_text(blocks("deployment.md", kind)[0])
+    (tmp_path / "p.toml").write_text('host = [{ name = "desk", speed = 1 }]')
+    (tmp_path / "p.py").write_text(
+        "import gridloom as gl\n\n"
+        "@gl.process\ndef master(me, *arguments):\n    print(arguments, me.now())\n\n"
+        "@gl.process\ndef monitor(me):\n    pass\n\ngl.run_processes()\n"
+    )
+    printed = told("simulate", "-p", "p.toml", "-d", f"d.{kind}", "--", sys.executable, "p.py", cwd=tmp_path)
+    assert printed.startswith("('node-1', '12', '0.5') 1.5")
+
+
+def test_the_guide_to_processes_in_python(tmp_path):
+    deployment, platform = blocks("python-processes.md", "toml")
+    (tmp_path / "work.py").write_text(blocks("python-processes.md", "python")[0])
+    (tmp_path / "work.toml").write_text(deployment)
+    (tmp_path / "lan.toml").write_text(platform)
+    program = ["-d", "work.toml", "--", sys.executable, "work.py"]
+    assert "sum 66000.0" in told("simulate", "-p", "lan.toml", *program, cwd=tmp_path)
+    assert "sum 66000.0" in told("deploy", *program, cwd=tmp_path)

@@ -263,7 +263,7 @@ fn a_platform_that_is_no_grid_is_told_at_once() {
     let wrong = file("role.toml", &hosts("sever"));
     let (code, error) = said(gridloom(&["platform", "show", &wrong]));
     assert_eq!(code, 1);
-    assert!(error.contains("host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
+    assert!(error.contains(":4:1: host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
     let apart = file("apart.toml", &hosts("server"));
     support::succeeds(gridloom(&["platform", "show", &apart]));
     let (code, error) = said(gridloom(&["simulate", "-p", &apart, "--", "true"]));
@@ -361,6 +361,7 @@ fn platforms_are_shown() {
     assert_eq!(shown["links"][1]["name"], "ab");
     assert_eq!(ask(&["route", &platform, "a", "b"]), json!({ "latency": 0.001, "links": ["ab"] }));
     assert_eq!(ask(&["route", &platform, "a", "c"]), json!({ "latency": 0.0, "links": [] }));
+    assert_eq!(succeeds(gridloom(&["platform", "route", &platform, "a", "c"])), "no route\n");
     let (code, error) = said(gridloom(&["platform", "route", &platform, "a", "x"]));
     assert_eq!((code, error.as_str()), (1, "gridloom: the platform has no host 'x'\n"));
     let listed = succeeds(gridloom(&["platform", "show", &platform]));

@@ -284,6 +284,16 @@ def test_dataclasses_of_all_kinds_are_parts():
     assert there_and_back(Whole(Plain(1), [Plain(2)])) == Whole(Plain(1), [Plain(2)])
 
 
+def test_floats_are_rounded_but_do_not_become_infinite():
+    @gl.message
+    class Narrow:
+        data: gl.Array["float32", "n"]
+
+    assert there_and_back(Narrow(np.array([0.1, np.inf]))).data.tolist() == [np.float32(0.1), np.inf]
+    with pytest.raises(gl.WrongMessage, match="field 'data': a number of it does not fit an element of float32"):
+        there_and_back(Narrow(np.array([1.0, 1e300])))
+
+
 BAD_VALUES = [
     (lambda s: setattr(s, "title", 7), "field 'title': expected a str, got 7 (int)"),
     (lambda s: setattr(s, "title", "a\0b"), "field 'title': a string with a NUL inside"),

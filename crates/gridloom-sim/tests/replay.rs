@@ -142,3 +142,66 @@ fn circles_and_missing_routes_are_named() {
     let error = Scenario::parse("{", "s.json").unwrap_err().to_string();
     assert!(error.starts_with("s.json: EOF while parsing an object at line 1 column 1"), "{error}");
 }
+
+#[test]
+fn what_would_be_ignored_is_refused() {
+    let work = json!([transfer("t", "a", "b", 1000, 0.0), {"name": "e", "type": "exec", "host": "a", "flops": 1}]);
+    let good = scenario("LV08", true, json!([]), work);
+    let error = |change: &dyn Fn(&mut Value)| {
+        let mut wrong = good.clone();
+        change(&mut wrong);
+        Scenario::parse(&wrong.to_string(), "s.json").unwrap_err().to_string()
+    };
+    let at = |place: &'static str, value: Value| {
+        error(&move |wrong: &mut Value| {
+            let (parent, key) = place.rsplit_once('/').unwrap();
+            wrong.pointer_mut(parent).unwrap()[key] = value.clone();
+        })
+    };
+    let cases = [
+        (at("/activities/0/after", json!("e")), "activities[0] 't'.after: \"e\"; expected a list of names"),
+        (at("/activities/0/after", json!([null])), "activities[0] 't'.after: null; expected the name of an activity"),
+        (at("/activities/0/afetr", json!(["e"])), "activities[0] 't': unknown key 'afetr'; did you mean 'after'?"),
+        (at("/activities/1/strat", json!(1)), "activities[1] 'e': unknown key 'strat'; did you mean 'start'?"),
+        (
+            at("/platform/routes/0/symmetrical", json!("no")),
+            "platform.routes[0].symmetrical: \"no\"; expected true or false",
+        ),
+        (at("/crosstrafic", json!(false)), "unknown key 'crosstrafic'; did you mean 'crosstraffic'?"),
+        (
+            at("/platform/links/0/latency", json!(1e308)),
+            "platform.links[0].latency: 1e+308; expected a number, 0 or more, at most 1e12",
+        ),
+        (
+            at("/platform/links/0/bandwidth", json!(1e-300)),
+            "platform.links[0].bandwidth: 1e-300; expected a number above 0, from 1e-9 to 1e30",
+        ),
+        (
+            error(&|wrong| drop(wrong["activities"][0].as_object_mut().unwrap().remove("src"))),
+            "activities[0] 't'.src: missing; expected the name of a host",
+        ),
+    ];
+    for (error, expected) in cases {
+        assert!(error.starts_with(&format!("s.json: {expected}")), "{error}\n  instead of {expected}");
+    }
+    let twice = good.to_string().replace("\"start\":", "\"bytes\":7,\"start\":");
+    let error = Scenario::parse(&twice, "s.json").unwrap_err().to_string();
+    assert!(error.starts_with("s.json: the key 'bytes' stands there twice; keep one at line 1"), "{error}");
+    let mut noted = good.clone();
+    noted["finish_times"] = json!({});
+    noted["remark"] = json!("ours");
+    assert!(Scenario::parse(&noted.to_string(), "s.json").is_ok());
+}
+
+#[test]
+fn what_a_loop_keeps_still_never_ends() {
+    let work = json!([{"name": "e", "type": "exec", "host": "a", "flops": 1e9, "start": 0}]);
+    for loop_after in [1.0, 1e-5] {
+        let profiles = json!([{"element": "a", "kind": "speed", "events": [[0, 0]], "loop_after": loop_after}]);
+        assert_eq!(ends(&scenario("LV08", true, profiles, work.clone()))[0].end_s, f64::INFINITY);
+    }
+    let profiles = json!([{"element": "a", "kind": "speed", "events": [[0, 1]], "loop_after": 1e-9}]);
+    let text = scenario("LV08", true, profiles, work).to_string();
+    let error = Scenario::parse(&text, "s.json").unwrap_err().to_string();
+    assert!(error.contains("a loop of 0.000000001 s; it must take at least 0.000001 s"), "{error}");
+}

@@ -137,7 +137,8 @@ impl Measures for Replay {
             };
             format!(
                 "{file} has no duration of the measured block '{name}', run {run}, of process {number}, {who}; it has {has}. \
-                 It is of another program, deployment or seed: write a new one with --record"
+                 The run that it was recorded from was another one: of another program, deployment or seed, or with another platform \
+                 or other faults, where the program may take another way. Write a new one with --record"
             )
         })
     }
@@ -174,6 +175,7 @@ mod tests {
         let mut replay = Replay::read(&path).unwrap();
         assert_eq!(charged, runs.map(|(block, _)| replay.charge(&measured(&spec, block, 5)).unwrap().to_bits()));
         let missing = replay.charge(&measured(&spec, "assemble", 5)).unwrap_err();
+        assert!(missing.contains("another platform or other faults"), "{missing}");
         assert!(missing.contains("block 'assemble', run 4, of process 5, client@b; it has 3 runs"), "{missing}");
         std::fs::remove_file(path).unwrap();
     }

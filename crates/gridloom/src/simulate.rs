@@ -399,13 +399,14 @@ pub(crate) fn populate(
 /// The roles of each host.
 fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
     let mut all = Vec::with_capacity(platform.hosts().len());
-    for host in platform.hosts() {
+    for (number, host) in (0..).zip(platform.hosts()) {
         let roles: Vec<&str> =
             host.properties.get("role").into_iter().flat_map(|text| text.split(',')).map(str::trim).collect();
         if let Some(wrong) = roles.iter().find(|role| !["agent", "server", "client", "none"].contains(role)) {
             let name = &host.name;
             let known = "agent, server, client or none";
-            return Err(Error::Input(format!("host '{name}' has the role '{wrong}'; expected {known}")));
+            let why = format!("host '{name}' has the role '{wrong}'; expected {known}");
+            return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
         }
         all.push(roles);
     }
@@ -420,7 +421,8 @@ impl Part {
     pub fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
         let host = &platform.hosts()[self.host.0 as usize];
         let wrong = |key: &str, value: &str, expected: &str| {
-            Error::Input(format!("host '{}' has {key} = '{value}'; expected {expected}", host.name))
+            let why = format!("host '{}' has {key} = '{value}'; expected {expected}", host.name);
+            Error::Input(platform.error_of(self.host, why).to_string())
         };
         let slots = match self.properties.get("slots") {
             None => host.cores,

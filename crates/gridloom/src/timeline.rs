@@ -7,7 +7,10 @@ use crate::report::{Report, TaskRecord, TransferRecord, bytes};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
-const ROW: f64 = 26.0;
+/// Height of what runs in one slot, and of one of the transfers that go on at a time.
+const TASK_LANE: f64 = 15.0;
+const TRANSFER_LANE: f64 = 6.0;
+const GAP: f64 = 5.0;
 const COLOURS: [&str; 8] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
 
 /// The page: one chart for the plan (if the group had one plan), one for what was measured, on the same scale.
@@ -15,7 +18,10 @@ pub fn timeline_html(title: &str, report: &Report) -> String {
     let planned_end = report.plans.iter().map(|plan| plan.makespan_seconds).sum::<f64>();
     let end = report.measured_seconds.max(planned_end).max(1e-9);
     let mut page = String::new();
-    let title = escape(title);
+    let title = match report.heuristic.as_str() {
+        "" => escape(title),
+        heuristic => escape(&format!("{title}, mapped by {heuristic}")),
+    };
     let _ = write!(
         page,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n<style>\n\
@@ -55,14 +61,16 @@ fn chart(
     end_s: f64,
     functions: &BTreeMap<&str, &'static str>,
 ) {
+    let lanes = Lanes::of(tasks, transfers);
     let mut rows: Vec<&str> = tasks.iter().map(|task| task.server.as_str()).collect();
     rows.extend(transfers.iter().flat_map(|transfer| [transfer.from.as_str(), transfer.to.as_str()]));
     rows.retain(|name| !name.is_empty());
     rows.sort_unstable();
     rows.dedup();
-    let place = |name: &str| rows.iter().position(|row| *row == name).unwrap_or(0) as f64 * ROW;
+    let heights: Vec<f64> = rows.iter().map(|row| lanes.height(row)).collect();
+    let place = |name: &str| heights[..rows.iter().position(|row| *row == name).unwrap_or(0)].iter().sum::<f64>();
     let x = |seconds: f64| LEFT + seconds.clamp(0.0, end_s) / end_s * (WIDTH - LEFT - 10.0);
-    let height = rows.len() as f64 * ROW;
+    let height: f64 = heights.iter().sum();
     let _ = writeln!(page, "<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", height + 24.0);
     for row in &rows {
         let y = place(row);
@@ -71,10 +79,10 @@ fn chart(
         let _ = writeln!(
             page,
             "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"#ddd\"/>",
-            y + ROW - 1.0
+            y + lanes.height(row) - 1.0
         );
     }
-    for task in tasks.iter().filter(|task| !task.server.is_empty()) {
+    for (number, task) in tasks.iter().enumerate().filter(|(_, task)| !task.server.is_empty()) {
         let (from, to) = (x(task.start_seconds), x(task.end_seconds));
         let colour =
             if task.error.is_some() { "#bb0000" } else { functions.get(task.function.as_str()).unwrap_or(&"#777") };
@@ -82,7 +90,7 @@ fn chart(
             page,
             "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\" fill=\"{colour}\" rx=\"2\"><title>task {} {} \
              on {}: {:.4} s to {:.4} s{}</title></rect>",
-            place(&task.server) + 2.0,
+            place(&task.server) + 2.0 + lanes.tasks[number] as f64 * TASK_LANE,
             (to - from).max(1.0),
             escape(&task.task),
             escape(&task.function),
@@ -92,13 +100,13 @@ fn chart(
             task.error.as_ref().map(|error| format!(" failed: {}", escape(error))).unwrap_or_default()
         );
     }
-    for moved in transfers {
+    for (number, moved) in transfers.iter().enumerate() {
         let (from, to) = (x(moved.start_seconds), x(moved.end_seconds));
         let _ = writeln!(
             page,
             "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"5\" fill=\"#888\"><title>{} {} to {}: {}, \
              {:.4} s to {:.4} s</title></rect>",
-            place(&moved.to) + 17.0,
+            place(&moved.to) + lanes.transfers_from(&moved.to) + lanes.transfers[number] as f64 * TRANSFER_LANE,
             (to - from).max(1.0),
             escape(&moved.datum),
             escape(&moved.from),
@@ -121,6 +129,81 @@ fn chart(
     page.push_str("</svg>\n");
 }
 
+/// Which of the lanes of its server's row each task and each transfer has, so that none lies on another.
+#[derive(Debug)]
+struct Lanes<'a> {
+    tasks: Vec<usize>,
+    transfers: Vec<usize>,
+    /// How many of both each row has.
+    counts: BTreeMap<&'a str, [usize; 2]>,
+}
+
+impl<'a> Lanes<'a> {
+    fn of(tasks: &'a [TaskRecord], transfers: &'a [TransferRecord]) -> Lanes<'a> {
+        let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+        let spans: Vec<Span<'a>> =
+            tasks.iter().map(|task| (task.server.as_str(), task.start_seconds, task.end_seconds)).collect();
+        let moves: Vec<Span<'a>> =
+            transfers.iter().map(|moved| (moved.to.as_str(), moved.start_seconds, moved.end_seconds)).collect();
+        let [tasks, transfers] = [(0, spans), (1, moves)].map(|(what, spans)| {
+            let lanes = lanes(&spans);
+            for ((row, ..), lane) in spans.iter().zip(&lanes) {
+                let count = &mut counts.entry(row).or_default()[what];
+                *count = (*count).max(lane + 1);
+            }
+            lanes
+        });
+        Lanes { tasks, transfers, counts }
+    }
+
+    /// Where transfers begin below the tasks of a row.
+    fn transfers_from(&self, row: &str) -> f64 {
+        let tasks = self.counts.get(row).map_or(0, |counts| counts[0]);
+        2.0 + tasks.max(1) as f64 * TASK_LANE
+    }
+
+    fn height(&self, row: &str) -> f64 {
+        let transfers = self.counts.get(row).map_or(0, |counts| counts[1]);
+        self.transfers_from(row) + transfers.max(1) as f64 * TRANSFER_LANE + GAP
+    }
+}
+
+/// Row, start and end.
+type Span<'a> = (&'a str, f64, f64);
+
+/// The first lane of its row that is free when each begins, in order of start.
+fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by(|a, b| spans[*a].1.total_cmp(&spans[*b].1).then(a.cmp(b)));
+    let mut free: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut lanes = vec![0; spans.len()];
+    for number in order {
+        let (row, start, end) = spans[number];
+        let ends = free.entry(row).or_default();
+        let lane = ends.iter().position(|until| *until <= start + SAME_S).unwrap_or(ends.len());
+        match ends.get_mut(lane) {
+            Some(until) => *until = end,
+            None => ends.push(end),
+        }
+        lanes[number] = lane;
+    }
+    lanes
+}
+
+/// What begins so soon before another ends follows it: dates are measured by two clocks.
+const SAME_S: f64 = 1e-9;
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_at_a_time_has_lanes_of_its_own() {
+        let spans = [("a", 0.0, 2.0), ("a", 1.0, 3.0), ("b", 0.0, 9.0), ("a", 2.0, 4.0), ("a", 2.5, 2.6)];
+        assert_eq!(lanes(&spans), [0, 1, 0, 0, 2]);
+    }
 }

@@ -43,7 +43,7 @@ pub enum Options {
     },
     /// Show the route between two hosts: its latency in seconds, and its links in order
     ///
-    /// Two hosts that no route joins are a fact, not an error: no links, latency 0.
+    /// Two hosts that no route joins are a fact, not an error: 'no route', in JSON no links and latency 0.
     #[command(after_help = "Example:\n  gridloom platform route grid.toml laptop node-3 --json")]
     Route {
         /// The file
@@ -140,6 +140,7 @@ fn route(platform: &Platform, src: &str, dst: &str, json: bool) -> Result<()> {
     let latency = route.as_ref().map_or(0.0, |route| route.latency_s);
     match json {
         true => print_json(&json!({ "latency": latency, "links": names })),
+        false if route.is_none() => print_line("no route"),
         false => print_line(&format!(
             "{latency} s over {}",
             if names.is_empty() { "no link".into() } else { names.join(", ") }

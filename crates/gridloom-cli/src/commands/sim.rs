@@ -17,7 +17,7 @@ pub enum Options {
     /// Say when each activity of a scenario ends
     ///
     /// A scenario is a JSON file of hosts, links, routes, profiles, and transfers and executions that start at given
-    /// dates or after each other. Dates are those of SimGrid 4.1, also where it leaves links out of a solution (see
+    /// dates or after each other. What stands still for 30 days, or over 10 million changes, ends never. Dates are those of SimGrid 4.1, also where it leaves links out of a solution (see
     /// --connected).
     #[command(after_help = "Example:\n  gridloom sim replay scenario.json --json")]
     Replay {
@@ -58,10 +58,21 @@ fn replay(file: &Path, connected: bool, json: bool) -> Result<()> {
             Kind::Execution { .. } => "exec",
         };
         let failed = if *failed { "  failed" } else { "" };
-        print_line(&format!("{:<width$}  {kind}  {start_s:>16.9}  {end_s:>16.9}{failed}", activity.name))?;
+        let end = date(*end_s);
+        print_line(&format!("{:<width$}  {kind}  {:>16}  {end:>16}{failed}", activity.name, date(*start_s)))?;
     }
     let makespan_s = ended.iter().map(|ended| ended.end_s).fold(0.0, f64::max);
     let failures = ended.iter().filter(|ended| ended.failed).count();
     let activities = count(ended.len(), "activity").replace("activitys", "activities");
-    print_line(&format!("{activities}, {failures} failed, makespan {makespan_s:.9} s"))
+    print_line(&format!(
+        "{activities}, {failures} failed, makespan {}",
+        if makespan_s.is_finite() { format!("{makespan_s:.9} s") } else { NEVER.into() }
+    ))
+}
+
+/// In the table; JSON has no date for it.
+const NEVER: &str = "never";
+
+fn date(seconds: f64) -> String {
+    if seconds.is_finite() { format!("{seconds:.9}") } else { NEVER.into() }
 }

@@ -61,6 +61,10 @@ pub const LAYOUT_TREE_COPIES_MAX: u64 = 16;
 /// array: arrays of arrays of arrays would multiply.
 pub const LAYOUT_SHOWN_FACTOR: u64 = 16;
 
+/// Shortest time after which a profile starts again, seconds: a thousand times what counts as one date in simulation. A loop of
+/// no time never ends, and a shorter one takes more events than anybody waits for.
+pub const PROFILE_LOOP_S_MIN: f64 = 1e-6;
+
 /// Interval between heartbeats on a connection.
 pub const HEARTBEAT_NS: u64 = SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls

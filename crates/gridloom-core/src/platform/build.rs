@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use super::build_zones::RouteSpec;
 use super::net::{Net, Point, PointId, PointKind, Zone, ZoneId};
 use super::routing::{Routing, Spoke};
+use super::tree::Place;
 use super::{Host, HostId, LOOPBACK, Link, LinkId, Platform, PlatformError, Profile, Sharing};
 
 /// Name of the link from a host to itself.
@@ -42,6 +43,10 @@ pub struct PlatformBuilder {
     pub(super) link_names: BTreeMap<String, LinkId>,
     pub(super) point_names: BTreeMap<String, PointId>,
     pub(super) host_points: Vec<PointId>,
+    /// Where the file defines each host, and where what is being added stands.
+    pub(super) host_places: Vec<Place>,
+    pub(super) place: Place,
+    pub(super) zone_places: BTreeMap<ZoneId, Place>,
     /// The other direction of a split-duplex link.
     pub(super) opposites: BTreeMap<LinkId, LinkId>,
     pub(super) net: Net,
@@ -85,6 +90,9 @@ impl PlatformBuilder {
             link_names: BTreeMap::from([(LOOPBACK_NAME.to_owned(), LOOPBACK)]),
             point_names: BTreeMap::from([(root.name.clone(), PointId(0))]),
             host_points: Vec::new(),
+            host_places: Vec::new(),
+            place: (0, 0),
+            zone_places: BTreeMap::new(),
             opposites: BTreeMap::new(),
             net: Net { points: vec![root], zones: vec![zone] },
             config: BTreeMap::new(),
@@ -253,6 +261,8 @@ impl PlatformBuilder {
             host_names: self.host_names,
             link_names: self.link_names,
             host_points: self.host_points,
+            host_places: self.host_places,
+            file: String::new(),
             net: self.net,
             config: self.config,
             profiles: self.profiles,

@@ -6,6 +6,7 @@ use super::build::{ELEMENTS_MAX, LOOPBACK_NAME, PlatformBuilder, ZONE_DEPTH_MAX}
 use super::error::unknown;
 use super::net::{Edge, Point, PointId, PointKind, Zone, ZoneId};
 use super::routing::{Dijkstra, Floyd, Routing};
+use super::tree::Place;
 use super::{Host, HostId, LinkId, PlatformError};
 
 /// The pieces of a route between two points.
@@ -41,6 +42,7 @@ impl PlatformBuilder {
         self.hosts.push(Host { name: name.to_owned(), speed_flops, cores, properties: BTreeMap::new() });
         self.host_names.insert(name.to_owned(), id);
         self.host_points.push(point);
+        self.host_places.push(self.place);
         Ok(id)
     }
 
@@ -60,6 +62,7 @@ impl PlatformBuilder {
         }
         let id = ZoneId(self.net.zones.len() as u32);
         let point = self.add_point(parent, name, PointKind::Zone(id))?;
+        self.zone_places.insert(id, self.place);
         let members = Vec::new();
         self.net.zones.push(Zone { point, parent: Some(parent), members, routing, bypass: BTreeMap::new() });
         Ok(id)
@@ -107,6 +110,21 @@ impl PlatformBuilder {
 
     pub(super) fn point_name(&self, point: PointId) -> &str {
         &self.net.point(point).name
+    }
+
+    /// Where the file has the zone, if the point is one; otherwise the zone around it.
+    fn zone_place(&self, point: PointId) -> Place {
+        let zone = match self.net.point(point).kind {
+            PointKind::Zone(zone) => zone,
+            PointKind::Host(host) => return self.host_places[host.0 as usize],
+            PointKind::Router => self.net.point(point).zone,
+        };
+        self.zone_places.get(&zone).copied().unwrap_or((0, 0))
+    }
+
+    /// Whether two points lie directly in one zone.
+    pub(super) fn share_zone(&self, one: PointId, other: PointId) -> bool {
+        self.net.point(one).zone == self.net.point(other).zone
     }
 
     pub(super) fn host_point(&self, host: HostId) -> PointId {
@@ -182,11 +200,21 @@ impl PlatformBuilder {
                 let (name, mut place, mut gateway) = (point.name.clone(), point.coordinates, None);
                 if let PointKind::Zone(_) = point.kind {
                     let router = self.point_names.get(&format!("router_{name}")).copied();
-                    gateway = Some(self.checked_gateway(member, router)?);
-                    place = place.or(router.and_then(|router| self.net.point(router).coordinates));
+                    let Some(router) = router else {
+                        let why = format!(
+                            "zone '{name}' lies in a Vivaldi zone and has no way in: give it a router 'router_{name}' with coordinates"
+                        );
+                        return Err(PlatformError::new(why).at("", self.zone_place(member)));
+                    };
+                    gateway = Some(self.checked_gateway(member, Some(router))?);
+                    place = place.or(self.net.point(router).coordinates);
                 }
                 if place.is_none() {
-                    return Err(PlatformError::new(format!("'{name}' lies in a Vivaldi zone without coordinates")));
+                    let why = format!(
+                        "'{name}' lies in a Vivaldi zone without coordinates; give it (or, for a zone, its router \
+                         'router_{name}') coordinates 'x y height'"
+                    );
+                    return Err(PlatformError::new(why).at("", self.zone_place(member)));
                 }
                 self.net.points[member.0 as usize].coordinates = place;
                 if let (Some(_), Routing::Vivaldi(spokes)) = (gateway, &mut self.net.zones[number].routing) {

@@ -173,6 +173,7 @@ pub(super) fn flat_or_other(
     zone: ZoneId,
     element: &Element,
 ) -> Result<(), PlatformError> {
+    builder.place = element.place;
     element.allow(&[
         "id",
         "prefix",
@@ -229,7 +230,15 @@ pub(super) fn flat_or_other(
         cores: element.number("core", Some(1), count)?,
         bandwidth: element.number("bw", None, units::bandwidth)?,
         latency_s: element.number("lat", None, units::time)?,
-        split_duplex: matches!(element.get("sharing_policy").unwrap_or("SPLITDUPLEX"), "SPLITDUPLEX" | "FULLDUPLEX"),
+        split_duplex: match element.get("sharing_policy").unwrap_or("SPLITDUPLEX") {
+            "SPLITDUPLEX" | "FULLDUPLEX" => true,
+            policy => match sharing(element, policy)? {
+                Sharing::Shared => false,
+                Sharing::Fatpipe => {
+                    return Err(element.error("links of a cluster are SHARED or SPLITDUPLEX, not FATPIPE"));
+                }
+            },
+        },
         backbone,
         loopback: loopback_bw.map(|bandwidth| (bandwidth, loopback_lat.unwrap_or(0.0))),
         limiter_bandwidth: optional("limiter_link", units::bandwidth)?,
@@ -246,6 +255,7 @@ type AddTopology = fn(&FlatCluster<'_>, &str, &mut PlatformBuilder, ZoneId) -> R
 
 /// A `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.
 pub(super) fn cabinet(builder: &mut PlatformBuilder, zone: ZoneId, element: &Element) -> Result<(), PlatformError> {
+    builder.place = element.place;
     element.allow(&["id", "prefix", "suffix", "radical", "speed", "bw", "lat"])?;
     let (prefix, suffix) = (element.get("prefix").unwrap_or(""), element.get("suffix").unwrap_or(""));
     let speed = element.number("speed", None, units::speed)?;

@@ -8,7 +8,7 @@
 //! (2010), in the shape of SimGrid 4.1, whose numbering of switches and cables shows in the names of the links.
 //! Names are unique for the first fat tree of a platform only, as there; a second one is refused.
 
-use super::build::{ELEMENTS_MAX, PlatformBuilder};
+use super::build::PlatformBuilder;
 use super::cluster::{FlatCluster, Leaves};
 use super::net::{Edge, NoRoute, PointId, Walk, ZoneId};
 use super::routing::Routing;
@@ -16,6 +16,8 @@ use super::{LinkId, PlatformError};
 
 /// Levels of switches; deeper trees than a handful are mistakes.
 const LEVELS_MAX: usize = 16;
+/// Switches, and cables, of one tree: some hundred bytes each, and read in seconds.
+const PARTS_MAX: usize = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FatTree {
@@ -81,10 +83,36 @@ impl FatTree {
             let want = product(&children).map_or("too many".to_owned(), |want| want.to_string());
             return Err(wrong(&format!("need {want} hosts, but there are {leaves}")));
         }
-        if [&parents, &cables].iter().any(|list| product(list).is_none_or(|n| n > ELEMENTS_MAX / leaves.max(1))) {
-            return Err(wrong("make too large a tree"));
+        let tree = FatTree { children, parents, cables, ..FatTree::default() };
+        match tree.size() {
+            Some((switches, cables)) if switches.max(cables) <= PARTS_MAX => Ok(tree),
+            size => {
+                let (many, more) = ("more than can be counted".to_owned(), format!("; at most {PARTS_MAX} of each"));
+                let made = size.map_or(many, |(switches, cables)| format!("{switches} switches and {cables} cables"));
+                Err(wrong(&format!("make a tree of {made}{more}: give fewer parents or cables")))
+            }
         }
-        Ok(FatTree { children, parents, cables, ..FatTree::default() })
+    }
+
+    /// Nodes of a level: below the level a label runs over parents, above it over children.
+    fn count(&self, level: usize) -> Option<usize> {
+        (0..self.children.len()).try_fold(1usize, |product, j| product.checked_mul(self.digits(level, j)))
+    }
+
+    /// How many values digit `j` of the label of a node of that level has.
+    fn digits(&self, level: usize, j: usize) -> usize {
+        if j < level { self.parents[j] } else { self.children[j] }
+    }
+
+    /// Switches and cables.
+    fn size(&self) -> Option<(usize, usize)> {
+        let levels = 0..self.children.len();
+        let switches = levels.clone().try_fold(0usize, |sum, level| sum.checked_add(self.count(level + 1)?));
+        let cables = levels.into_iter().try_fold(0usize, |sum, level| {
+            let of_one = self.parents[level].checked_mul(self.cables[level])?;
+            sum.checked_add(self.count(level)?.checked_mul(of_one)?)
+        });
+        Some((switches?, cables?))
     }
 
     /// Leaves and switches with their labels, not yet joined.
@@ -93,15 +121,13 @@ impl FatTree {
         let levels = self.children.len();
         let mut switch = 2 * leaves;
         for level in 0..=levels {
-            // Below the node's level its label runs over parents, above it over children.
-            let most = |j: usize| if j < level { self.parents[j] } else { self.children[j] };
-            let count: usize = (0..levels).map(most).product();
+            let count = self.count(level).expect("the tree's size was checked");
             for position in 0..count {
                 let mut rest = position;
                 let mut label = Vec::with_capacity(levels);
                 for j in 0..levels {
-                    label.push(rest % most(j));
-                    rest /= most(j);
+                    label.push(rest % self.digits(level, j));
+                    rest /= self.digits(level, j);
                 }
                 let id = if level == 0 {
                     position
@@ -135,11 +161,15 @@ impl FatTree {
         let mut number = 0;
         for child in 0..starts[levels] {
             let level = self.nodes[child].level;
-            for parent in starts[level + 1]..starts[level + 2] {
+            // The parents have its label, but for the digit of its level, which runs over its parents: one for each, so
+            // many nodes apart. A label's first digit changes first.
+            let label = &self.nodes[child].label;
+            let apart: usize = self.parents[..level].iter().product();
+            let digit = |j: usize| if j == level { 0 } else { label[j] };
+            let first = (0..levels).rev().fold(0, |sum, j| sum * self.digits(level + 1, j) + digit(j));
+            for number_above in 0..self.parents[level] {
+                let parent = starts[level + 1] + first + number_above * apart;
                 let (below, above) = (&self.nodes[child], &self.nodes[parent]);
-                if (0..levels).any(|i| i != level && below.label[i] != above.label[i]) {
-                    continue;
-                }
                 let (down_port, up_port) = (below.label[level], above.label[level]);
                 let (below_id, above_id) = (below.id, above.id);
                 for cable in 0..self.cables[level] {

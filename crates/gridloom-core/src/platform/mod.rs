@@ -108,6 +108,9 @@ pub struct Platform {
     host_names: BTreeMap<String, HostId>,
     link_names: BTreeMap<String, LinkId>,
     host_points: Vec<PointId>,
+    host_places: Vec<(u32, u32)>,
+    /// Empty if it was built without one.
+    file: String,
     net: Net,
     config: BTreeMap<String, String>,
     profiles: Vec<Profile>,
@@ -127,7 +130,16 @@ impl Platform {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let result =
             if text.trim_start().starts_with('<') { xml::parse(text, load) } else { toml_format::parse(text, load) };
-        result.map_err(|error| error.at(file_name, (0, 0)))
+        let platform = result.map_err(|error| error.at(file_name, (0, 0)))?;
+        Ok(Platform { file: file_name.to_owned(), ..platform })
+    }
+
+    /// What is wrong with a host, for who gives its properties a sense, with the place where the file defines it.
+    ///
+    /// # Panics
+    /// If the host is not one of this platform.
+    pub fn error_of(&self, host: HostId, message: impl Into<String>) -> PlatformError {
+        PlatformError::new(message).at(&self.file, self.host_places[host.0 as usize])
     }
 
     /// All hosts; a [`HostId`] is an index into it.

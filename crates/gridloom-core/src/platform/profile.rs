@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{HostId, LinkId};
+use crate::base::limits::PROFILE_LOOP_S_MIN;
 
 /// What a profile changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -81,12 +82,29 @@ pub(super) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
     }
     let last = events.last().map(|(date, _)| *date);
     let (Some(last), Some(period)) = (last, periodicity_s) else {
-        return Ok((events, loop_after_s.filter(|_| last.is_some())));
+        let loop_after_s = loop_after_s.filter(|_| last.is_some());
+        check_loop(&events, loop_after_s)?;
+        return Ok((events, loop_after_s));
     };
     if period < last {
         return Err(format!("the periodicity of {period} s is shorter than the profile, whose last date is {last} s"));
     }
-    Ok((events, Some(period - last)))
+    let loop_after_s = Some(period - last);
+    check_loop(&events, loop_after_s)?;
+    Ok((events, loop_after_s))
+}
+
+/// Refuses a loop that takes no time, or so little that following it would never come to an end.
+pub(super) fn check_loop(events: &[(f64, f64)], loop_after_s: Option<f64>) -> Result<(), String> {
+    let (Some((last_s, _)), Some(loop_after_s)) = (events.last(), loop_after_s) else { return Ok(()) };
+    let span_s = last_s + loop_after_s;
+    if span_s < PROFILE_LOOP_S_MIN {
+        return Err(format!(
+            "the profile starts again every {span_s} s; a loop must take at least {PROFILE_LOOP_S_MIN} s: let it start \
+             again later, or leave the loop out"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -98,6 +116,15 @@ mod tests {
         assert_eq!(parse("0.0 1.0\n 11 0.5 # half\n", 21.0), Ok((vec![(0.0, 1.0), (11.0, 0.5)], Some(10.0))));
         assert_eq!(parse("PERIODICITY 12\n1 0\n2 1\n", -1.0), Ok((vec![(1.0, 0.0), (2.0, 1.0)], Some(10.0))));
         assert_eq!(parse("1 0\nLOOPAFTER 3", 0.0), Ok((vec![(1.0, 0.0)], Some(3.0))));
+    }
+
+    #[test]
+    fn loops_take_time() {
+        for text in ["0 1\nLOOPAFTER 0", "0 1\nPERIODICITY 0", "0 1\n1e-9 0\nLOOPAFTER 0"] {
+            let error = parse(text, 0.0).unwrap_err();
+            assert!(error.contains("a loop must take at least 0.000001 s"), "{text:?}: {error}");
+        }
+        assert!(parse("0 1\n1 0\nLOOPAFTER 0", 0.0).is_ok());
     }
 
     #[test]

@@ -347,3 +347,86 @@ fn an_outline_says_zones_routes_and_spokes() {
     let names: Vec<&str> = arms[3].up.iter().map(|link| platform.links()[link.0 as usize].name.as_str()).collect();
     assert_eq!((arms.len(), names), (4, vec!["c_link_3_UP", "c_backbone"]));
 }
+
+fn toml(text: &str) -> Result<Platform, PlatformError> {
+    Platform::parse(text, "p.toml", &mut |_| Err("no files".to_owned()))
+}
+
+/// The error of an XML zone with that content; it stands on line 2.
+fn wrong_zone(content: &str) -> String {
+    let text = format!("<platform version='4.1'><zone id='z' routing='Full'>\n{content}</zone></platform>");
+    Platform::parse(&text, "z.xml", &mut |_| Ok("0 1\nLOOPAFTER 0\n".to_owned())).unwrap_err().to_string()
+}
+
+#[test]
+fn what_would_be_dropped_is_refused_with_its_place() {
+    let cluster =
+        |more: &str| format!("<cluster id='c' prefix='n' radical='0-3' speed='1Gf' bw='1MBps' lat='1ms' {more}/>");
+    let cases = [
+        (cluster("sharing_policy='SHRED'"), "z.xml:2:1: sharing policy 'SHRED' is unknown"),
+        (cluster("sharing_policy='FATPIPE'"), "z.xml:2:1: links of a cluster are SHARED or SPLITDUPLEX"),
+        (cluster("state_file='f'"), "z.xml:2:1: profile 'f': the profile starts again every 0 s"),
+        ("<host id='a' speed='1Gf' speed_file='f'/>".into(), "z.xml:2:1: profile 'f': the profile starts again every 0 s"),
+        ("<link id='l' bandwidth='1'><foo/></link>".into(), "z.xml:2:28: element 'foo' is unknown in a link"),
+        ("<host id='a' speed='1Gf'/> junk".into(), "z.xml:1:25: there is text in element 'zone', which has none: 'junk'"),
+        (
+            "<zone id='v' routing='Vivaldi'>\n<zone id='w' routing='Vivaldi'/></zone>".into(),
+            "z.xml:3:1: zone 'w' lies in a Vivaldi zone and has no way in: give it a router 'router_w' with coordinates",
+        ),
+        (
+            "<zone id='x' routing='Full'><host id='a' speed='1f'/></zone><zone id='y' routing='Full'><host id='b' speed='1f'/></zone>\n\
+             <link id='l' bandwidth='1'/><bypassRoute src='a' dst='b'><link_ctn id='l'/></bypassRoute>"
+                .into(),
+            "z.xml:3:29: a bypassRoute joins two hosts or routers of one zone",
+        ),
+    ];
+    for (content, expected) in cases {
+        let error = wrong_zone(&content);
+        assert!(error.starts_with(expected), "{content}: {error}");
+    }
+}
+
+#[test]
+fn profiles_of_a_cluster_hold_for_its_hosts() {
+    let text = "<platform version='4.1'><cluster id='c' prefix='n' radical='0-3' speed='1Gf' bw='1MBps' lat='1ms' \
+                state_file='f'/></platform>";
+    let platform = Platform::parse(text, "c.xml", &mut |_| Ok("1 0\n".to_owned())).unwrap();
+    assert_eq!(platform.profiles().len(), 4);
+    let error = platform.error_of(HostId(2), "is odd").to_string();
+    assert_eq!(error, "c.xml:1:25: is odd");
+}
+
+#[test]
+fn a_fat_tree_is_bounded_and_joined_in_order() {
+    let tree = |parameters: &str| {
+        let text = format!(
+            "<platform version='4.1'><cluster id='c' prefix='n' radical='0-3' speed='1Gf' bw='1MBps' lat='1ms' \
+             topology='FAT_TREE' topo_parameters='{parameters}'/></platform>"
+        );
+        Platform::parse(&text, "f.xml", &mut |_| Err(String::new()))
+    };
+    let error = tree("2;2,2;2000,2000;1,1").unwrap_err().to_string();
+    assert!(error.contains("make a tree of 4004000 switches and 8008000 cables; at most 1000000 of each"), "{error}");
+    assert!(tree("2;2,2;1,4000000000;1,4000000000").is_err());
+    // A thousand switches on top, each joined to both below.
+    let platform = tree("2;2,2;2,500;1,1").unwrap();
+    let route = platform.route(HostId(0), HostId(3)).unwrap();
+    assert_eq!(route.links.len(), 4);
+}
+
+#[test]
+fn ranges_of_a_name_are_combined_and_profiles_take_units() {
+    let text = "[[cluster]]\nname = 'c'\nhosts = 'n-[0-1]-{08..10}.x'\nspeed = 1e9\nbandwidth = 1e6\nlatency = 0\n\
+                [[profile]]\nlink = 'c_link_0-08'\nkind = 'bandwidth'\nevents = [['1ms', '1Mbps'], [2, 5]]\n\
+                [[profile]]\nlink = 'c_link_1-10'\nkind = 'latency'\nevents = [[1, '2ms']]\n";
+    let platform = toml(text).unwrap();
+    let names: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["n-0-08.x", "n-0-09.x", "n-0-10.x", "n-1-08.x", "n-1-09.x", "n-1-10.x"]);
+    assert_eq!(platform.profiles()[0].events, [(0.001, 125_000.0), (2.0, 5.0)]);
+    assert_eq!(platform.profiles()[2].events, [(1.0, 0.002)]);
+    let many = text.replace("[0-1]", "[0-9999]").replace("{08..10}", "[0-9999]");
+    assert!(toml(&many).unwrap_err().to_string().contains("names more than 16000000 hosts"));
+    let host = "[[host]]\nname = 'a'\nspeed = 1\n[[profile]]\nhost = 'a'\nkind = 'speed'\nevents = [[0, 1]]\n";
+    let error = toml(&format!("{host}loop_after = 0\n")).unwrap_err().to_string();
+    assert!(error.contains(":8:14: the profile starts again every 0 s"), "{error}");
+}

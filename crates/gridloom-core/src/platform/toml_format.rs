@@ -17,7 +17,7 @@
 //!
 //! [[cluster]]                       # hosts with a link each to a router, on a backbone if there is one
 //! name = "c"
-//! hosts = "node-[0-9,12]"           # or "node-{0..9}", or an array of names
+//! hosts = "node-[0-9,12]"           # or "node-{0..9}", or an array of names; several ranges are combined
 //! speed = "10Gf"
 //! cores = 4
 //! bandwidth = "1Gbps"
@@ -41,7 +41,7 @@
 //! [[profile]]                       # how a quantity changes over time
 //! host = "laptop"                   # or link = "uplink"
 //! kind = "speed"                    # speed, bandwidth, latency or state
-//! events = [[10, 0.5], [20, 1.0]]   # or file = "laptop.profile"
+//! events = [[10, 0.5], [20, 1.0]]   # dates, bandwidths and latencies may have units; or file = "laptop.profile"
 //! loop_after = 5
 //!
 //! [config]
@@ -153,6 +153,7 @@ impl TomlReader {
             let name = host.need("name")?.text()?;
             let zone = star_of.get(name).copied().unwrap_or(ROOT);
             let speed = host.need("speed")?.quantity(units::speed)?;
+            self.builder.place = host.place;
             let id = host.located(self.builder.add_host_in(zone, name, speed, cores(host)?))?;
             for (key, value) in properties(host)? {
                 self.builder.set_property(id, &key, &value);
@@ -204,6 +205,7 @@ impl TomlReader {
             "router",
             "properties",
         ])?;
+        self.builder.place = table.place;
         let id = table.need("name")?.text()?;
         let mut hosts = Vec::new();
         for (pattern, value) in table.need("hosts")?.texts()? {
@@ -286,7 +288,7 @@ impl TomlReader {
             }
         };
         let (events, mut loop_after_s) = match (table.get("events"), table.get("file")) {
-            (Some(list), None) => (events(list)?, None),
+            (Some(list), None) => (events(list, kind)?, None),
             (None, Some(file)) => {
                 let wrong = |why: String| file.error(format!("profile: {why}"));
                 profile::parse(&load(file.text()?).map_err(wrong)?, 0.0).map_err(wrong)?
@@ -299,6 +301,7 @@ impl TomlReader {
                 return Err(value.error(format!("loop_after is {delay_s} s; it must be 0 or more")));
             }
             loop_after_s = Some(delay_s);
+            profile::check_loop(&events, loop_after_s).map_err(|why| value.error(why))?;
         }
         for target in targets {
             self.builder.add_profile(Profile { target, kind, events: events.clone(), loop_after_s });
@@ -307,11 +310,17 @@ impl TomlReader {
     }
 }
 
-fn events(list: Value<'_>) -> Result<Vec<(f64, f64)>, PlatformError> {
+fn events(list: Value<'_>, kind: ProfileKind) -> Result<Vec<(f64, f64)>, PlatformError> {
     let mut events: Vec<(f64, f64)> = Vec::new();
     for item in list.items()? {
-        let pair: Vec<f64> = item.items()?.iter().map(Value::number).collect::<Result<_, _>>()?;
+        let pair = item.items()?;
         let [date, value] = pair[..] else { return Err(item.error("an event is a pair [date, value]")) };
+        let date = date.quantity(units::time)?;
+        let value = match kind {
+            ProfileKind::Bandwidth => value.quantity(units::bandwidth)?,
+            ProfileKind::Latency => value.quantity(units::time)?,
+            ProfileKind::Speed | ProfileKind::State => value.number()?,
+        };
         if !(date >= events.last().map_or(0.0, |last| last.0) && date.is_finite()) {
             return Err(item.error(format!("date {date} is negative or before the one above it")));
         }
@@ -374,28 +383,50 @@ fn backbone(value: Value<'_>) -> Result<(f64, f64, Sharing), PlatformError> {
     Ok((table.need("bandwidth")?.quantity(units::bandwidth)?, latency(table)?, sharing))
 }
 
-/// Number and name of each host of a pattern such as `node-[0-9,12].x` or `node-{0..9}`; leading zeros are kept. A
-/// name without a range stands for itself.
+/// Number and name of each host of a pattern such as `node-[0-9,12].x` or `node-{0..9}`; leading zeros are kept. Of
+/// several ranges each is combined with each, the last one changing first, and the number is all of theirs, joined by
+/// `-`. A name without a range stands for itself.
 fn expand(pattern: &str) -> Result<Vec<(String, String)>, String> {
-    let (open, close, separator) = match (pattern.find('['), pattern.find('{')) {
-        (Some(open), _) => (open, ']', "-"),
-        (None, Some(open)) => (open, '}', ".."),
-        (None, None) => return Ok(vec![(pattern.to_owned(), pattern.to_owned())]),
-    };
-    let (prefix, rest) = (&pattern[..open], &pattern[open + 1..]);
-    let (ranges, suffix) = rest.split_once(close).ok_or_else(|| format!("'{pattern}' lacks the closing '{close}'"))?;
-    let mut names = Vec::new();
+    let mut names = vec![(String::new(), String::new())];
+    let mut rest = pattern;
+    while let Some(open) = rest.find(['[', '{']) {
+        let (close, separator) = if rest[open..].starts_with('[') { (']', "-") } else { ('}', "..") };
+        let (before, after) = (&rest[..open], &rest[open + 1..]);
+        let (ranges, after) =
+            after.split_once(close).ok_or_else(|| format!("'{pattern}' lacks the closing '{close}'"))?;
+        let numbers = numbers(ranges, separator, ELEMENTS_MAX / names.len())
+            .map_err(|why| why.unwrap_or_else(|| format!("'{pattern}' names more than {ELEMENTS_MAX} hosts")))?;
+        let joined = |number: &str, more: &str| match number.is_empty() {
+            true => more.to_owned(),
+            false => format!("{number}-{more}"),
+        };
+        let all = names.iter().flat_map(|(number, name)| {
+            numbers.iter().map(move |more| (joined(number, more), format!("{name}{before}{more}")))
+        });
+        names = all.collect();
+        rest = after;
+    }
+    if rest.len() == pattern.len() {
+        return Ok(vec![(pattern.to_owned(), pattern.to_owned())]);
+    }
+    names.iter_mut().for_each(|(_, name)| name.push_str(rest));
+    Ok(names)
+}
+
+/// The numbers of ranges such as `0-9,12`, at most so many; no error text says that there are more.
+fn numbers(ranges: &str, separator: &str, most: usize) -> Result<Vec<String>, Option<String>> {
+    let mut numbers = Vec::new();
     for range in ranges.split(',') {
         let (first, last) = range.split_once(separator).unwrap_or((range, range));
         let width = if first.trim().starts_with('0') { first.trim().len() } else { 0 };
         let (first, last) = (super::xml::count(first)?, super::xml::count(last)?);
         if first > last {
-            return Err(format!("the range '{range}' runs backwards"));
+            return Err(Some(format!("the range '{range}' runs backwards")));
         }
-        if (last - first) as usize >= ELEMENTS_MAX - names.len() {
-            return Err(format!("'{pattern}' names more than {ELEMENTS_MAX} hosts"));
+        if (last - first) as usize >= most - numbers.len() {
+            return Err(None);
         }
-        names.extend((first..=last).map(|i| (format!("{i:0width$}"), format!("{prefix}{i:0width$}{suffix}"))));
+        numbers.extend((first..=last).map(|number| format!("{number:0width$}")));
     }
-    Ok(names)
+    Ok(numbers)
 }

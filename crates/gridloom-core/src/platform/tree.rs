@@ -44,6 +44,8 @@ pub(super) struct Element {
 
 /// Nesting of elements.
 const DEPTH_MAX: usize = 200;
+/// So much of what should not be there is shown.
+const TEXT_SHOWN_MAX: usize = 40;
 
 impl Element {
     pub(super) fn get(&self, attribute: &str) -> Option<&str> {
@@ -78,6 +80,28 @@ impl Element {
             (None, Some(default)) => Ok(default),
             _ => parse(self.need(attribute)?).map_err(|why| self.error(format!("attribute '{attribute}': {why}"))),
         }
+    }
+
+    /// Refuses children and text of an element that has none: what a misspelt name or a forgotten bracket leaves.
+    pub(super) fn refuse_content(&self) -> Result<(), PlatformError> {
+        let children: &[&str] = match self.name.as_str() {
+            "link" | "router" | "backbone" | "host_link" => &["prop"],
+            // The others look at their children themselves; a trace may have its profile as text.
+            _ => return if self.name == "trace" { Ok(()) } else { self.refuse_text() },
+        };
+        match self.children.iter().find(|child| !children.contains(&child.name.as_str())) {
+            Some(child) => Err(child.error(format!("element '{}' is unknown in a {}", child.name, self.name))),
+            None => self.refuse_text(),
+        }
+    }
+
+    pub(super) fn refuse_text(&self) -> Result<(), PlatformError> {
+        let text = self.text.trim();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let shown: String = text.chars().take(TEXT_SHOWN_MAX).collect();
+        Err(self.error(format!("there is text in element '{}', which has none: '{shown}'; remove it", self.name)))
     }
 
     pub(super) fn error(&self, message: impl Into<String>) -> PlatformError {

@@ -35,6 +35,7 @@ pub(super) fn parse<'l>(text: &str, load: &'l mut Load<'l>) -> Result<Platform, 
         return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));
     }
     root.allow(&["version"])?;
+    root.refuse_text()?;
     let version = root.number("version", None, |text| text.parse::<f64>().map_err(|error| error.to_string()))?;
     if !(4.0..5.0).contains(&version) {
         return Err(root.error(format!("version {version} of the platform format is not known; use 4.1")));
@@ -52,12 +53,13 @@ impl<'d> XmlReader<'d, '_> {
         let mut backbone = None;
         let mut host_links = Vec::new();
         for element in &parent.children {
+            element.refuse_content()?;
             match element.name.as_str() {
                 "zone" | "AS" => self.zone(zone, element)?,
                 "host" => drop(self.host(zone, element)?),
                 "router" => self.router(zone, element)?,
                 "link" => self.link(element)?,
-                "cluster" => cluster::flat_or_other(&mut self.builder, zone, element)?,
+                "cluster" => self.cluster(zone, element)?,
                 "cabinet" => cluster::cabinet(&mut self.builder, zone, element)?,
                 "peer" => self.peer(zone, element)?,
                 "backbone" if backbone.is_none() => backbone = Some(self.backbone(zone, element)?),
@@ -100,7 +102,9 @@ impl<'d> XmlReader<'d, '_> {
                 "routing '{name}' is not supported yet; known: Full, Floyd, Dijkstra, DijkstraCache, Cluster, Vivaldi, None"
             ))
         })?;
+        self.builder.place = element.place;
         let zone = element.located(self.builder.add_zone(parent, element.need("id")?, routing))?;
+        element.refuse_text()?;
         for prop in element.children.iter().filter(|child| child.name == "prop") {
             if prop.get("id") == Some("coordinates") {
                 let place = prop.number("value", None, coordinates)?;
@@ -125,6 +129,7 @@ impl<'d> XmlReader<'d, '_> {
         let pstate = element.number("pstate", Some(0), count)?;
         let speed = element.number("speed", None, |text| speed_of(text, pstate))?;
         let cores = element.number("core", Some(1), count)?;
+        self.builder.place = element.place;
         let host = element.located(self.builder.add_host_in(zone, element.need("id")?, speed, cores))?;
         self.properties(host, element)?;
         self.point_coordinates(self.builder.host_point(host), element)?;
@@ -205,6 +210,7 @@ impl<'d> XmlReader<'d, '_> {
             (element.number("bw_in", None, units::bandwidth)?, element.number("bw_out", None, units::bandwidth)?);
         let place = element.number("coordinates", None, coordinates)?;
         let builder = &mut self.builder;
+        builder.place = element.place;
         let host = element.located(builder.add_host_in(zone, id, speed, 1))?;
         let up = element.located(builder.add_link(&format!("link_{id}_UP"), bw_out, 0.0, Sharing::Shared))?;
         let down = element.located(builder.add_link(&format!("link_{id}_DOWN"), bw_in, 0.0, Sharing::Shared))?;
@@ -279,6 +285,18 @@ impl<'d> XmlReader<'d, '_> {
         Ok(())
     }
 
+    /// A cluster; its files of profiles hold for each of its hosts.
+    fn cluster(&mut self, zone: ZoneId, element: &'d Element) -> Result<(), PlatformError> {
+        let before = self.builder.hosts.len();
+        cluster::flat_or_other(&mut self.builder, zone, element)?;
+        for host in before..self.builder.hosts.len() {
+            let target = ProfileTarget::Host(HostId(host as u32));
+            self.profile_file(element, "availability_file", ProfileKind::Speed, target)?;
+            self.profile_file(element, "state_file", ProfileKind::State, target)?;
+        }
+        Ok(())
+    }
+
     /// Routes and connections of profiles, now that all names are known.
     fn deferred(&mut self) -> Result<(), PlatformError> {
         for (zone, element) in std::mem::take(&mut self.routes) {
@@ -331,6 +349,12 @@ impl<'d> XmlReader<'d, '_> {
         }
         let spec = RouteSpec { src, dst, gateway_src: gateways.0, gateway_dst: gateways.1, links, symmetrical };
         element.located(match bypass {
+            true if !between_zones && !self.builder.share_zone(src, dst) => Err(PlatformError::new(format!(
+                "a bypassRoute joins two hosts or routers of one zone, and '{}' and '{}' lie in different ones, where it \
+                 would never be taken; write a bypassZoneRoute between their zones",
+                self.builder.point_name(src),
+                self.builder.point_name(dst)
+            ))),
             true => self.builder.add_bypass(zone, spec),
             false => self.builder.add_route_in(zone, spec),
         })

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use gridloom_core::base::Meta;
 use gridloom_core::wire::layout::types::{Integer, Type};
 use gridloom_core::wire::layout::{Blocks, address_of};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyFloatingPointError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyString, PyTuple};
 
@@ -481,7 +481,20 @@ impl<'t, 'py> Encoder<'t, 'py> {
                 let bytes = format!("V{}", dtype.getattr("itemsize")?);
                 (place, array) = (place.call_method1("view", (&bytes,))?, array.call_method1("view", (&bytes,))?);
             }
-            numpy.call_method("copyto", (place, array), Some(&casting)).map_err(|_| self.other_elements(copied))?;
+            // A number that becomes infinite is refused, as that of a plain field is; NumPy would only warn.
+            let state = PyDict::new(self.py);
+            state.set_item("over", "raise")?;
+            let strict = numpy.call_method("errstate", (), Some(&state))?;
+            strict.call_method0("__enter__")?;
+            let done = numpy.call_method("copyto", (place, array), Some(&casting));
+            strict.call_method1("__exit__", (self.py.None(), self.py.None(), self.py.None()))?;
+            done.map_err(|error| match error.is_instance_of::<PyFloatingPointError>(self.py) {
+                true => {
+                    let why = format!("a number of it does not fit an element of {}", copied.dtype);
+                    self.ty.wrong(self.py, &copied.path, &why)
+                }
+                false => self.other_elements(copied),
+            })?;
         }
         Ok(out)
     }
@@ -491,7 +504,8 @@ impl<'t, 'py> Encoder<'t, 'py> {
         self.ty.wrong(self.py, &copied.path, &format!("expected an array of {}, got one of {got}", copied.dtype))
     }
 
-    /// Integers may become narrower if their values fit; otherwise elements may change as NumPy's kinds say.
+    /// Integers may become narrower if their values fit; otherwise elements may change as NumPy's kinds say: floats
+    /// are rounded, and refused where they would become infinite.
     fn casting(&self, numpy: &Bound<'py, PyModule>, copied: &Copied<'_, 'py>) -> PyResult<&'static str> {
         let (from, to) = (copied.array.getattr("dtype")?, copied.dtype.bind(self.py));
         if numpy.call_method1("can_cast", (&from, to, "safe"))?.extract()? {

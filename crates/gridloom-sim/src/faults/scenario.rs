@@ -11,6 +11,7 @@
 //! ```
 //! Times have SimGrid's units; without one they are seconds.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use gridloom_core::base::Time;
@@ -22,6 +23,8 @@ use gridloom_core::platform::units;
 use super::fault::{Fault, Kind, Strike};
 use super::random::Field;
 
+/// Latest time of a fault, seconds: a thousand days, of which a simulation takes every heartbeat.
+const TIME_S_MAX: f64 = 1000.0 * 24.0 * 3600.0;
 /// Random faults in one line: more than that no grid survives.
 const RANDOM_MAX: u64 = 1000;
 
@@ -31,6 +34,8 @@ pub struct Scenario {
     file: String,
     /// Faults at their times, each with its line.
     strikes: Vec<(u32, Strike)>,
+    /// Their lines.
+    lines: BTreeMap<u32, String>,
     /// So many random ones within so many nanoseconds.
     random: Vec<(u64, u64)>,
 }
@@ -66,6 +71,7 @@ impl Scenario {
         for (number, line) in (1..).zip(text.lines()) {
             let mut words = Words::new(line);
             let read = scenario.line(number, &mut words);
+            scenario.lines.insert(number, line.to_owned());
             read.map_err(|(column, message)| ScenarioError { file: file.to_string(), line: number, column, message })?;
         }
         Ok(scenario)
@@ -84,7 +90,8 @@ impl Scenario {
                 if !is_known {
                     let known = if what == "node" { nodes } else { hosts };
                     let message = format!("no {what} is called '{name}'; there are {}", known.join(", "));
-                    return Err(ScenarioError { file: self.file.clone(), line: *line, column: 1, message });
+                    let column = self.column(*line, name);
+                    return Err(ScenarioError { file: self.file.clone(), line: *line, column, message });
                 }
             }
         }
@@ -98,6 +105,12 @@ impl Scenario {
                 || fault.hosts().iter().any(|name| nodes.contains(name) && !hosts.contains(name))
         };
         !self.random.is_empty() || self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
+    }
+
+    /// Where the line has a name, behind `at TIME FAULT`.
+    fn column(&self, line: u32, name: &str) -> u32 {
+        let words = self.lines.get(&line).map(|line| Words::new(line).rest).into_iter().flatten();
+        words.skip(3).find(|(_, word)| *word == name).map_or(1, |(column, _)| column)
     }
 
     /// Its faults in order of time, the random ones drawn; times count from `from`.
@@ -189,7 +202,10 @@ impl<'a> Words<'a> {
     fn time(&mut self, what: &str) -> Result<u64, Wrong> {
         let (column, word) = self.expect(what)?;
         match units::time(word) {
-            Ok(seconds) if seconds >= 0.0 && seconds.is_finite() => Ok(seconds_to_ns(seconds)),
+            Ok(seconds) if seconds > TIME_S_MAX => {
+                Err((column, format!("'{word}': expected a time of at most {TIME_S_MAX} s (1000 days)")))
+            }
+            Ok(seconds) if seconds >= 0.0 => Ok(seconds_to_ns(seconds)),
             Ok(_) => Err((column, format!("'{word}': expected a time that is not negative, such as 1.5s"))),
             Err(why) => Err((column, why)),
         }
@@ -319,6 +335,9 @@ mod tests {
             wrong("at 1s kil a")
         );
         assert!(wrong("at soon kill a").starts_with("f:1:4: "));
+        let expected = "f:1:4: '1e30s': expected a time of at most 86400000 s (1000 days)";
+        assert_eq!(wrong("at 1e30s kill a"), expected);
+        assert_eq!(wrong("at 1s pause a for 1e30s"), expected.replace(":4:", ":19:"));
         assert_eq!(wrong("at 1s kill"), "f:1:11: the line ends; expected a node");
         assert_eq!(wrong("at 1s cut h h"), "f:1:13: 'h' twice; expected two different ones");
         assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; one fault a line");
@@ -329,7 +348,7 @@ mod tests {
         assert_eq!(wrong("kill a"), "f:1:1: 'kill': expected 'at TIME FAULT' or 'random N within TIME'");
         let scenario = Scenario::parse("at 1s slow h 1\nat 1s kill c", "f").unwrap();
         let unknown = scenario.check(&["a", "b"], &["h"]).unwrap_err().to_string();
-        assert_eq!(unknown, "f:2:1: no node is called 'c'; there are a, b");
+        assert_eq!(unknown, "f:2:12: no node is called 'c'; there are a, b");
         let may_strike = |text: &str| Scenario::parse(text, "f").unwrap().may_strike(&["a", "h"], &["h", "g"]);
         assert!(may_strike("at 1s kill h") && may_strike("at 1s cut a g") && may_strike("random 1 within 1s"));
         assert!(!may_strike("") && !may_strike("at 1s cut h g") && !may_strike("at 1s kill b"));

@@ -4,13 +4,16 @@
 //! replaced by something harmless, so that reading goes on.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use gridloom_core::base::limits::PROFILE_LOOP_S_MIN;
 use gridloom_core::flow::timeline::Quantity;
 use gridloom_core::flow::{HostIndex, LinkIndex, NetworkModel};
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use serde_json::{Map, Value};
 
 use super::scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};
+use super::unique::Unique;
 
 /// Bandwidth of the link from any host to itself, bytes per second.
 const LOOPBACK_BANDWIDTH: f64 = 1e10;
@@ -20,11 +23,14 @@ const PROBLEMS_MAX: usize = 20;
 /// Reads all of it.
 pub(super) fn scenario(text: &str, file_name: &str) -> Result<Scenario, Problems> {
     let wrong = |why: String| Problems(vec![format!("{file_name}: {why}")]);
-    let root: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Unique(root) = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let Value::Object(root) = root else { return Err(wrong("expected an object".into())) };
     let mut reader = Reader::default();
+    reader.refuse_misspelt(&root);
     let model = reader.model(&root);
     let platform = reader.object(&root, "platform");
+    reader.allow(&platform, "platform", PLATFORM_KEYS);
     reader.hosts(&platform);
     reader.links(&platform);
     reader.routes(&platform);
@@ -64,14 +70,73 @@ enum Directions {
     Two { up: LinkIndex, down: LinkIndex },
 }
 
-/// Which sign a number must have.
-#[derive(Clone, Copy, PartialEq)]
-enum Sign {
-    NotNegative,
-    Positive,
+/// What a number must lie between. What is computed from numbers within these bounds is finite.
+#[derive(Clone, Copy)]
+struct Range {
+    least: f64,
+    most: f64,
+    or_zero: bool,
 }
 
+/// Seconds: latencies and dates. Some ten thousand years.
+const TIME: Range = Range { least: 0.0, most: 1e12, or_zero: true };
+/// Bytes and operations.
+const AMOUNT: Range = Range { least: 0.0, most: 1e30, or_zero: true };
+/// Bytes and operations per second.
+const RATE: Range = Range { least: 1e-9, most: 1e30, or_zero: false };
+/// What a profile makes of a speed, a bandwidth or a state.
+const LEVEL: Range = Range { or_zero: true, ..RATE };
+/// Weight of a share.
+const PRIORITY: Range = Range { least: 1e-9, most: 1e9, or_zero: false };
+
+impl Range {
+    fn has(self, number: f64) -> bool {
+        (self.least..=self.most).contains(&number) || self.or_zero && number == 0.0
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { least, most, or_zero } = self;
+        match (*or_zero, *least > 0.0) {
+            (true, true) => write!(f, "0, or a number from {least:e} to {most:e}"),
+            (true, false) => write!(f, "a number, 0 or more, at most {most:e}"),
+            (false, _) => write!(f, "a number above 0, from {least:e} to {most:e}"),
+        }
+    }
+}
+
+const PLATFORM_KEYS: &[&str] = &["hosts", "links", "routes", "profiles"];
+const HOST_KEYS: &[&str] = &["name", "speed", "cores"];
+const LINK_KEYS: &[&str] = &["name", "bandwidth", "latency", "policy"];
+const ROUTE_KEYS: &[&str] = &["src", "dst", "links", "symmetrical"];
+const PROFILE_KEYS: &[&str] = &["element", "kind", "events", "loop_after"];
+const TRANSFER_KEYS: &[&str] = &["name", "type", "src", "dst", "bytes", "rate", "start", "after"];
+const EXECUTION_KEYS: &[&str] = &["name", "type", "host", "flops", "priority", "bound", "threads", "start", "after"];
+/// What is read of the whole. It may say more of itself: who made it, which dates are expected.
+const ROOT_KEYS: &[&str] = &["model", "crosstraffic", "platform", "activities"];
+/// What scenarios that come with their dates say of themselves.
+const ROOT_NOTES: &[&str] = &["id", "family", "seed", "simulator", "start_times", "finish_times", "failed", "makespan"];
+
 impl Reader {
+    /// Notes keys that the object does not have.
+    fn allow(&mut self, object: &Map<String, Value>, place: &str, known: &[&str]) {
+        for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
+            let hint = did_you_mean(&near_names(key, known.iter().copied()));
+            self.problems.push(format!("{place}: unknown key '{key}'{hint}; it has: {}", known.join(", ")));
+        }
+    }
+
+    /// Notes keys of the whole that look like one that is read.
+    fn refuse_misspelt(&mut self, root: &Map<String, Value>) {
+        for key in root.keys().filter(|key| !ROOT_KEYS.iter().chain(ROOT_NOTES).any(|known| known == key)) {
+            let near = near_names(key, ROOT_KEYS.iter().copied());
+            if !near.is_empty() {
+                self.problems.push(format!("unknown key '{key}'{}", did_you_mean(&near)));
+            }
+        }
+    }
+
     fn model(&mut self, root: &Map<String, Value>) -> NetworkModel {
         let name = root.get("model").and_then(Value::as_str).unwrap_or_default();
         let model = NetworkModel::by_name(&name.to_lowercase()).unwrap_or_else(|error| {
@@ -90,8 +155,9 @@ impl Reader {
 
     fn hosts(&mut self, platform: &Map<String, Value>) {
         for (place, host) in self.list(platform, "platform", "hosts", true) {
+            self.allow(&host, &place, HOST_KEYS);
             let name = self.name(&host, &place);
-            let speed = self.number(&host, &place, "speed", Sign::Positive, None);
+            let speed = self.number(&host, &place, "speed", RATE, None);
             let cores = self.count(&host, &place, "cores");
             let index = HostIndex(self.hosts.len() as u32);
             self.hosts.push((speed, cores));
@@ -108,9 +174,10 @@ impl Reader {
         };
         add(&mut self.links, "__loopback__".into(), LOOPBACK_BANDWIDTH, 0.0, LinkPolicy::FatPipe);
         for (place, link) in self.list(platform, "platform", "links", true) {
+            self.allow(&link, &place, LINK_KEYS);
             let name = self.name(&link, &place);
-            let bandwidth = self.number(&link, &place, "bandwidth", Sign::Positive, None);
-            let latency_s = self.number(&link, &place, "latency", Sign::NotNegative, None);
+            let bandwidth = self.number(&link, &place, "bandwidth", RATE, None);
+            let latency_s = self.number(&link, &place, "latency", TIME, None);
             let mut one = |name: String, policy| add(&mut self.links, name, bandwidth, latency_s, policy);
             let directions = match link.get("policy").and_then(Value::as_str) {
                 Some("SHARED") => Directions::One(one(name.clone(), LinkPolicy::Shared)),
@@ -132,6 +199,7 @@ impl Reader {
 
     fn routes(&mut self, platform: &Map<String, Value>) {
         for (place, route) in self.list(platform, "platform", "routes", true) {
+            self.allow(&route, &place, ROUTE_KEYS);
             let (src, dst) = (self.host(&route, &place, "src"), self.host(&route, &place, "dst"));
             let names = route.get("links").and_then(Value::as_array);
             let Some(names) = names.filter(|names| !names.is_empty()) else {
@@ -141,7 +209,14 @@ impl Reader {
             let there: Route = (0..names.len())
                 .map(|at| self.direction(names[at].as_str().unwrap_or_default(), &format!("{place}.links[{at}]")))
                 .collect();
-            let symmetrical = route.get("symmetrical").and_then(Value::as_bool).unwrap_or(true);
+            let symmetrical = match route.get("symmetrical") {
+                None => true,
+                Some(Value::Bool(symmetrical)) => *symmetrical,
+                Some(other) => {
+                    self.problems.push(format!("{place}.symmetrical: {other}; expected true or false"));
+                    true
+                }
+            };
             let back: Route = there.iter().rev().map(|link| self.opposite(*link)).collect();
             let mut add = |pair, links| self.routes.insert(pair, links).is_some();
             let twice = add((src, dst), there) || symmetrical && src != dst && add((dst, src), back);
@@ -153,17 +228,24 @@ impl Reader {
 
     fn profiles(&mut self, platform: &Map<String, Value>) {
         for (place, profile) in self.list(platform, "platform", "profiles", false) {
+            self.allow(&profile, &place, PROFILE_KEYS);
             let element = profile.get("element").and_then(Value::as_str).unwrap_or_default().to_string();
             let kind = profile.get("kind").and_then(Value::as_str).unwrap_or_default().to_string();
             let quantities = self.quantities(&element, &kind, &place);
-            let events = self.events(&profile, &place);
+            let values = match kind.as_str() {
+                "latency" => TIME,
+                _ => LEVEL,
+            };
+            let events = self.events(&profile, &place, values);
             let loop_after_s = match profile.get("loop_after") {
                 None | Some(Value::Null) => None,
-                Some(_) => Some(self.number(&profile, &place, "loop_after", Sign::NotNegative, None)),
+                Some(_) => Some(self.number(&profile, &place, "loop_after", TIME, None)),
             };
             let span_s = events.last().map_or(0.0, |last| last.0) + loop_after_s.unwrap_or(f64::INFINITY);
-            if span_s <= 0.0 {
-                self.problems.push(format!("{place}.loop_after: a loop that takes no time never ends"));
+            if span_s < PROFILE_LOOP_S_MIN {
+                self.problems.push(format!(
+                    "{place}.loop_after: a loop of {span_s} s; it must take at least {PROFILE_LOOP_S_MIN} s"
+                ));
             }
             for quantity in quantities {
                 self.profiles.push(Profile { quantity, events: events.clone(), loop_after_s });
@@ -197,19 +279,21 @@ impl Reader {
         }
     }
 
-    fn events(&mut self, profile: &Map<String, Value>, place: &str) -> Vec<(f64, f64)> {
+    fn events(&mut self, profile: &Map<String, Value>, place: &str, values: Range) -> Vec<(f64, f64)> {
         let mut events: Vec<(f64, f64)> = Vec::new();
         for (at, event) in profile.get("events").and_then(Value::as_array).into_iter().flatten().enumerate() {
             let pair = event.as_array().filter(|pair| pair.len() == 2);
-            let number = |at: usize| pair.and_then(|pair| pair[at].as_f64()).filter(|n| *n >= 0.0);
-            match (number(0), number(1)) {
+            let number = |at: usize, range: Range| pair.and_then(|pair| pair[at].as_f64()).filter(|n| range.has(*n));
+            match (number(0, TIME), number(1, values)) {
                 (Some(date), Some(value)) if events.last().is_none_or(|last| last.0 <= date) => {
                     events.push((date, value));
                 }
                 (Some(_), Some(_)) => {
                     self.problems.push(format!("{place}.events[{at}]: its date is before the one above it"));
                 }
-                _ => self.problems.push(format!("{place}.events[{at}]: expected [date, value], both 0 or more")),
+                _ => self.problems.push(format!(
+                    "{place}.events[{at}]: expected [date, value]; the date is {TIME}, the value {values}"
+                )),
             }
         }
         if events.is_empty() {
@@ -230,10 +314,21 @@ impl Reader {
         for (place, activity) in list {
             let name = activity.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
             let place = format!("{place} '{name}'");
-            let start_s = self.number(&activity, &place, "start", Sign::NotNegative, Some(0.0));
+            let start_s = self.number(&activity, &place, "start", TIME, Some(0.0));
             let mut after = Vec::new();
-            for before in activity.get("after").and_then(Value::as_array).into_iter().flatten() {
-                let before = before.as_str().unwrap_or_default();
+            let list = match activity.get("after") {
+                None => &[][..],
+                Some(Value::Array(list)) => &list[..],
+                Some(other) => {
+                    self.problems.push(format!("{place}.after: {other}; expected a list of names, such as [\"a\"]"));
+                    &[][..]
+                }
+            };
+            for before in list {
+                let Some(before) = before.as_str() else {
+                    self.problems.push(format!("{place}.after: {before}; expected the name of an activity"));
+                    continue;
+                };
                 match numbers.get(before) {
                     Some(number) => after.push(*number),
                     None => {
@@ -244,8 +339,14 @@ impl Reader {
                 }
             }
             let kind = match activity.get("type").and_then(Value::as_str) {
-                Some("comm") => Some(self.transfer(&activity, &place)),
-                Some("exec") => Some(self.execution(&activity, &place)),
+                Some("comm") => {
+                    self.allow(&activity, &place, TRANSFER_KEYS);
+                    Some(self.transfer(&activity, &place))
+                }
+                Some("exec") => {
+                    self.allow(&activity, &place, EXECUTION_KEYS);
+                    Some(self.execution(&activity, &place))
+                }
                 Some(_) | None => {
                     self.problems.push(format!("{place}.type: expected comm or exec"));
                     None
@@ -262,17 +363,17 @@ impl Reader {
             let name = |key: &str| activity.get(key).and_then(Value::as_str).unwrap_or_default();
             self.problems.push(format!("{place}: no route from '{}' to '{}'", name("src"), name("dst")));
         }
-        let size_bytes = self.number(activity, place, "bytes", Sign::NotNegative, None);
-        let rate_max = self.number(activity, place, "rate", Sign::Positive, Some(f64::INFINITY));
+        let size_bytes = self.number(activity, place, "bytes", AMOUNT, None);
+        let rate_max = self.number(activity, place, "rate", RATE, Some(f64::INFINITY));
         Kind::Transfer { src, dst, size_bytes, rate_max }
     }
 
     fn execution(&mut self, activity: &Map<String, Value>, place: &str) -> Kind {
         Kind::Execution {
             host: self.host(activity, place, "host"),
-            work_flops: self.number(activity, place, "flops", Sign::NotNegative, None),
-            priority: self.number(activity, place, "priority", Sign::Positive, Some(1.0)),
-            bound_flops: self.number(activity, place, "bound", Sign::Positive, Some(f64::INFINITY)),
+            work_flops: self.number(activity, place, "flops", AMOUNT, None),
+            priority: self.number(activity, place, "priority", PRIORITY, Some(1.0)),
+            bound_flops: self.number(activity, place, "bound", RATE, Some(f64::INFINITY)),
             threads: self.count(activity, place, "threads"),
         }
     }
@@ -354,21 +455,27 @@ impl Reader {
         name.to_string()
     }
 
-    fn number(&mut self, object: &Map<String, Value>, place: &str, key: &str, sign: Sign, default: Option<f64>) -> f64 {
-        let expected = if sign == Sign::Positive { "a number above 0" } else { "a number, 0 or more" };
+    fn number(
+        &mut self,
+        object: &Map<String, Value>,
+        place: &str,
+        key: &str,
+        range: Range,
+        default: Option<f64>,
+    ) -> f64 {
         let found = match object.get(key) {
             None => {
                 return default.unwrap_or_else(|| {
-                    self.problems.push(format!("{place}.{key}: missing; expected {expected}"));
+                    self.problems.push(format!("{place}.{key}: missing; expected {range}"));
                     1.0
                 });
             }
             Some(found) => found,
         };
         match found.as_f64() {
-            Some(number) if number > 0.0 || sign == Sign::NotNegative && number == 0.0 => number,
+            Some(number) if range.has(number) => number,
             _ => {
-                self.problems.push(format!("{place}.{key}: {found}; expected {expected}"));
+                self.problems.push(format!("{place}.{key}: {found}; expected {range}"));
                 1.0
             }
         }
@@ -384,7 +491,11 @@ impl Reader {
     }
 
     fn host(&mut self, object: &Map<String, Value>, place: &str, key: &str) -> HostIndex {
-        let name = object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let Some(name) = object.get(key).and_then(Value::as_str) else {
+            let found = object.get(key).map_or("missing".to_string(), Value::to_string);
+            self.problems.push(format!("{place}.{key}: {found}; expected the name of a host"));
+            return HostIndex(0);
+        };
         match self.host_names.get(name) {
             Some(host) => *host,
             None => {

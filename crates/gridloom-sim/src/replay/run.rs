@@ -13,12 +13,18 @@ use gridloom_core::flow::{Completion, Execution, FlowEngine, LinkIndex, Outcome,
 
 use super::scenario::{Activity, Kind, Scenario};
 
+/// What stands still for so long, seconds, while profiles change and nothing comes of it, stands still for ever: 30 days, as
+/// where programs are simulated.
+pub const STALL_S: f64 = 30.0 * 24.0 * 3600.0;
+/// And so does what stands still over so many dates of changes, which short loops reach before.
+pub const CHANGES_MAX: u64 = 10_000_000;
+
 /// How an activity ended.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ended {
     /// When it started, seconds.
     pub start_s: f64,
-    /// When it ended; infinite if it never does, because what it needs has no speed any more.
+    /// When it ended; infinite if it never does, because what it needs has no speed any more, or none for [`STALL_S`].
     pub end_s: f64,
     /// Whether it failed, at that date.
     pub failed: bool,
@@ -65,12 +71,21 @@ struct Run<'a> {
 impl Run<'_> {
     fn finish(&mut self) {
         let mut completed = Vec::new();
+        // Since when everything stands still, and how many changes that has seen.
+        let (mut still_since_s, mut changes) = (0.0, 0);
         loop {
             let start_s = self.starts.peek().map(|Reverse(start)| start.date_s);
             // What changes while nothing is under way or to come is of no interest, unless something stands still.
             let next_s = [start_s, self.engine.next_event_s()].into_iter().flatten().min_by(f64::total_cmp);
             let change_s = self.timeline.next_s();
+            let moves = next_s.is_some();
             let Some(next_s) = next_s.or(change_s.filter(|_| self.stands_still())) else { return };
+            if moves {
+                (still_since_s, changes) = (self.engine.now_s(), 0);
+            } else if next_s - still_since_s > STALL_S || changes >= CHANGES_MAX {
+                return;
+            }
+            changes += 1;
             let now_s = next_s.min(change_s.unwrap_or(f64::INFINITY)).max(self.engine.now_s());
             self.engine.wait_until(now_s);
             self.timeline.apply_due(&mut self.engine);

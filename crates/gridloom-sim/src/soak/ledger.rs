@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gridloom_core::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
 
 use crate::faults::{Fault, Kind};
@@ -37,6 +38,8 @@ pub(super) struct Ledger {
     pub(super) struck: Vec<Kind>,
     /// The agent was gone, or could not be heard by a client.
     pub(super) agent_was_away: bool,
+    /// Who cannot be heard, agent or clients or what lies between them, and since when.
+    pub(super) silent: BTreeMap<String, Time>,
     /// Faults that may each lose a client or the agent a server.
     pub(super) losses: u32,
     /// A store was full for a while.
@@ -45,7 +48,8 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A fault is about to strike.
-    pub(super) fn note(&mut self, fault: &Fault) {
+    pub(super) fn note(&mut self, now: Time, fault: &Fault) {
+        self.note_silence(now, fault);
         self.struck.push(fault.kind());
         let names_agent = fault.nodes().contains(&super::stage::AGENT);
         match fault.kind() {
@@ -62,5 +66,72 @@ impl Ledger {
             Kind::Full => self.was_full = true,
             Kind::Resume | Kind::Heal | Kind::Slow => {}
         }
+    }
+
+    /// Books who falls silent, and who is heard again.
+    fn note_silence(&mut self, now: Time, fault: &Fault) {
+        let of_two = |a: &str, b: &str| if a < b { format!("{a} {b}") } else { format!("{b} {a}") };
+        match fault {
+            Fault::Cut(a, b) | Fault::Lose { from: a, to: b } => {
+                self.silent.entry(of_two(a, b)).or_insert(now);
+            }
+            Fault::Pause(node) | Fault::Hang(node) => {
+                self.silent.entry(node.clone()).or_insert(now);
+            }
+            Fault::Heal(a, b) => self.heard(now, &of_two(a, b)),
+            Fault::Resume(node) => self.heard(now, node),
+            _ => {}
+        }
+    }
+
+    fn heard(&mut self, now: Time, who: &str) {
+        if let Some(since) = self.silent.remove(who) {
+            self.agent_was_away |= is_long(since, now) && names_agent_or_client(who);
+        }
+    }
+
+    /// Whether a client may have lost the agent, or the agent a client: by what was broken, or because one of them could not be
+    /// heard for so long that its peers gave it up, as they do.
+    pub(super) fn agent_is_away(&self, now: Time) -> bool {
+        let long = |(who, since): (&String, &Time)| is_long(*since, now) && names_agent_or_client(who);
+        self.agent_was_away || self.silent.iter().any(long)
+    }
+}
+
+/// Whether peers may have given up who was silent so long: what it said last came up to a heartbeat before.
+fn is_long(since: Time, now: Time) -> bool {
+    now.0.saturating_sub(since.0) + 2 * HEARTBEAT_NS >= SILENCE_NS_MAX
+}
+
+/// Clients lose each other only by losing what both talk to.
+fn names_agent_or_client(who: &str) -> bool {
+    who.split(' ').any(|name| match name.rsplit_once('-') {
+        Some(("host", number)) => number.parse().is_ok_and(super::stage::is_host_of_agent_or_client),
+        Some(("server", _)) => false,
+        _ => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::base::time::SECOND_NS;
+
+    use super::*;
+
+    #[test]
+    fn a_long_silence_is_a_cause_and_a_short_one_is_none() {
+        let at = |seconds: u64| Time(seconds * SECOND_NS);
+        let cut = |a: &str, b: &str| Fault::Cut(a.into(), b.into());
+        let mut ledger = Ledger::default();
+        ledger.note(at(1), &cut("host-0", "host-5"));
+        assert!(!ledger.agent_is_away(at(5)));
+        assert!(ledger.agent_is_away(at(11)));
+        ledger.note(at(5), &Fault::Heal("host-5".into(), "host-0".into()));
+        assert!(!ledger.agent_is_away(at(100)));
+        ledger.note(at(100), &cut("host-1", "host-2"));
+        assert!(!ledger.agent_is_away(at(200)));
+        ledger.note(at(200), &Fault::Pause("client-1".into()));
+        ledger.note(at(300), &Fault::Resume("client-1".into()));
+        assert!(ledger.agent_is_away(at(300)));
     }
 }

@@ -204,7 +204,7 @@ impl Run {
     fn strike(&mut self) {
         let fault = self.strikes[self.struck].fault.clone();
         self.struck += 1;
-        self.ledger.note(&fault);
+        self.ledger.note(self.sim.now(), &fault);
         self.sim.strike(&fault);
         for player in self.players.iter_mut().filter(|player| !player.was_killed) {
             if self.sim.node(player.node).life == Life::Dead {

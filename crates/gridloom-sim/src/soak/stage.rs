@@ -32,6 +32,11 @@ bandwidth = "100MBps"
 latency = "100us"
 "#;
 
+/// Whether the agent or a client runs on the host of that number.
+pub(super) fn is_host_of_agent_or_client(number: u32) -> bool {
+    number == AGENT_HOST || number >= CLIENT_HOST
+}
+
 /// Refuses a scenario that names what no soak has.
 ///
 /// # Errors

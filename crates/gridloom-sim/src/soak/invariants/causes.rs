@@ -25,24 +25,26 @@ struct Causes {
 }
 
 impl Check for Causes {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
+    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, sighting: &Sighting) -> Result<(), String> {
         let Sighting::Told { node, event } = sighting else { return Ok(()) };
         match event {
             Event::TaskEnded { report, .. } => match &report.outcome {
                 Ok(_) => Ok(()),
                 Err(error) => {
                     self.failed.insert(report.task);
-                    self.judge(ledger, *node, Some(report.task), error)
+                    self.judge(ledger, now, *node, Some(report.task), error)
                 }
             },
             Event::DatumLost { datum, error } => {
-                self.judge(ledger, *node, None, error).map_err(|why| format!("{datum}: {why}"))
+                self.judge(ledger, now, *node, None, error).map_err(|why| format!("{datum}: {why}"))
             }
             Event::ServerLost { .. } => {
                 *self.errors.entry("a client lost a server that ran tasks").or_default() += 1;
                 Ok(())
             }
-            Event::AgentLost { .. } if !ledger.agent_was_away => Err(format!("{node} lost the agent, which was there")),
+            Event::AgentLost { .. } if !ledger.agent_is_away(now) => {
+                Err(format!("{node} lost the agent, which was there"))
+            }
             _ => Ok(()),
         }
     }
@@ -53,8 +55,15 @@ impl Check for Causes {
 }
 
 impl Causes {
-    fn judge(&mut self, ledger: &Ledger, node: NodeId, task: Option<TaskId>, error: &TaskError) -> Result<(), String> {
-        let no_server = ledger.agent_was_away || ledger.losses >= LOSSES_OF_ALL;
+    fn judge(
+        &mut self,
+        ledger: &Ledger,
+        now: Time,
+        node: NodeId,
+        task: Option<TaskId>,
+        error: &TaskError,
+    ) -> Result<(), String> {
+        let no_server = ledger.agent_is_away(now) || ledger.losses >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
             TaskError::StoreFull { .. } => ("a store was too small", ledger.is_tight),
             TaskError::Cancelled => {
@@ -64,7 +73,7 @@ impl Causes {
             TaskError::DeadlineExceeded { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
-            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_was_away),
+            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_is_away(now)),
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
