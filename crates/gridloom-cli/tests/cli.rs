@@ -498,7 +498,7 @@ fn a_soak_runs_seeds_and_takes_a_scenario() {
     std::fs::write(&scenario, "at 1s kill server-9\n").unwrap();
     let (_, error) = said(gridloom(&["soak", "--scenario", name]));
     assert!(
-        error.starts_with(&format!("gridloom: {name}:1:1: no node is called 'server-9'; there are agent, ")),
+        error.starts_with(&format!("gridloom: {name}:1:12: no node is called 'server-9'; there are agent, ")),
         "{error}"
     );
     assert!(succeeds(gridloom(&["soak", "--invariants"])).contains("everything is given back\n"));

@@ -106,7 +106,7 @@ fn a_program_runs_under_the_faults_of_a_scenario() {
     assert!(run("faults-slow", &slowed.concat()).unwrap() > 2.0 * undisturbed);
     let error = run("faults-unknown", "at 1s kill server-5").unwrap_err().to_string();
     assert!(
-        error.contains("scenario.faults:1:1: no node is called 'server-5'; there are agent, server-1, "),
+        error.contains("scenario.faults:1:12: no node is called 'server-5'; there are agent, server-1, "),
         "{error}"
     );
 }
