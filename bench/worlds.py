@@ -2,9 +2,11 @@
 
     python bench/worlds.py [--rounds 5] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
 
-1. Here, alone: what part of a core's measured speed each function makes use of (once).
+1. Here, alone: what part of a core's measured speed each function makes use of.
 2. `gridloom simulate` with these efficiencies, and `gridloom testbed run`, on the same platform files. The hosts' speeds are
    parts of a core of this machine, emulated by quota, or by letting calls take longer.
+
+Both again for each round and platform: a shared machine is not as fast in one minute as in the next.
 """
 
 import argparse
@@ -86,6 +88,19 @@ def seconds_of(result):
     return {name: seconds for one in result["programs"].values() for name, seconds in one["functions"].items()}
 
 
+def calibrate(n):
+    """A core's speed here, and the file of what part of it each function makes use of, both as they are now."""
+    speed, seconds = alone(n)
+    single = OUT / "single.toml"
+    single.write_text(HOST.format("laptop", speed, "client,agent") + HOST.format("s1", speed, "server")
+                      + star("lan", ["laptop", "s1"], "10Gbps", "10us"))  # fmt: skip
+    ideal = seconds_of(simulated(single, n))
+    efficiencies = {name: ideal[name] / seconds[name] for name in ideal if seconds.get(name) and ideal[name]}
+    file = OUT / "efficiencies.json"
+    file.write_text(json.dumps(efficiencies, indent=1))
+    return speed, file
+
+
 def simulated(platform, n, efficiencies=None):
     command = [GRIDLOOM, "simulate", "-p", platform]
     if efficiencies:
@@ -109,37 +124,26 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    speed, seconds = alone(options.n)
-    single = OUT / "single.toml"
-    single.write_text(HOST.format("laptop", speed, "client,agent") + HOST.format("s1", speed, "server")
-                      + star("lan", ["laptop", "s1"], "10Gbps", "10us"))  # fmt: skip
-    ideal = seconds_of(simulated(single, options.n))
-    efficiencies = {name: ideal[name] / seconds[name] for name in ideal if seconds.get(name) and ideal[name]}
-    file = OUT / "efficiencies.json"
-    file.write_text(json.dumps(efficiencies, indent=1))
-    print(f"a core here: {speed / 1e9:.1f} Gflop/s; efficiencies "
-          + ", ".join(f"{name} {value:.3f}" for name, value in efficiencies.items()), file=sys.stderr)  # fmt: skip
-    figures = {}
-    for name, text in PLATFORMS.items():
-        platform = OUT / f"{name.replace(' ', '-')}.toml"
-        platform.write_text(text(speed))
-        virtual = simulated(platform, options.n, file)["programs"]
-        real = []
-        for number in range(options.rounds):
-            result, said = emulated(platform, options.n, options.speeds)
-            real.append(result["programs"])
+    pairs = {f"{name}, {which}": [] for name in PLATFORMS for which in ("chain", "image")}
+    for number in range(options.rounds):
+        for name, text in PLATFORMS.items():
+            speed, efficiencies = calibrate(options.n)
+            platform = OUT / f"{name.replace(' ', '-')}.toml"
+            platform.write_text(text(speed))
+            virtual = simulated(platform, options.n, efficiencies)["programs"]
+            real, said = emulated(platform, options.n, options.speeds)
             if "not emulated" in said or "flagged" in said:
                 print(f"{name}, round {number + 1}: {said.strip()}", file=sys.stderr)
-        for which in ("chain", "image"):
-            measured = [one[which]["makespan"] for one in real]
-            figures[f"{name}, {which}"] = {"simulated": virtual[which]["makespan"], "emulated": measured}
-    print(f"{'platform, program':24}{'simulated':>11}{'emulated, median (spread)':>30}{'simulated / emulated':>22}")
-    for name, figure in figures.items():
-        median = statistics.median(figure["emulated"])
-        spread = f"{median:.3f} s ({min(figure['emulated']):.3f}..{max(figure['emulated']):.3f})"
-        print(f"{name:24}{figure['simulated']:>9.3f} s{spread:>30}{figure['simulated'] / median:>22.3f}")
+            for which in ("chain", "image"):
+                pairs[f"{name}, {which}"].append((virtual[which]["makespan"], real["programs"][which]["makespan"]))
+    print(f"{'platform, program':24}{'simulated':>11}{'emulated':>11}{'simulated / emulated, median (spread)':>42}")
+    for name, both in pairs.items():
+        virtual, real = (statistics.median(column) for column in zip(*both))
+        ratios = [one / other for one, other in both]
+        spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}..{max(ratios):.3f})"
+        print(f"{name:24}{virtual:>9.3f} s{real:>9.3f} s{spread:>42}")
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1))
+        options.json.write_text(json.dumps(pairs, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 //! Processor speeds by quota: a control group for each host, of version 1 or 2, where this user may make some.
 //!
 //! A host of a platform that has a quarter of a core's speed gets a quarter of the time: bursts of full speed, then a
-//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none.
+//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none. What a group
+//! could not use in a period because others had the processor it has in the next one.
 //!
 //! Groups are listed in the testbed's description, so that whoever removes its folder removes them.
 
@@ -95,13 +96,20 @@ pub fn make(place: &Place, name: &str, cores: f64) -> io::Result<PathBuf> {
 pub fn set(group: &Path, cores: f64) -> io::Result<()> {
     let (quota, period) = quota(cores);
     let one = group.join("cpu.cfs_quota_us");
-    if !one.exists() {
-        return fs::write(group.join("cpu.max"), format!("{quota} {period}"));
+    let is_one = one.exists();
+    let burst = group.join(if is_one { "cpu.cfs_burst_us" } else { "cpu.max.burst" });
+    // Kernels before 5.14 have none; it must not be above the quota at any time.
+    let _ = fs::write(&burst, "0");
+    if is_one {
+        // Without a quota any period is right.
+        fs::write(&one, "-1")?;
+        fs::write(group.join("cpu.cfs_period_us"), period.to_string())?;
+        fs::write(one, quota.to_string())?;
+    } else {
+        fs::write(group.join("cpu.max"), format!("{quota} {period}"))?;
     }
-    // Without a quota any period is right.
-    fs::write(&one, "-1")?;
-    fs::write(group.join("cpu.cfs_period_us"), period.to_string())?;
-    fs::write(one, quota.to_string())
+    let _ = fs::write(burst, quota.to_string());
+    Ok(())
 }
 
 /// The file to write a process identifier to.
