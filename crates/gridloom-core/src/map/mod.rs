@@ -13,6 +13,7 @@
 //! lowest index, that is, the first server by name and the task called first.
 
 mod bounds;
+pub mod contention;
 mod error;
 mod exhaustive;
 mod greedy;
@@ -22,6 +23,7 @@ pub mod plan;
 mod polish;
 mod problem;
 mod random;
+pub mod recorded;
 mod round_robin;
 mod schedule;
 mod slots;
