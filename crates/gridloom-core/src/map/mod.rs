@@ -19,6 +19,7 @@ mod exhaustive;
 mod greedy;
 mod heft;
 mod mct;
+pub mod pairs;
 pub mod plan;
 mod polish;
 mod problem;
