@@ -4,8 +4,8 @@
 //! ```text
 //! rank(t) = w(t) + max( max over d wanted from t of h(d),  max over d made by t, u reading d, of c(d) + rank(u) )
 //! w(t)    mean seconds of t over the servers that can run it
-//! c(d)    mean seconds to move d over all pairs of servers, {a, b} and {b, a} being one (their mean), and the free pairs
-//!         of a server with itself included (pairs that cannot talk: through the client)
+//! c(d)    mean seconds to move d over all ordered pairs of servers, the free pairs of a server with itself included
+//!         (pairs that cannot talk: through the client)
 //! h(d)    mean seconds to move d from a server to the client
 //! ```
 //!
@@ -147,7 +147,7 @@ impl MeanLink {
             }
             MeanLink::of(problem, from, client).plus(MeanLink::of(problem, client, to))
         });
-        MeanLink::mean(links, client * (client + 1))
+        MeanLink::mean(links, client * client)
     }
 
     fn plus(self, other: MeanLink) -> MeanLink {
