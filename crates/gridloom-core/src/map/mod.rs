@@ -13,15 +13,18 @@
 //! lowest index, that is, the first server by name and the task called first.
 
 mod bounds;
+pub mod contention;
 mod error;
 mod exhaustive;
 mod greedy;
 mod heft;
 mod mct;
+pub mod pairs;
 pub mod plan;
 mod polish;
 mod problem;
 mod random;
+pub mod recorded;
 mod round_robin;
 mod schedule;
 mod slots;

@@ -1,0 +1,473 @@
+//! Plans judged with contention: copies of data share cards and links, and data stay where they have been.
+//!
+//! ```text
+//! Choice: server of each task, order, sources ──Judge::run──▶ Outcome: when each task and copy starts and ends
+//!                                                   │
+//!                            rates of copies: max-min fair over cards and links (sharing)
+//! ```
+//!
+//! **The model.** Every place (server or client) has a card, each way its own, as wide as the widest of its links that
+//! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
+//! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
+//! is copied to a place at most once, as soon as its source has it, if a task there reads it, or a copy from there is
+//! made, or (for the client) it is wanted. It is used and passed on when it is whole. Between servers that cannot talk it goes
+//! through the client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and
+//! its inputs are there.
+//!
+//! **Invariants:** a run is a pure function of problem and choice; no task starts before its inputs are there; a place
+//! that has a datum gets no copy of it.
+
+mod list;
+mod search;
+mod sharing;
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+use thiserror::Error;
+
+use super::problem::Problem;
+pub use list::Lister;
+pub use search::search;
+use sharing::Sharing;
+
+/// What a plan decides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// Server of each task.
+    pub servers: Vec<u32>,
+    /// All tasks; each server runs its own in this order.
+    pub order: Vec<u32>,
+    /// By datum and destination: the place to copy it from. Left out: the server that makes it, or the first place that
+    /// holds it.
+    pub sources: BTreeMap<(u32, u32), u32>,
+}
+
+/// A copy of a datum.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Copied {
+    /// The datum.
+    pub datum: u32,
+    /// The place that had it.
+    pub from: u32,
+    /// The place that got it.
+    pub to: u32,
+    /// When it set out, seconds.
+    pub start_s: f64,
+    /// When it was whole, seconds.
+    pub end_s: f64,
+}
+
+/// What came of a choice.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// End of the last task or copy, seconds.
+    pub makespan_s: f64,
+    /// Start of each task, seconds.
+    pub start_s: Vec<f64>,
+    /// End of each task, seconds.
+    pub end_s: Vec<f64>,
+    /// All copies, in order of their ends.
+    pub copies: Vec<Copied>,
+}
+
+/// Why a choice cannot be run.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ChoiceError {
+    /// A source waits for a copy that waits for it, or for nobody.
+    #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
+    NeverThere {
+        /// The datum.
+        datum: u32,
+        /// A place that waits for it.
+        place: u32,
+    },
+    /// The order has a task before one that it depends on, on the same server or across servers.
+    #[error("task {task} is never run: the order has it before a task that it depends on")]
+    NeverRun {
+        /// The task.
+        task: u32,
+    },
+    /// The server cannot run it.
+    #[error("task {task} cannot run on server {server}")]
+    CannotRun {
+        /// The task.
+        task: u32,
+        /// The server.
+        server: u32,
+    },
+}
+
+/// Runs choices for one problem. Buffers are kept from run to run.
+#[derive(Debug)]
+pub struct Judge<'p> {
+    problem: &'p Problem,
+    places: usize,
+    sharing: Sharing,
+    /// By datum × place.
+    presence: Vec<Presence>,
+    /// Entries of `presence` in use.
+    touched: Vec<u32>,
+    /// Who waits for what, as lists through this one.
+    waiters: Vec<(Waiter, u32)>,
+    missing: Vec<u32>,
+    queues: Vec<Vec<u32>>,
+    heads: Vec<usize>,
+    free_slots: Vec<u32>,
+    servers: Vec<u32>,
+    timed: BinaryHeap<Reverse<Timed>>,
+    copies: Vec<Copied>,
+    now_s: f64,
+    steps: u64,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    state: State,
+    /// First of those that wait for it.
+    waiters: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Nobody asked for it.
+    Unknown,
+    /// Somebody asked, and it will come.
+    Asked,
+    /// It is on its way.
+    Coming,
+    /// It is there.
+    There,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waiter {
+    Task(u32),
+    /// A copy from here to that place.
+    CopyTo(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Timed {
+    at_s: f64,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    TaskEnds(u32),
+    SlotFree(u32),
+    CopyFlows(u32),
+}
+
+const NOBODY: u32 = u32::MAX;
+const ABSENT: Presence = Presence { state: State::Unknown, waiters: NOBODY };
+
+impl<'p> Judge<'p> {
+    /// A judge of choices for that problem.
+    pub fn new(problem: &'p Problem) -> Judge<'p> {
+        let (servers, places) = (problem.servers().len(), problem.client() + 1);
+        Judge {
+            problem,
+            places,
+            sharing: Sharing::new(problem),
+            presence: vec![ABSENT; problem.data().len() * places],
+            touched: Vec::new(),
+            waiters: Vec::new(),
+            missing: vec![0; problem.task_count()],
+            queues: vec![Vec::new(); servers],
+            heads: vec![0; servers],
+            free_slots: vec![0; servers],
+            servers: Vec::new(),
+            timed: BinaryHeap::new(),
+            copies: Vec::new(),
+            now_s: 0.0,
+            steps: 0,
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Work done so far, in steps of about the same time each: what budgets count.
+    pub fn steps(&self) -> u64 {
+        self.steps + self.sharing.steps()
+    }
+
+    /// What comes of a choice; `None` if it ends after `limit_s`, for searches that know something better.
+    ///
+    /// # Errors
+    /// [`ChoiceError`] if something never happens.
+    pub fn run(&mut self, choice: &Choice, limit_s: f64) -> Result<Option<&Outcome>, ChoiceError> {
+        self.reset(choice)?;
+        self.ask_for_all(choice);
+        (0..self.queues.len()).for_each(|server| self.start_tasks(server));
+        while let Some(at_s) = self.next_s() {
+            if at_s > limit_s {
+                return Ok(None);
+            }
+            self.now_s = at_s;
+            self.steps += 1;
+            self.end_copies();
+            self.end_timed();
+        }
+        self.check_complete()?;
+        let tasks = self.outcome.end_s.iter().copied().fold(0.0, f64::max);
+        self.outcome.makespan_s = self.copies.iter().map(|copy| copy.end_s).fold(tasks, f64::max);
+        self.outcome.copies.clone_from(&self.copies);
+        self.outcome.copies.sort_by(|a, b| a.end_s.total_cmp(&b.end_s).then(a.start_s.total_cmp(&b.start_s)));
+        Ok(Some(&self.outcome))
+    }
+
+    fn reset(&mut self, choice: &Choice) -> Result<(), ChoiceError> {
+        let problem = self.problem;
+        self.touched.drain(..).for_each(|at| self.presence[at as usize] = ABSENT);
+        self.waiters.clear();
+        self.timed.clear();
+        self.copies.clear();
+        self.sharing.clear();
+        self.now_s = 0.0;
+        self.queues.iter_mut().for_each(Vec::clear);
+        self.heads.fill(0);
+        self.servers.clone_from(&choice.servers);
+        let Outcome { start_s, end_s, .. } = &mut self.outcome;
+        start_s.clear();
+        start_s.resize(problem.task_count(), f64::NAN);
+        end_s.clear();
+        end_s.resize(problem.task_count(), f64::NAN);
+        for task in &choice.order {
+            let server = choice.servers[*task as usize];
+            if problem.seconds(*task as usize, server as usize).is_none() {
+                return Err(ChoiceError::CannotRun { task: *task, server });
+            }
+            self.queues[server as usize].push(*task);
+        }
+        for (number, server) in problem.servers().iter().enumerate() {
+            self.free_slots[number] = 0;
+            for busy_s in &server.busy_s {
+                if *busy_s > 0.0 {
+                    self.timed.push(Reverse(Timed { at_s: *busy_s, what: What::SlotFree(number as u32) }));
+                } else {
+                    self.free_slots[number] += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says who waits for what, and lets what is there go.
+    fn ask_for_all(&mut self, choice: &Choice) {
+        let problem = self.problem;
+        for datum in 0..problem.data().len() {
+            for place in problem.holders(datum) {
+                self.touch(datum as u32, *place).state = State::There;
+            }
+        }
+        for (task, server) in choice.servers.iter().enumerate() {
+            self.missing[task] = problem.inputs(task).len() as u32;
+            for datum in problem.inputs(task) {
+                self.ask(choice, *datum, *server, Waiter::Task(task as u32));
+            }
+        }
+        for (datum, facts) in problem.data().iter().enumerate() {
+            if facts.wanted {
+                self.demand(choice, datum as u32, problem.client() as u32);
+            }
+        }
+    }
+
+    fn touch(&mut self, datum: u32, place: u32) -> &mut Presence {
+        let at = datum as usize * self.places + place as usize;
+        let presence = &mut self.presence[at];
+        if presence.state == State::Unknown {
+            self.touched.push(at as u32);
+        }
+        presence
+    }
+
+    /// Somebody at a place waits for a datum.
+    fn ask(&mut self, choice: &Choice, datum: u32, place: u32, waiter: Waiter) {
+        self.demand(choice, datum, place);
+        let number = self.waiters.len() as u32;
+        let presence = self.touch(datum, place);
+        if presence.state == State::There {
+            return self.serve(datum, place, waiter);
+        }
+        let next = std::mem::replace(&mut presence.waiters, number);
+        self.waiters.push((waiter, next));
+    }
+
+    /// A place is to have a datum.
+    fn demand(&mut self, choice: &Choice, datum: u32, place: u32) {
+        let problem = self.problem;
+        let presence = self.touch(datum, place);
+        if presence.state != State::Unknown {
+            return;
+        }
+        presence.state = State::Asked;
+        let maker = problem.data()[datum as usize].producer.map(|task| choice.servers[task as usize]);
+        if maker == Some(place) {
+            return;
+        }
+        let client = problem.client() as u32;
+        let usual = || maker.unwrap_or_else(|| problem.holders(datum as usize)[0]);
+        let source = choice.sources.get(&(datum, place)).copied().unwrap_or_else(usual);
+        if problem.link_seconds(source as usize, place as usize, 0).is_finite() {
+            return self.ask(choice, datum, source, Waiter::CopyTo(place));
+        }
+        // By the client, which gets it from the first of those that pass it on so, unless its own source is chosen.
+        if choice.sources.contains_key(&(datum, client)) {
+            self.demand(choice, datum, client);
+        } else if self.touch(datum, client).state != State::There {
+            self.touch(datum, client).state = State::Asked;
+            self.ask(choice, datum, source, Waiter::CopyTo(client));
+        }
+        self.ask(choice, datum, client, Waiter::CopyTo(place));
+    }
+
+    /// A datum is at a place: whoever waits for it goes on.
+    fn arrive(&mut self, datum: u32, place: u32) {
+        let presence = self.touch(datum, place);
+        presence.state = State::There;
+        let mut next = std::mem::replace(&mut presence.waiters, NOBODY);
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            self.serve(datum, place, waiter);
+            next = after;
+        }
+    }
+
+    fn serve(&mut self, datum: u32, place: u32, waiter: Waiter) {
+        match waiter {
+            Waiter::Task(task) => {
+                self.missing[task as usize] -= 1;
+            }
+            Waiter::CopyTo(to) => {
+                let presence = self.touch(datum, to);
+                if matches!(presence.state, State::There | State::Coming) {
+                    return;
+                }
+                presence.state = State::Coming;
+                let (start_s, number) = (self.now_s, self.copies.len() as u32);
+                self.copies.push(Copied { datum, from: place, to, start_s, end_s: f64::NAN });
+                let latency_s = self.problem.links_from(place as usize)[to as usize].latency_s;
+                self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
+            }
+        }
+    }
+
+    /// Starts what can start on a server.
+    fn start_tasks(&mut self, server: usize) {
+        while self.free_slots[server] > 0 {
+            let Some(task) = self.queues[server].get(self.heads[server]).copied() else { return };
+            if self.missing[task as usize] > 0 {
+                return;
+            }
+            self.heads[server] += 1;
+            self.free_slots[server] -= 1;
+            let seconds = self.problem.seconds(task as usize, server).expect("checked before the run");
+            self.outcome.start_s[task as usize] = self.now_s;
+            self.outcome.end_s[task as usize] = self.now_s + seconds;
+            self.timed.push(Reverse(Timed { at_s: self.now_s + seconds, what: What::TaskEnds(task) }));
+        }
+    }
+
+    fn next_s(&mut self) -> Option<f64> {
+        let copy_s = self.sharing.next_s();
+        let timed_s = self.timed.peek().map(|Reverse(timed)| timed.at_s);
+        match (copy_s, timed_s) {
+            (Some(copy_s), Some(timed_s)) => Some(copy_s.min(timed_s)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn end_copies(&mut self) {
+        self.sharing.advance(self.now_s);
+        while let Some(number) = self.sharing.take_ended() {
+            self.end_copy(number);
+        }
+    }
+
+    fn end_copy(&mut self, number: u32) {
+        let copy = &mut self.copies[number as usize];
+        copy.end_s = self.now_s;
+        let (datum, to) = (copy.datum, copy.to);
+        self.arrive(datum, to);
+        if (to as usize) < self.queues.len() {
+            self.start_tasks(to as usize);
+        }
+    }
+
+    fn end_timed(&mut self) {
+        while self.timed.peek().is_some_and(|Reverse(timed)| timed.at_s <= self.now_s) {
+            let Reverse(Timed { what, .. }) = self.timed.pop().expect("one is there");
+            match what {
+                What::SlotFree(server) => {
+                    self.free_slots[server as usize] += 1;
+                    self.start_tasks(server as usize);
+                }
+                What::CopyFlows(number) => {
+                    let Copied { datum, from, to, .. } = self.copies[number as usize];
+                    let size_bytes = self.problem.data()[datum as usize].size_bytes;
+                    if size_bytes == 0 {
+                        self.end_copy(number);
+                    } else {
+                        self.sharing.start(number, from as usize, to as usize, size_bytes as f64);
+                    }
+                }
+                What::TaskEnds(task) => self.end_task(task),
+            }
+        }
+    }
+
+    fn end_task(&mut self, task: u32) {
+        let problem = self.problem;
+        let server = self.servers[task as usize] as usize;
+        self.free_slots[server] += 1;
+        for datum in problem.outputs(task as usize) {
+            self.arrive(*datum, server as u32);
+        }
+        self.start_tasks(server);
+    }
+
+    fn check_complete(&self) -> Result<(), ChoiceError> {
+        let waiting = self.touched.iter().find(|at| {
+            let presence = self.presence[**at as usize];
+            presence.state != State::There && !self.is_made_here(**at as usize)
+        });
+        if let Some(at) = waiting {
+            let (datum, place) = (*at as usize / self.places, *at as usize % self.places);
+            return Err(ChoiceError::NeverThere { datum: datum as u32, place: place as u32 });
+        }
+        match self.outcome.end_s.iter().position(|end_s| end_s.is_nan()) {
+            Some(task) => Err(ChoiceError::NeverRun { task: task as u32 }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the datum is missing there because the task that makes it there was not run.
+    fn is_made_here(&self, at: usize) -> bool {
+        let (datum, place) = (at / self.places, at % self.places);
+        let maker = self.problem.data()[datum].producer;
+        maker.is_some_and(|task| {
+            self.servers[task as usize] as usize == place && self.outcome.end_s[task as usize].is_nan()
+        })
+    }
+}
+
+impl Eq for Timed {}
+
+impl PartialOrd for Timed {
+    fn partial_cmp(&self, other: &Timed) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timed {
+    fn cmp(&self, other: &Timed) -> Ordering {
+        self.at_s.total_cmp(&other.at_s).then(self.what.cmp(&other.what))
+    }
+}
+
+#[cfg(test)]
+mod tests;

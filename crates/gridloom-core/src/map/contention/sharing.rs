@@ -1,0 +1,212 @@
+//! Rates of copies under way: max-min fair over cards and links.
+//!
+//! Copies between the same two places get the same rate, so that they are kept together as a **class**: it has served so
+//! many bytes of each of its copies, and the copy that needs fewest ends next. Rates are computed by progressive filling
+//! (Bertsekas, Gallager, *Data Networks*, 6.5.2) over classes, not copies.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::super::problem::Problem;
+
+/// A copy of which so many bytes are missing has ended: less than what rounding leaves.
+const BYTES_OVER: f64 = 1e-6;
+/// The same as a part of what was served, and of the time that has passed.
+const PART_OVER: f64 = 1e-12;
+const NO_CLASS: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Sharing {
+    places: usize,
+    /// By ordered pair of places: bandwidth of the link.
+    links: Vec<f64>,
+    /// By place, outward, then by place, inward.
+    cards: Vec<f64>,
+    /// By ordered pair: its class, if it has one.
+    class_of: Vec<u32>,
+    classes: Vec<Class>,
+    /// Classes that have copies under way.
+    active: Vec<u32>,
+    at_s: f64,
+    is_stale: bool,
+    ended: Vec<u32>,
+    steps: u64,
+    /// Room for filling.
+    left: Vec<f64>,
+    users: Vec<f64>,
+    open: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Class {
+    from: usize,
+    to: usize,
+    link: f64,
+    rate: f64,
+    served: f64,
+    /// What has to be served until it ends, and the copy.
+    copies: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Sharing {
+    pub(super) fn new(problem: &Problem) -> Sharing {
+        let places = problem.client() + 1;
+        let mut links = vec![0.0; places * places];
+        let mut cards = vec![0.0f64; 2 * places];
+        for from in 0..places {
+            for (to, link) in problem.links_from(from).iter().enumerate() {
+                if from != to && link.latency_s.is_finite() {
+                    links[from * places + to] = link.bandwidth;
+                    cards[from] = cards[from].max(link.bandwidth);
+                    cards[places + to] = cards[places + to].max(link.bandwidth);
+                }
+            }
+        }
+        Sharing {
+            places,
+            links,
+            cards,
+            class_of: vec![NO_CLASS; places * places],
+            classes: Vec::new(),
+            active: Vec::new(),
+            at_s: 0.0,
+            is_stale: false,
+            ended: Vec::new(),
+            steps: 0,
+            left: vec![0.0; 2 * places],
+            users: vec![0.0; 2 * places],
+            open: Vec::new(),
+        }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Forgets all copies; time starts again.
+    pub(super) fn clear(&mut self) {
+        for class in &mut self.classes {
+            class.copies.clear();
+            class.served = 0.0;
+        }
+        self.active.clear();
+        self.ended.clear();
+        self.at_s = 0.0;
+        self.is_stale = false;
+    }
+
+    /// A copy sets out now.
+    pub(super) fn start(&mut self, copy: u32, from: usize, to: usize, bytes: f64) {
+        let pair = from * self.places + to;
+        if self.class_of[pair] == NO_CLASS {
+            self.class_of[pair] = self.classes.len() as u32;
+            let link = self.links[pair];
+            self.classes.push(Class { from, to, link, rate: 0.0, served: 0.0, copies: BinaryHeap::new() });
+        }
+        let number = self.class_of[pair];
+        let class = &mut self.classes[number as usize];
+        if class.copies.is_empty() {
+            class.served = 0.0;
+            self.active.push(number);
+        }
+        // Positive floats are in the order of their bits.
+        class.copies.push(Reverse(((class.served + bytes).to_bits(), copy)));
+        self.is_stale = true;
+    }
+
+    /// When the next copy ends.
+    pub(super) fn next_s(&mut self) -> Option<f64> {
+        if self.is_stale {
+            self.fill();
+        }
+        let left_s = |number: &u32| {
+            let class = &self.classes[*number as usize];
+            let Reverse((end, _)) = class.copies.peek().expect("an active class has copies");
+            (f64::from_bits(*end) - class.served).max(0.0) / class.rate
+        };
+        self.active.iter().map(left_s).min_by(f64::total_cmp).map(|left_s| self.at_s + left_s)
+    }
+
+    /// Lets time pass; what has ended is then to be taken.
+    pub(super) fn advance(&mut self, now_s: f64) {
+        let passed_s = now_s - self.at_s;
+        self.at_s = now_s;
+        self.steps += self.active.len() as u64;
+        let mut at = 0;
+        while at < self.active.len() {
+            let class = &mut self.classes[self.active[at] as usize];
+            class.served += class.rate * passed_s;
+            let reached = class.served + BYTES_OVER + PART_OVER * (class.served + class.rate * now_s);
+            while let Some(Reverse((end, copy))) = class.copies.peek().copied()
+                && f64::from_bits(end) <= reached
+            {
+                class.copies.pop();
+                self.ended.push(copy);
+                self.is_stale = true;
+            }
+            if class.copies.is_empty() {
+                self.active.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        // In the order in which they set out, whatever the order of classes.
+        self.ended.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// A copy that has ended.
+    pub(super) fn take_ended(&mut self) -> Option<u32> {
+        self.ended.pop()
+    }
+
+    fn fill(&mut self) {
+        self.is_stale = false;
+        self.left.copy_from_slice(&self.cards);
+        self.users.fill(0.0);
+        self.active.sort_unstable();
+        self.open.clone_from(&self.active);
+        for number in &self.active {
+            let class = &self.classes[*number as usize];
+            let count = class.copies.len() as f64;
+            self.users[class.from] += count;
+            self.users[self.places + class.to] += count;
+        }
+        while !self.open.is_empty() {
+            self.steps += self.open.len() as u64;
+            // The level at which a card or link is full; all classes held back there have their rate.
+            let mut level = f64::INFINITY;
+            for number in &self.open {
+                let class = &self.classes[*number as usize];
+                level = level.min(self.bound(class));
+            }
+            let limit = level * (1.0 + PART_OVER);
+            let mut open = std::mem::take(&mut self.open);
+            // First who is held back, then what they use: bounds must not move in between.
+            let mut fixed = 0;
+            for at in 0..open.len() {
+                if self.bound(&self.classes[open[at] as usize]) <= limit {
+                    open.swap(at, fixed);
+                    fixed += 1;
+                }
+            }
+            for number in open.drain(..fixed) {
+                let class = &mut self.classes[number as usize];
+                class.rate = level;
+                let count = class.copies.len() as f64;
+                let (out, into) = (class.from, self.places + class.to);
+                for card in [out, into] {
+                    self.left[card] = (self.left[card] - level * count).max(0.0);
+                    self.users[card] -= count;
+                }
+            }
+            self.open = open;
+        }
+    }
+
+    /// The rate at which a copy of that class is held back first.
+    fn bound(&self, class: &Class) -> f64 {
+        let (out, into) = (class.from, self.places + class.to);
+        let cards = (self.left[out] / self.users[out]).min(self.left[into] / self.users[into]);
+        cards.min(class.link / class.copies.len() as f64)
+    }
+}

@@ -1,0 +1,136 @@
+//! The servers that a recorded workflow is mapped onto: speeds, the client's links, and direct links.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::workflow::CaseError;
+
+/// Servers, numbered from 0. Links are alike both ways.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    speeds: Vec<f64>,
+    client: Vec<f64>,
+    /// By pair, 0 where there is no direct link.
+    direct: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    #[serde(rename = "speed")]
+    speeds: Vec<f64>,
+    client_bytes_per_s: Vec<f64>,
+    #[serde(default)]
+    direct_bytes_per_s: BTreeMap<String, f64>,
+}
+
+impl Servers {
+    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`; what else it has is
+    /// left alone.
+    ///
+    /// # Errors
+    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    pub fn parse(text: &str, name: &str) -> Result<Servers, CaseError> {
+        let wrong = |why: String| CaseError { file: name.to_owned(), why };
+        let text: Text = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let count = text.speeds.len();
+        if count == 0 {
+            return Err(wrong("it has no servers: 'speed' is empty".into()));
+        }
+        if text.client_bytes_per_s.len() != count {
+            let links = text.client_bytes_per_s.len();
+            return Err(wrong(format!("'speed' has {count} servers and 'client_bytes_per_s' {links}")));
+        }
+        let is_rate = |value: &f64| value.is_finite() && *value > 0.0;
+        for (what, values) in [("speed", &text.speeds), ("client_bytes_per_s", &text.client_bytes_per_s)] {
+            if let Some(at) = values.iter().position(|value| !is_rate(value)) {
+                let value = values[at];
+                return Err(wrong(format!("'{what}' of server {at} is {value}; it must be above 0 and finite")));
+            }
+        }
+        let mut direct = vec![0.0; count * count];
+        for (pair, bandwidth) in &text.direct_bytes_per_s {
+            let ends = pair.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            let Some((a, b)) = ends.filter(|(a, b): &(usize, usize)| a != b && *a < count && *b < count) else {
+                let last = count - 1;
+                return Err(wrong(format!("'{pair}' is no pair of servers 'A-B' from 0 to {last}")));
+            };
+            if !is_rate(bandwidth) {
+                return Err(wrong(format!("the link '{pair}' has {bandwidth} bytes/s; it must be above 0 and finite")));
+            }
+            direct[a * count + b] = *bandwidth;
+            direct[b * count + a] = *bandwidth;
+        }
+        Ok(Servers { speeds: text.speeds, client: text.client_bytes_per_s, direct })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.speeds.len()
+    }
+
+    /// Whether there are none, which no parsed file says.
+    pub fn is_empty(&self) -> bool {
+        self.speeds.is_empty()
+    }
+
+    /// Speed by server; a task takes its work in seconds divided by it.
+    pub fn speeds(&self) -> &[f64] {
+        &self.speeds
+    }
+
+    /// Speed of a server.
+    pub fn speed(&self, server: usize) -> f64 {
+        self.speeds[server]
+    }
+
+    /// Bandwidth between the client and a server, bytes per second.
+    pub fn client(&self, server: usize) -> f64 {
+        self.client[server]
+    }
+
+    /// Bandwidth of the direct link of two servers, if they have one, bytes per second.
+    pub fn direct(&self, from: usize, to: usize) -> Option<f64> {
+        Some(self.direct[from * self.len() + to]).filter(|bandwidth| *bandwidth > 0.0)
+    }
+
+    /// What two servers without a direct link have through the client, one leg after the other, bytes per second.
+    pub fn relayed(&self, from: usize, to: usize) -> f64 {
+        1.0 / (1.0 / self.client[from] + 1.0 / self.client[to])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            ("{", "servers.json: EOF while parsing"),
+            (r#"{"speed": [], "client_bytes_per_s": []}"#, "it has no servers"),
+            (r#"{"speed": [1], "client_bytes_per_s": []}"#, "'speed' has 1 servers and 'client_bytes_per_s' 0"),
+            (r#"{"speed": [1, 0], "client_bytes_per_s": [1, 1]}"#, "'speed' of server 1 is 0"),
+            (
+                r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-2": 1}}"#,
+                "'0-2' is no pair of servers 'A-B' from 0 to 1",
+            ),
+            (
+                r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": -1}}"#,
+                "the link '0-1' has -1 bytes/s",
+            ),
+        ];
+        for (text, expected) in cases {
+            let said = Servers::parse(text, "servers.json").unwrap_err().to_string();
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn links_are_alike_both_ways() {
+        let text = r#"{"k": 0, "speed": [1, 2], "client_bytes_per_s": [10, 30], "direct_bytes_per_s": {"0-1": 5}}"#;
+        let servers = Servers::parse(text, "servers.json").unwrap();
+        assert_eq!((servers.direct(0, 1), servers.direct(1, 0), servers.direct(0, 0)), (Some(5.0), Some(5.0), None));
+        assert_eq!(servers.relayed(0, 1), 7.5);
+    }
+}

@@ -1,0 +1,216 @@
+//! A workflow as it was recorded: tasks with their work and files.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Why a file cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{file}: {why}")]
+pub struct CaseError {
+    /// Its name.
+    pub file: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A workflow. Tasks come after those whose files they read; tasks that do not depend on one another are in the order of
+/// the file.
+#[derive(Clone, Debug)]
+pub struct Workflow {
+    /// The tasks.
+    pub tasks: Vec<WorkflowTask>,
+    /// The files, in order of their names.
+    pub files: Vec<File>,
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct WorkflowTask {
+    /// Its name.
+    pub id: String,
+    /// Its place in the file: ties go to the first.
+    pub place: usize,
+    /// What it takes on a server of speed 1, seconds.
+    pub work_s: f64,
+    /// Files that it reads, each once.
+    pub inputs: Vec<u32>,
+    /// Files that it makes.
+    pub outputs: Vec<u32>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// The task that makes it; `None` if the client has it.
+    pub producer: Option<u32>,
+    /// The tasks that read it, ascending.
+    pub readers: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    tasks: Vec<TaskText>,
+    files: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct TaskText {
+    id: String,
+    work_seconds: f64,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+}
+
+/// Largest size that is exact as a float.
+const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
+
+impl Workflow {
+    /// Reads `{"tasks": [{"id", "work_seconds", "inputs": [file], "outputs": [file]}], "files": {file: bytes}}`; what else
+    /// it has is left alone.
+    ///
+    /// # Errors
+    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    pub fn parse(text: &str, name: &str) -> Result<Workflow, CaseError> {
+        let wrong = |why: String| CaseError { file: name.to_owned(), why };
+        let text: Text = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut files: Vec<File> = Vec::with_capacity(text.files.len());
+        for (file, size) in &text.files {
+            if !(size.is_finite() && (0.0..=BYTES_MAX).contains(size)) {
+                return Err(wrong(format!("file '{file}' has {size} bytes; it must be from 0 to {BYTES_MAX}")));
+            }
+            numbers.insert(file, files.len() as u32);
+            let size_bytes = size.round() as u64;
+            files.push(File { name: file.clone(), size_bytes, producer: None, readers: Vec::new() });
+        }
+        let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut tasks: Vec<WorkflowTask> = Vec::with_capacity(text.tasks.len());
+        for (place, task) in text.tasks.iter().enumerate() {
+            if ids.insert(&task.id, place).is_some() {
+                return Err(wrong(format!("two tasks have the name '{}'", task.id)));
+            }
+            if !(task.work_seconds.is_finite() && task.work_seconds >= 0.0) {
+                let work = task.work_seconds;
+                return Err(wrong(format!("task '{}' has work_seconds {work}; it must be 0 or above", task.id)));
+            }
+            let known = |file: &String| {
+                let number = numbers.get(file.as_str()).copied();
+                number.ok_or_else(|| wrong(format!("task '{}' names file '{file}', which 'files' has not", task.id)))
+            };
+            let mut inputs: Vec<u32> = task.inputs.iter().map(known).collect::<Result<_, _>>()?;
+            inputs.sort_unstable();
+            inputs.dedup();
+            let outputs: Vec<u32> = task.outputs.iter().map(known).collect::<Result<_, _>>()?;
+            for output in &outputs {
+                let file = &mut files[*output as usize];
+                if let Some(other) = file.producer.replace(place as u32) {
+                    let other = &text.tasks[other as usize].id;
+                    return Err(wrong(format!("file '{}' is made twice, by '{other}' and '{}'", file.name, task.id)));
+                }
+            }
+            tasks.push(WorkflowTask { id: task.id.clone(), place, work_s: task.work_seconds, inputs, outputs });
+        }
+        let mut workflow = Workflow { tasks, files };
+        workflow.sort().map_err(|task| wrong(format!("the tasks depend on one another in a circle, '{task}' too")))?;
+        for number in 0..workflow.tasks.len() {
+            for file in &workflow.tasks[number].inputs {
+                workflow.files[*file as usize].readers.push(number as u32);
+            }
+        }
+        Ok(workflow)
+    }
+
+    /// Bytes of a task's inputs that no task makes.
+    pub fn outside_bytes(&self, task: usize) -> u64 {
+        let files = self.tasks[task].inputs.iter().map(|file| &self.files[*file as usize]);
+        files.filter(|file| file.producer.is_none()).map(|file| file.size_bytes).sum()
+    }
+
+    /// Bytes of a task's outputs that no task reads.
+    pub fn unread_bytes(&self, task: usize) -> u64 {
+        let files = self.tasks[task].outputs.iter().map(|file| &self.files[*file as usize]);
+        files.filter(|file| file.readers.is_empty()).map(|file| file.size_bytes).sum()
+    }
+
+    /// Puts tasks after those they depend on, the first in the file first; or names one of a circle.
+    fn sort(&mut self) -> Result<(), String> {
+        let count = self.tasks.len();
+        let mut waits_for = vec![0usize; count];
+        let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (place, task) in self.tasks.iter().enumerate() {
+            for producer in task.inputs.iter().filter_map(|file| self.files[*file as usize].producer) {
+                waits_for[place] += 1;
+                followers[producer as usize].push(place);
+            }
+        }
+        let mut ready: std::collections::BTreeSet<usize> =
+            (0..count).filter(|place| waits_for[*place] == 0).collect();
+        let mut order = Vec::with_capacity(count);
+        while let Some(place) = ready.pop_first() {
+            order.push(place);
+            for follower in &followers[place] {
+                waits_for[*follower] -= 1;
+                if waits_for[*follower] == 0 {
+                    ready.insert(*follower);
+                }
+            }
+        }
+        if order.len() < count {
+            let stuck = (0..count).find(|place| waits_for[*place] > 0).expect("some wait");
+            return Err(self.tasks[stuck].id.clone());
+        }
+        let mut number_of = vec![0u32; count];
+        for (number, place) in order.iter().enumerate() {
+            number_of[*place] = number as u32;
+        }
+        for file in &mut self.files {
+            file.producer = file.producer.map(|place| number_of[place as usize]);
+        }
+        self.tasks.sort_by_key(|task| number_of[task.place]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(tasks: &str, files: &str) -> String {
+        Workflow::parse(&format!("{{\"tasks\": [{tasks}], \"files\": {{{files}}}}}"), "w.json").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let one = r#"{"id": "a", "work_seconds": 1, "inputs": ["f"], "outputs": ["g"]}"#;
+        let other = r#"{"id": "b", "work_seconds": 1, "inputs": ["g"], "outputs": ["f"]}"#;
+        let sizes = r#""f": 1, "g": 2"#;
+        assert!(refused(&format!("{one},{other}"), sizes).contains("in a circle, 'a' too"));
+        assert!(refused(&format!("{one},{one}"), sizes).contains("two tasks have the name 'a'"));
+        assert!(refused(&format!("{one},{}", one.replace("\"a\"", "\"c\"")), sizes).contains("by 'a' and 'c'"));
+        assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which 'files' has not"));
+        assert!(refused(one, r#""f": -1, "g": 2"#).contains("file 'f' has -1 bytes"));
+        assert!(refused(&one.replace(": 1,", ": -0.5,"), sizes).contains("work_seconds -0.5"));
+        assert!(refused("{", "").starts_with("w.json: "));
+    }
+
+    #[test]
+    fn tasks_come_after_those_they_depend_on() {
+        let text = r#"{"tasks": [
+            {"id": "late", "work_seconds": 1, "inputs": ["x", "in"], "outputs": ["out"]},
+            {"id": "free", "work_seconds": 2, "inputs": [], "outputs": []},
+            {"id": "first", "work_seconds": 3, "inputs": ["in"], "outputs": ["x"]}],
+            "files": {"x": 10, "in": 5, "out": 7}}"#;
+        let workflow = Workflow::parse(text, "w.json").unwrap();
+        let ids: Vec<&str> = workflow.tasks.iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(ids, ["free", "first", "late"]);
+        assert_eq!((workflow.outside_bytes(2), workflow.unread_bytes(2), workflow.unread_bytes(1)), (5, 7, 0));
+        let x = workflow.files.iter().find(|file| file.name == "x").unwrap();
+        assert_eq!((x.producer, x.readers.as_slice()), (Some(1), &[2][..]));
+    }
+}
