@@ -80,8 +80,7 @@ impl<'p> Lister<'p> {
     pub fn choose(&mut self, order: &[u32], allowed: impl Fn(u32, u32) -> bool) -> Choice {
         self.reset();
         let problem = self.problem;
-        let mut choice =
-            Choice { servers: vec![0; order.len()], order: order.to_vec(), sources: BTreeMap::new() };
+        let mut choice = Choice { servers: vec![0; order.len()], order: order.to_vec(), sources: BTreeMap::new() };
         for task in order {
             let able = (0..problem.client() as u32).filter(|server| allowed(*task, *server));
             let mut best: Option<(f64, u32)> = None;

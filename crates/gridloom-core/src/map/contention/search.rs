@@ -186,7 +186,8 @@ impl Search<'_> {
             problem.inputs(reader as usize).iter().any(reads)
         };
         let first = order[..at].iter().rposition(|other| makes(*other, task)).map_or(0, |before| before + 1);
-        let last = order[at + 1..].iter().position(|other| makes(task, *other)).map_or(order.len() - 1, |next| at + next);
+        let last =
+            order[at + 1..].iter().position(|other| makes(task, *other)).map_or(order.len() - 1, |next| at + next);
         if first == last {
             return false;
         }

@@ -149,8 +149,7 @@ impl Workflow {
                 followers[producer as usize].push(place);
             }
         }
-        let mut ready: std::collections::BTreeSet<usize> =
-            (0..count).filter(|place| waits_for[*place] == 0).collect();
+        let mut ready: std::collections::BTreeSet<usize> = (0..count).filter(|place| waits_for[*place] == 0).collect();
         let mut order = Vec::with_capacity(count);
         while let Some(place) = ready.pop_first() {
             order.push(place);
