@@ -6,6 +6,7 @@ pub mod deploy;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod map;
 pub mod platform;
 pub mod serve;
 pub mod servers;

@@ -64,6 +64,11 @@ pub trait Heuristic {
     /// # Errors
     /// [`MapError::TooManyNodes`] from a search with a budget; the others map every problem.
     fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
+
+    /// Whether its plans are made for links and cards that copies share.
+    fn knows_contention(&self) -> bool {
+        false
+    }
 }
 
 /// A line in the table of heuristics.

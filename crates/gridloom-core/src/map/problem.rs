@@ -76,6 +76,7 @@ pub struct Problem {
     /// By place × place; latency is infinite where there is no link.
     links: Vec<LinkEstimate>,
     complete: bool,
+    has_contention: bool,
 }
 
 /// A datum to its own place takes no time.
@@ -106,6 +107,7 @@ impl Problem {
             holders: Vec::new(),
             links: Vec::new(),
             complete: true,
+            has_contention: true,
         };
         problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
         problem.read_links(grid)?;
@@ -207,6 +209,16 @@ impl Problem {
     /// Whether all servers can talk straight to one another.
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// Whether copies share cards and links, for heuristics that know of that.
+    pub fn has_contention(&self) -> bool {
+        self.has_contention
+    }
+
+    /// The same problem where each copy has its link to itself.
+    pub fn without_contention(self) -> Problem {
+        Problem { has_contention: false, ..self }
     }
 
     /// Links from a place to all places.
