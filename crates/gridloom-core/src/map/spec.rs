@@ -113,6 +113,14 @@ impl Values<'_> {
         })
     }
 
+    /// A parameter that is one of some words: which.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn one_of(&self, name: &str, expected: &str, words: &[&str]) -> Result<usize, MapError> {
+        self.read(name, expected, |value| words.iter().position(|word| *word == value))
+    }
+
     /// A parameter that is a whole number.
     ///
     /// # Errors
@@ -178,7 +186,7 @@ mod tests {
         let text = |spec| Spec::parse(spec).unwrap_err().to_string();
         assert_eq!(
             text("hefty"),
-            "unknown heuristic 'hefty'; known: heft, greedy, mct, round-robin, random, exhaustive"
+            "unknown heuristic 'hefty'; known: heft, cpop, min-min, max-min, sufferage, greedy, mct, round-robin, random, exhaustive"
         );
         assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack, polish");
         assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");
