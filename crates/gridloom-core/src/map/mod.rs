@@ -12,6 +12,7 @@
 //! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
 //! lowest index, that is, the first server by name and the task called first.
 
+mod anneal;
 mod batch;
 mod bounds;
 pub mod contention;
@@ -20,6 +21,8 @@ mod error;
 mod exhaustive;
 mod greedy;
 mod heft;
+mod improve;
+mod local;
 mod max_min;
 mod mct;
 mod mean;
@@ -47,12 +50,14 @@ mod noise_tests;
 #[cfg(test)]
 mod testing;
 
+pub use anneal::Anneal;
 pub use bounds::lower_bound;
 pub use cpop::Cpop;
 pub use error::MapError;
 pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
+pub use local::Local;
 pub use max_min::MaxMin;
 pub use mct::Mct;
 pub use min_min::MinMin;
@@ -99,6 +104,8 @@ pub const HEURISTICS: &[Entry] = &[
     min_min::ENTRY,
     max_min::ENTRY,
     sufferage::ENTRY,
+    local::ENTRY,
+    anneal::ENTRY,
     greedy::ENTRY,
     mct::ENTRY,
     round_robin::ENTRY,
