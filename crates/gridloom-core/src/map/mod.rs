@@ -12,13 +12,22 @@
 //! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
 //! lowest index, that is, the first server by name and the task called first.
 
+mod anneal;
+mod batch;
 mod bounds;
 pub mod contention;
+mod cpop;
 mod error;
 mod exhaustive;
 mod greedy;
 mod heft;
+mod improve;
+mod local;
+mod max_min;
 mod mct;
+mod mean;
+mod min_min;
+mod order;
 pub mod pairs;
 pub mod plan;
 mod polish;
@@ -29,6 +38,7 @@ mod round_robin;
 mod schedule;
 mod slots;
 mod spec;
+mod sufferage;
 mod validate;
 
 #[cfg(test)]
@@ -40,18 +50,24 @@ mod noise_tests;
 #[cfg(test)]
 mod testing;
 
+pub use anneal::Anneal;
 pub use bounds::lower_bound;
+pub use cpop::Cpop;
 pub use error::MapError;
 pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
+pub use local::Local;
+pub use max_min::MaxMin;
 pub use mct::Mct;
+pub use min_min::MinMin;
 pub use plan::{Assignment, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use random::{Random, SplitMix64};
 pub use round_robin::RoundRobin;
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};
+pub use sufferage::Sufferage;
 
 use crate::base::NodeId;
 use crate::graph::Outline;
@@ -87,8 +103,20 @@ pub struct Entry {
 }
 
 /// All heuristics, the best first.
-pub const HEURISTICS: &[Entry] =
-    &[heft::ENTRY, greedy::ENTRY, mct::ENTRY, round_robin::ENTRY, random::ENTRY, exhaustive::ENTRY];
+pub const HEURISTICS: &[Entry] = &[
+    heft::ENTRY,
+    cpop::ENTRY,
+    min_min::ENTRY,
+    max_min::ENTRY,
+    sufferage::ENTRY,
+    local::ENTRY,
+    anneal::ENTRY,
+    greedy::ENTRY,
+    mct::ENTRY,
+    round_robin::ENTRY,
+    random::ENTRY,
+    exhaustive::ENTRY,
+];
 
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
 ///
@@ -102,7 +130,7 @@ pub const HEURISTICS: &[Entry] =
 /// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
 /// assert_eq!(nothing, Err(map::MapError::EmptyGrid));
 /// let unknown = map::map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
-/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, greedy"));
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
     let spec = Spec::parse(spec)?;

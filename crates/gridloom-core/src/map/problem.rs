@@ -191,13 +191,29 @@ impl Problem {
     /// Predicted seconds of a task on all servers, infinite where it cannot run.
     pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         let row = &self.tasks[task];
-        let costs = &self.costs[row.function as usize * self.servers.len()..];
+        let costs = self.costs_of(row.function as usize);
         for ((seconds, cost), server) in seconds.iter_mut().zip(costs).zip(&self.servers) {
             *seconds = match cost {
                 Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.work_flops),
                 _ => f64::INFINITY,
             };
         }
+    }
+
+    /// Number of functions that tasks call.
+    pub(super) fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// What a task calls: function, work, and bytes of arguments and results together.
+    pub(super) fn call(&self, task: usize) -> (usize, Option<f64>, u64) {
+        let Task { function, work_flops, size_bytes, .. } = self.tasks[task];
+        (function as usize, work_flops, size_bytes)
+    }
+
+    /// Cost model of a function by server.
+    pub(super) fn costs_of(&self, function: usize) -> &[Option<CallCost>] {
+        &self.costs[function * self.servers.len()..][..self.servers.len()]
     }
 
     /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
@@ -405,9 +421,11 @@ impl Problem {
 
     /// Largest store and lowest speed among the servers that offer a function; `None` if none does.
     fn widest(&self, function: usize) -> Option<(u64, f64)> {
-        let costs = &self.costs[function * self.servers.len()..(function + 1) * self.servers.len()];
-        let offered =
-            costs.iter().zip(&self.servers).filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
+        let offered = self
+            .costs_of(function)
+            .iter()
+            .zip(&self.servers)
+            .filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
         offered
             .reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
     }

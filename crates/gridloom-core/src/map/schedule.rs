@@ -63,6 +63,21 @@ struct Moved {
     end_s: f64,
 }
 
+/// Where a task would be done first.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct TwoBest {
+    /// Place of the best server.
+    pub(super) server: usize,
+    /// When it is done there: its end, or when the client has what only it awaits.
+    pub(super) score_s: f64,
+    /// When it would be done on the best of the other servers; infinite if there is none.
+    pub(super) second_s: f64,
+    ready_s: f64,
+    seconds: f64,
+    back_s: f64,
+    tolerance_s: f64,
+}
+
 /// Room for the candidates of one task, so that asking allocates nothing.
 #[derive(Clone, Debug)]
 struct Scratch {
@@ -123,38 +138,77 @@ impl<'p> Schedule<'p> {
         Some((start_s, start_s + seconds))
     }
 
-    /// The server on which a task ends earliest. For a task whose results only the client awaits, their way to the
-    /// client counts too. Servers that are later by no more than `slack` times the task's shortest duration are taken
-    /// for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then the first.
+    /// The server on which a task ends earliest, the first of several; the way to the client of results that only it
+    /// awaits counts too. With `slack`, servers that are later by no more than so many times the task's shortest duration
+    /// are taken for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then
+    /// the first.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
     pub fn best(&mut self, task: usize, slack: f64) -> usize {
+        let best = self.two_best(task, slack);
+        if slack == 0.0 {
+            return best.server;
+        }
+        let good = (0..self.problem.client())
+            .filter(|server| self.scratch.score_s[*server] <= best.score_s + best.tolerance_s);
+        good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
+            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
+            .expect("some server can run each task of a problem")
+            .2
+    }
+
+    /// The server on which a task is done earliest, the first of several, and when; and when the next best would be done.
+    /// Leaves the scores of the servers within the slack in `scratch`.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub(super) fn two_best(&mut self, task: usize, slack: f64) -> TwoBest {
         self.ready(task);
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, score_s, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
         let returned_bytes = returned_bytes(problem, task, self.plain);
         let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut best_s = f64::INFINITY;
+        let mut best = TwoBest {
+            server: client,
+            score_s: f64::INFINITY,
+            second_s: f64::INFINITY,
+            ready_s: 0.0,
+            seconds: 0.0,
+            back_s: 0.0,
+            tolerance_s,
+        };
         for server in 0..client {
             score_s[server] = f64::INFINITY;
             let floor_s = ready_s[server] + seconds[server];
             // Most servers are ruled out here, before their timelines are searched.
-            if floor_s == f64::INFINITY || floor_s > best_s + tolerance_s {
+            if floor_s == f64::INFINITY || (floor_s > best.score_s + tolerance_s && floor_s >= best.second_s) {
                 continue;
             }
             let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
             let back_s = returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
             score_s[server] = start_s + seconds[server] + back_s;
-            best_s = best_s.min(score_s[server]);
+            if score_s[server] < best.score_s {
+                (best.server, best.score_s, best.second_s) = (server, score_s[server], best.score_s);
+                (best.ready_s, best.seconds, best.back_s) = (ready_s[server], seconds[server], back_s);
+            } else {
+                best.second_s = best.second_s.min(score_s[server]);
+            }
         }
-        let limit_s = best_s + tolerance_s;
-        let good = (0..client).filter(|server| self.scratch.score_s[*server] <= limit_s);
-        good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
-            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
-            .expect("some server can run each task of a problem")
-            .2
+        assert!(best.server < client, "some server can run each task of a problem");
+        best
+    }
+
+    /// When a task would be done now on the server that was best for it, if its inputs are there when they were to be then
+    /// and gaps are not used.
+    pub(super) fn score_at_tail(&self, best: &TwoBest) -> f64 {
+        self.slots[best.server].fit(best.ready_s, best.seconds, false) + best.seconds + best.back_s
+    }
+
+    /// Whether a place holds a datum, or will by what was placed.
+    pub(super) fn is_at(&self, datum: u32, place: usize) -> bool {
+        self.held(datum as usize, place).is_some()
     }
 
     /// Places a task on a server at its earliest start, with the transfers that bring its inputs there.
@@ -332,11 +386,8 @@ fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], ar
 }
 
 /// Size of the largest result that the client awaits before the task counts as done: of any result in plain GridRPC,
-/// else of a wanted one, and only if no task waits for the others.
+/// else of a wanted one that no task reads.
 fn returned_bytes(problem: &Problem, task: usize, plain: bool) -> Option<u64> {
-    let outputs = || problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
-    if !plain && outputs().any(|datum| datum.readers > 0) {
-        return None;
-    }
-    outputs().filter(|datum| plain || datum.wanted).map(|datum| datum.size_bytes).max()
+    let outputs = problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
+    outputs.filter(|datum| plain || (datum.wanted && datum.readers == 0)).map(|datum| datum.size_bytes).max()
 }
