@@ -13,6 +13,7 @@
 //! lowest index, that is, the first server by name and the task called first.
 
 mod anneal;
+mod auto;
 mod batch;
 mod bounds;
 pub mod contention;
@@ -51,6 +52,7 @@ mod noise_tests;
 mod testing;
 
 pub use anneal::Anneal;
+pub use auto::Auto;
 pub use bounds::lower_bound;
 pub use cpop::Cpop;
 pub use error::MapError;
@@ -104,6 +106,7 @@ pub struct Entry {
 
 /// All heuristics, the best first.
 pub const HEURISTICS: &[Entry] = &[
+    auto::ENTRY,
     heft::ENTRY,
     cpop::ENTRY,
     min_min::ENTRY,
@@ -130,7 +133,7 @@ pub const HEURISTICS: &[Entry] = &[
 /// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
 /// assert_eq!(nothing, Err(map::MapError::EmptyGrid));
 /// let unknown = map::map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
-/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, cpop"));
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
     let spec = Spec::parse(spec)?;

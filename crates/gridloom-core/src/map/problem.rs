@@ -12,6 +12,8 @@
 //! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
 //! when asked, since a table of tasks × servers would be the largest thing in memory (1.6 GB at the limits).
 
+mod in_pairs;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

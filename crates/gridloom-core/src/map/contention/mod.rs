@@ -278,6 +278,7 @@ impl<'p> Judge<'p> {
     /// Says who waits for what, and lets what is there go.
     fn ask_for_all(&mut self, choice: &Choice) {
         let problem = self.problem;
+        self.steps += (problem.data().len() + problem.task_count()) as u64 / 2;
         for datum in 0..problem.data().len() {
             for place in problem.holders(datum) {
                 self.touch(datum as u32, *place).state = State::There;
