@@ -15,20 +15,23 @@
 mod anneal;
 mod batch;
 mod bounds;
+mod branch;
 pub mod contention;
 mod cpop;
 mod error;
-mod exhaustive;
+mod exact;
 mod greedy;
 mod heft;
 mod improve;
 mod local;
+mod lookahead;
 mod max_min;
 mod mct;
 mod mean;
 mod min_min;
 mod order;
 pub mod pairs;
+mod peft;
 pub mod plan;
 mod polish;
 mod problem;
@@ -52,15 +55,17 @@ mod testing;
 
 pub use anneal::Anneal;
 pub use bounds::lower_bound;
+pub use branch::BranchAndBound;
 pub use cpop::Cpop;
 pub use error::MapError;
-pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
 pub use local::Local;
+pub use lookahead::Lookahead;
 pub use max_min::MaxMin;
 pub use mct::Mct;
 pub use min_min::MinMin;
+pub use peft::Peft;
 pub use plan::{Assignment, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use random::{Random, SplitMix64};
@@ -101,6 +106,8 @@ pub struct Entry {
 pub const HEURISTICS: &[Entry] = &[
     heft::ENTRY,
     cpop::ENTRY,
+    peft::ENTRY,
+    lookahead::ENTRY,
     min_min::ENTRY,
     max_min::ENTRY,
     sufferage::ENTRY,
@@ -110,7 +117,8 @@ pub const HEURISTICS: &[Entry] = &[
     mct::ENTRY,
     round_robin::ENTRY,
     random::ENTRY,
-    exhaustive::ENTRY,
+    branch::ENTRY,
+    branch::EXHAUSTIVE,
 ];
 
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
