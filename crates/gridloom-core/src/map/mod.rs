@@ -9,8 +9,10 @@
 //! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
 //! the parser of specs and the documentation see it.
 //!
-//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
-//! lowest index, that is, the first server by name and the task called first.
+//! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
+//!
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
+//! server by name and to the task that comes first in [`order`], or is called first.
 
 mod anneal;
 mod batch;
