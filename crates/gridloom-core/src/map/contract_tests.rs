@@ -228,8 +228,9 @@ fn what_cannot_be_mapped_says_why() {
 }
 
 #[test]
-fn a_search_without_end_is_refused() {
+fn a_search_without_end_is_refused_or_cut_short() {
     let outline = independent(30, 1e9);
+    keeps_contract("branch-and-bound[nodes=1000]", &outline, &grid(&[1e9, 1.1e9, 1.7e9]));
     let error = map_group("exhaustive[nodes=1000]", &outline, &grid(&[1e9, 1.1e9, 1.7e9]), CLIENT);
     assert_eq!(error, Err(MapError::TooManyNodes { tasks: 30, servers: 3, budget: 1000 }));
 }

@@ -67,6 +67,11 @@ pub struct Heft {
     pub polish: u64,
 }
 
+impl Heft {
+    /// The published rule.
+    pub const PUBLISHED: Heft = Heft { insertion: true, slack: 0.0, polish: 0 };
+}
+
 impl Heuristic for Heft {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let mut schedule = Schedule::new(problem).with_insertion(self.insertion);

@@ -7,11 +7,13 @@ use crate::base::NodeId;
 use crate::graph::{OutlineDatum, OutlineTask};
 use crate::perf::LinkEstimate;
 
-const SPECS: [&str; 14] = [
+const SPECS: [&str; 17] = [
     "heft",
     "heft[insertion=no,slack=0.05,polish=1000]",
     "cpop",
     "cpop[down=without]",
+    "peft",
+    "lookahead",
     "min-min",
     "max-min",
     "sufferage",
@@ -20,6 +22,7 @@ const SPECS: [&str; 14] = [
     "round-robin",
     "random",
     "exhaustive[nodes=200]",
+    "branch-and-bound[nodes=200]",
     "local[from=mct,steps=500]",
     "anneal[steps=500]",
 ];

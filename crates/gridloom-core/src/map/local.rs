@@ -1,14 +1,15 @@
-//! `local`: local search from the plan of another heuristic. Single tasks move to another server, two tasks exchange theirs,
-//! a task goes earlier or later in the order; what makes the plan end earlier stays, until nothing does or the budget is
-//! spent.
+//! `local`: local search from the plan of another heuristic. Tasks move to another server, one by one, with those next to
+//! them, or all of a server; a task goes earlier or later in the order; two tasks exchange servers. What makes the plan end
+//! earlier stays, until nothing does or the budget is spent.
 //!
-//! Moves are tried first, since there are fewest; then turns in the order, then exchanges; after one that helps, from the
-//! start. The budget is in steps (a step is a task or an argument of it looked at): same problem, same plan.
+//! Moves of single tasks are tried first, then those of several, turns in the order, and exchanges, of which there are
+//! most; after one that helps, from the start. The budget is in steps (a step is a task or an argument of it looked at): same problem, same plan.
 //!
 //! Source: the neighbourhoods are the usual ones; Aarts, Lenstra, *Local search in combinatorial optimization*, 1997.
 
 use super::error::MapError;
 use super::improve::{Trial, improve};
+use super::order::Followers;
 use super::pairs::{Evaluate, Line};
 use super::plan::Plan;
 use super::problem::Problem;
@@ -46,8 +47,9 @@ impl Heuristic for Local {
         let start = self.from.map(problem)?;
         Ok(improve(problem, start, |trial, line| {
             let best_s = trial.makespan(&line, f64::INFINITY);
-            let mut search = Search { problem, trial, budget: self.steps, line, best_s };
-            while search.moves() || search.turns() || search.exchanges() {}
+            let followers = Followers::new(problem);
+            let mut search = Search { problem, trial, budget: self.steps, followers, line, best_s };
+            while search.moves() || search.joint_moves() || search.turns() || search.exchanges() {}
             search.line
         }))
     }
@@ -57,6 +59,7 @@ struct Search<'a, 'p> {
     problem: &'p Problem,
     trial: &'a mut Trial<'p>,
     budget: u64,
+    followers: Followers,
     line: Line,
     best_s: f64,
 }
@@ -83,6 +86,49 @@ impl Search<'_, '_> {
             }
         }
         helped
+    }
+
+    /// Tries all tasks of a server, and every task with those next to it, on every server; whether that helped and there
+    /// is budget left.
+    fn joint_moves(&mut self) -> bool {
+        let mut helped = false;
+        for server in 0..self.problem.client() as u32 {
+            for to in 0..self.problem.client() as u32 {
+                let here = |task: &u32| self.line.servers[*task as usize] == server;
+                let moved = (0..self.problem.task_count() as u32).filter(here).collect();
+                helped |= self.move_all(moved, to);
+                if self.is_spent() {
+                    return false;
+                }
+            }
+        }
+        for task in 0..self.problem.task_count() {
+            let maker = |datum: &u32| self.problem.data()[*datum as usize].producer;
+            let makers: Vec<u32> = self.problem.inputs(task).iter().filter_map(maker).collect();
+            let near: Vec<u32> = makers.into_iter().chain(self.followers.of(task).iter().copied()).collect();
+            for to in (0..self.problem.client() as u32).filter(|_| !near.is_empty()) {
+                helped |= self.move_all(near.iter().copied().chain([task as u32]).collect(), to);
+                if self.is_spent() {
+                    return false;
+                }
+            }
+        }
+        helped
+    }
+
+    /// Moves those of the tasks to a server that it can run, if that helps; whether it did.
+    fn move_all(&mut self, mut tasks: Vec<u32>, to: u32) -> bool {
+        let is_able = |task: &u32| self.problem.seconds(*task as usize, to as usize).is_some();
+        tasks.retain(|task| self.line.servers[*task as usize] != to && is_able(task));
+        tasks.sort_unstable();
+        tasks.dedup();
+        let before: Vec<u32> = tasks.iter().map(|task| self.line.servers[*task as usize]).collect();
+        tasks.iter().for_each(|task| self.line.servers[*task as usize] = to);
+        let is_better = !tasks.is_empty() && self.is_better();
+        if !is_better {
+            tasks.iter().zip(before).for_each(|(task, server)| self.line.servers[*task as usize] = server);
+        }
+        is_better
     }
 
     /// Tries every task as early and as late as those allow that it waits for and that wait for it, and next to those

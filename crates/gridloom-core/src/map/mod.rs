@@ -9,27 +9,32 @@
 //! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
 //! the parser of specs and the documentation see it.
 //!
-//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
-//! lowest index, that is, the first server by name and the task called first.
+//! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
+//!
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
+//! server by name and to the task that comes first in [`order`], or is called first.
 
 mod anneal;
 mod auto;
 mod batch;
 mod bounds;
+mod branch;
 pub mod contention;
 mod cpop;
 mod error;
-mod exhaustive;
+mod exact;
 mod greedy;
 mod heft;
 mod improve;
 mod local;
+mod lookahead;
 mod max_min;
 mod mct;
 mod mean;
 mod min_min;
 mod order;
 pub mod pairs;
+mod peft;
 pub mod plan;
 mod polish;
 mod problem;
@@ -54,15 +59,17 @@ mod testing;
 pub use anneal::Anneal;
 pub use auto::Auto;
 pub use bounds::lower_bound;
+pub use branch::BranchAndBound;
 pub use cpop::Cpop;
 pub use error::MapError;
-pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
 pub use local::Local;
+pub use lookahead::Lookahead;
 pub use max_min::MaxMin;
 pub use mct::Mct;
 pub use min_min::MinMin;
+pub use peft::Peft;
 pub use plan::{Assignment, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use random::{Random, SplitMix64};
@@ -109,6 +116,8 @@ pub const HEURISTICS: &[Entry] = &[
     auto::ENTRY,
     heft::ENTRY,
     cpop::ENTRY,
+    peft::ENTRY,
+    lookahead::ENTRY,
     min_min::ENTRY,
     max_min::ENTRY,
     sufferage::ENTRY,
@@ -118,7 +127,8 @@ pub const HEURISTICS: &[Entry] = &[
     mct::ENTRY,
     round_robin::ENTRY,
     random::ENTRY,
-    exhaustive::ENTRY,
+    branch::ENTRY,
+    branch::EXHAUSTIVE,
 ];
 
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.

@@ -174,8 +174,8 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
         let limit_s = current_s - temperature * random.unit().max(1e-300).ln();
         let task = random.below(tasks) as usize;
         let before = current.servers[task];
-        match random.below(8) {
-            0..4 => {
+        match random.below(16) {
+            0..7 => {
                 let to = random.below(servers) as u32;
                 if to == before || problem.seconds(task, to as usize).is_none() {
                     continue;
@@ -188,7 +188,7 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
                     current.servers[task] = before;
                 }
             }
-            4 | 5 => {
+            7..11 => {
                 let other = random.below(tasks) as usize;
                 let theirs = current.servers[other];
                 let is_able = |task: usize, server: u32| problem.seconds(task, server as usize).is_some();
@@ -201,6 +201,33 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
                     current_s = found_s;
                 } else {
                     current.servers.swap(task, other);
+                }
+            }
+            // A task and those next to it, or all of a server: what moves together stays together.
+            kind @ (11 | 12) => {
+                let to = random.below(servers) as u32;
+                let makers = problem.inputs(task).iter().filter_map(|datum| problem.data()[*datum as usize].producer);
+                let mut moved: Vec<u32> = match kind {
+                    11 => makers.chain(readers[task].iter().copied()).chain([task as u32]).collect(),
+                    _ => (0..tasks as u32).filter(|other| current.servers[*other as usize] == before).collect(),
+                };
+                moved.sort_unstable();
+                moved.dedup();
+                let is_able = |task: &u32| problem.seconds(*task as usize, to as usize).is_some();
+                moved.retain(|task| current.servers[*task as usize] != to && is_able(task));
+                if moved.is_empty() {
+                    continue;
+                }
+                let servers_before: Vec<u32> = moved.iter().map(|task| current.servers[*task as usize]).collect();
+                moved.iter().for_each(|task| current.servers[*task as usize] = to);
+                let found_s = pass.makespan(&current, limit_s);
+                if found_s <= limit_s {
+                    current_s = found_s;
+                } else {
+                    moved
+                        .iter()
+                        .zip(servers_before)
+                        .for_each(|(task, server)| current.servers[*task as usize] = server);
                 }
             }
             _ => {

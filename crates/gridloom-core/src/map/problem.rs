@@ -224,6 +224,16 @@ impl Problem {
         self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
     }
 
+    /// Seconds to move `size_bytes` from one server to another: straight, or through the client if the two cannot talk.
+    pub(super) fn way_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+        let direct_s = self.link_seconds(from, to, size_bytes);
+        if direct_s.is_finite() {
+            return direct_s;
+        }
+        let client = self.client();
+        self.link_seconds(from, client, size_bytes) + self.link_seconds(client, to, size_bytes)
+    }
+
     /// Whether all servers can talk straight to one another.
     pub fn is_complete(&self) -> bool {
         self.complete

@@ -200,6 +200,43 @@ impl<'p> Schedule<'p> {
         best
     }
 
+    /// The server with the least sum of a task's end there and what `after_s` says by server, the first of several.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub(super) fn best_with(&mut self, task: usize, after_s: &[f64]) -> usize {
+        self.ready(task);
+        let Scratch { ready_s, seconds, .. } = &mut self.scratch;
+        self.problem.seconds_by_server(task, seconds);
+        let mut best = (f64::INFINITY, 0);
+        for server in (0..self.problem.client()).filter(|server| seconds[*server].is_finite()) {
+            if ready_s[server] + seconds[server] + after_s[server] >= best.0 {
+                continue;
+            }
+            let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
+            let sum_s = start_s + seconds[server] + after_s[server];
+            if sum_s < best.0 {
+                best = (sum_s, server);
+            }
+        }
+        assert!(best.0 < f64::INFINITY, "some server can run each task of a problem");
+        best.1
+    }
+
+    /// By server: when those inputs of a task could be there that are somewhere already.
+    pub(super) fn ready_so_far(&mut self, task: usize) -> &[f64] {
+        let problem = self.problem;
+        let known = problem.inputs(task).iter().filter(|datum| !self.copies[**datum as usize].is_empty());
+        let known: Vec<u32> = known.copied().collect();
+        self.ready_of(&known);
+        &self.scratch.ready_s[..problem.client()]
+    }
+
+    /// Earliest start on a server of something that is ready then and takes so long.
+    pub(super) fn fit(&self, server: usize, ready_s: f64, seconds: f64) -> f64 {
+        self.slots[server].fit(ready_s, seconds, self.insertion)
+    }
+
     /// When a task would be done now on the server that was best for it, if its inputs are there when they were to be then
     /// and gaps are not used.
     pub(super) fn score_at_tail(&self, best: &TwoBest) -> f64 {
@@ -284,9 +321,13 @@ impl<'p> Schedule<'p> {
 
     /// Computes, for every server, when all inputs of a task could be there.
     fn ready(&mut self, task: usize) {
+        self.ready_of(self.problem.inputs(task));
+    }
+
+    fn ready_of(&mut self, data: &[u32]) {
         self.scratch.ready_s.fill(0.0);
         let client = self.problem.client();
-        for input in self.problem.inputs(task) {
+        for input in data {
             let datum = *input as usize;
             let size_bytes = self.problem.data()[datum].size_bytes;
             let Scratch { arrival_s, ready_s, .. } = &mut self.scratch;
