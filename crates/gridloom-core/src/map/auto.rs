@@ -62,12 +62,17 @@ pub struct Auto {
 
 /// Whose plans are tried, the one that is always tried first.
 const MEMBERS: &[&str] =
-    &["heft", "cpop", "min-min", "max-min", "sufferage", "greedy", "heft[slack=0.05,polish=1000000]"];
+    &["heft", "cpop", "min-min", "max-min", "sufferage", "peft", "greedy", "heft[slack=0.05,polish=1000000]"];
 
 /// Tasks above which only `heft` maps.
 pub const MEMBERS_TASKS_MAX: usize = 20_000;
 /// The same where plans are judged, each of which takes a run of the judge.
 pub const JUDGED_TASKS_MAX: usize = 3_000;
+/// Tasks up to which branches are searched too, without contention: there it finds the best.
+const BRANCHED_TASKS_MAX: usize = 12;
+/// Steps that a node of that search counts for, and how many nodes it may look at.
+const NODE_STEPS: u64 = 500;
+const BRANCHED_NODES_MAX: u64 = 100_000;
 /// Data × places above which plans are not judged with contention: tables of 128 MiB.
 pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
 
@@ -99,10 +104,19 @@ impl Heuristic for Auto {
 
 impl Auto {
     fn without_contention(&self, problem: &Problem, plans: Vec<Plan>) -> Plan {
-        let best = plans.into_iter().min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("heft has a plan");
+        let earliest = |plans: Vec<Plan>| {
+            plans.into_iter().min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("heft has a plan")
+        };
+        let mut best = earliest(plans);
         let steps = self.steps.min(worth(best.makespan_s));
         if steps < search_min(problem) {
             return best;
+        }
+        if problem.task_count() <= BRANCHED_TASKS_MAX {
+            let nodes = (steps / NODE_STEPS).min(BRANCHED_NODES_MAX);
+            let spec = format!("branch-and-bound[nodes={nodes}]");
+            let branched = Spec::parse(&spec).and_then(|spec| spec.heuristic()?.map(problem));
+            best = earliest(std::iter::once(best).chain(branched.ok()).collect());
         }
         improve(problem, best, |trial, line| pairs::anneal(problem, trial, &[line], steps, self.seed).0)
     }

@@ -48,6 +48,8 @@ mod sufferage;
 mod validate;
 
 #[cfg(test)]
+mod auto_tests;
+#[cfg(test)]
 mod contract_tests;
 #[cfg(test)]
 mod hostile_tests;

@@ -1,5 +1,7 @@
 //! `gridloom map`.
 
+mod baseline;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,31 +21,42 @@ use super::{count, print_json, print_line, print_text, read_text};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
 gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \
-gridloom map --workflow montage.json --platform grid.json --model m2 --plan plan.json")]
+gridloom map --workflow montage.json --platform grid.json --model m2 --plan plan.json\n  \
+gridloom map --baseline --data workflows")]
 pub struct Options {
     /// Tasks and files: {"tasks": [{"id", "work_seconds", "inputs", "outputs"}], "files": {NAME: BYTES}}
-    #[arg(long, value_name = "FILE")]
-    workflow: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
+    workflow: Option<PathBuf>,
     /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}
-    #[arg(long, value_name = "FILE")]
-    platform: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
+    platform: Option<PathBuf>,
     /// What is modelled of transfers: m0, m1 or m2
     #[arg(long, default_value = "m2")]
     model: Model,
     /// Which heuristic maps, as NAME or NAME[PARAMETER=VALUE,...]
-    #[arg(long, value_name = "SPEC", default_value = "heft")]
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
     heuristic: String,
     /// Take this plan instead, as --json prints them
     #[arg(long, value_name = "FILE", conflicts_with = "heuristic")]
     plan: Option<PathBuf>,
+    /// Instead, map all workflows of a folder by all models, and print a table: heft, the best of four heuristics, mct, auto
+    #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model"])]
+    baseline: bool,
+    /// The folder of --baseline: baseline.json with the platforms, and the workflows
+    #[arg(long, value_name = "FOLDER", default_value = "../shared/data/workflows", requires = "baseline")]
+    data: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let workflow = Workflow::parse(&read_text(&options.workflow)?, &shown(&options.workflow))?;
-    let servers = Servers::parse(&read_text(&options.platform)?, &shown(&options.platform))?;
+    let (Some(workflow), Some(platform)) = (&options.workflow, &options.platform) else {
+        baseline::run(&options.data, options.json)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let workflow = Workflow::parse(&read_text(workflow)?, &shown(workflow))?;
+    let servers = Servers::parse(&read_text(platform)?, &shown(platform))?;
     let case = Case { workflow: &workflow, servers: &servers, model: options.model };
     let (by, made, map_s) = match &options.plan {
         Some(file) => (shown(file), RecordedPlan::parse(&read_text(file)?, &shown(file), &workflow, &servers)?, 0.0),
