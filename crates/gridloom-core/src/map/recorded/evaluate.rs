@@ -84,8 +84,7 @@ impl Case<'_> {
         }
         let heuristic = spec.heuristic()?;
         if self.model == Model::M2 && !heuristic.knows_contention() {
-            let problem = Case { model: Model::M0, ..self.clone() }.problem()?;
-            return Ok(RecordedPlan::of(&heuristic.map(&problem)?, &problem, false));
+            return Case { model: Model::M0, ..self.clone() }.map(spec);
         }
         let problem = self.problem()?;
         let mapped = heuristic.map(&problem)?;
