@@ -89,7 +89,7 @@ def test_the_demonstration_runs_on_a_platform_of_many_hosts(tmp_path):
     command += ["examples/demo/demo.py", "--n", "256", "--out", str(tmp_path / "out")]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one == two
-    assert [heuristic for heuristic, _, _ in one["groups"]] == ["heft"] * 3
+    assert [heuristic for heuristic, _, _ in one["groups"]] == ["heft[slack=0.05,polish=1000000]"] * 3
     assert all(predicted > 0 and simulated > 0 for _, predicted, simulated in one["groups"])
 
 

@@ -1,4 +1,7 @@
-//! Seconds that mapping takes, for graphs of layers: `cargo run --release -p gridloom-core --example map_speed`.
+//! Seconds that mapping takes, and memory, for graphs of layers: `cargo run --release -p gridloom-core --example map_speed`.
+//!
+//! With arguments, only these: `map_speed HEURISTIC TASKS SERVERS WIDTH`. The memory is the largest that the process has
+//! had so far (Linux), graph and plan included: run one case alone to learn its own.
 
 use std::time::Instant;
 
@@ -11,29 +14,54 @@ const CLIENT: NodeId = NodeId(0);
 
 fn main() {
     println!(
-        "{:>8} {:>8} {:>7} {:>12} {:>10} {:>10} {:>8}",
-        "tasks", "servers", "shape", "heuristic", "seconds", "makespan", "/ bound"
+        "{:>8} {:>8} {:>7} {:>12} {:>10} {:>10} {:>8} {:>8}",
+        "tasks", "servers", "width", "heuristic", "seconds", "makespan", "/ bound", "MiB"
     );
-    for (tasks, servers) in [(100, 16), (316, 16), (10_000, 16), (20_000, 100), (50_000, 100), (100_000, 100)] {
-        for (shape, width) in [("layers", 200), ("wide", tasks)] {
-            for spec in ["heft", "heft[slack=0]", "greedy", "mct"] {
-                let (outline, grid) = (layers(tasks, width), grid(servers));
-                let heuristic = Spec::parse(spec).and_then(|spec| spec.heuristic()).expect("the spec is known");
-                let start = Instant::now();
-                let problem = Problem::new(&outline, &grid, CLIENT).expect("the problem is good");
-                let plan = heuristic.map(&problem).expect("the heuristic maps everything");
-                let seconds = start.elapsed().as_secs_f64();
-                if tasks <= 10_000 {
-                    plan.validate(&problem).expect("the plan is valid");
-                }
-                let ratio = plan.makespan_s / plan.lower_bound_s;
-                println!(
-                    "{tasks:>8} {servers:>8} {shape:>7} {spec:>12} {seconds:>10.3} {:>10.3} {ratio:>8.3}",
-                    plan.makespan_s
-                );
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [spec, tasks, servers, width] = arguments.as_slice() {
+        let number = |text: &String| text.parse().expect("tasks, servers and width are whole numbers");
+        return measure(spec, number(tasks), number(servers), number(width));
+    }
+    for (tasks, servers) in [(100, 16), (5_373, 16), (10_000, 16), (50_000, 100), (100_000, 100), (200_000, 100)] {
+        for width in [200, tasks] {
+            for spec in ["heft", "heft[slack=0.05]", "cpop", "greedy", "mct"] {
+                measure(spec, tasks, servers, width);
             }
         }
     }
+    for spec in ["peft", "lookahead", "min-min", "max-min", "sufferage", "local", "anneal", "branch-and-bound"] {
+        for width in [200, 5_373] {
+            measure(spec, 5_373, 16, width);
+        }
+    }
+    measure("heft", 500_000, 100, 200);
+    measure("heft", 1_000_000, 100, 200);
+}
+
+/// Maps layers of `width` tasks and prints what it took.
+fn measure(spec: &str, tasks: usize, servers: usize, width: usize) {
+    let (outline, grid) = (layers(tasks, width), grid(servers));
+    let heuristic = Spec::parse(spec).and_then(|spec| spec.heuristic()).expect("the spec is known");
+    let start = Instant::now();
+    let problem = Problem::new(&outline, &grid, CLIENT).expect("the problem is good");
+    let plan = heuristic.map(&problem).expect("the heuristic maps everything");
+    let seconds = start.elapsed().as_secs_f64();
+    if tasks <= 10_000 {
+        plan.validate(&problem).expect("the plan is valid");
+    }
+    let ratio = plan.makespan_s / plan.lower_bound_s;
+    println!(
+        "{tasks:>8} {servers:>8} {width:>7} {spec:>12} {seconds:>10.3} {:>10.3} {ratio:>8.3} {:>8}",
+        plan.makespan_s,
+        peak_mib().map_or("?".into(), |mib| mib.to_string())
+    );
+}
+
+/// Largest memory of this process so far.
+fn peak_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
 }
 
 /// Layers of `width` tasks, each with two inputs from the layer before and all reading one datum of the client.

@@ -73,7 +73,7 @@ fn chain(grid: &Grid, n: u64, heuristic: &str) -> (Handle, Report) {
 fn a_group_moves_no_byte_that_it_need_not() {
     let grid = Grid::simulate(config("traffic", STAR)).unwrap();
     let n = 1024;
-    let (_, report) = chain(&grid, n, "heft");
+    let (_, report) = chain(&grid, n, "heft[slack=0.05,polish=1000000]");
     assert_eq!((report.client_bytes, report.server_bytes), (9 * 8 * n * n, 3 * 8 * n * n), "{report}");
     assert_eq!(report.tasks.len(), 7);
     assert_eq!(report.tasks_failed, 0);

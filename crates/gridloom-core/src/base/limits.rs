@@ -35,6 +35,8 @@ pub const DIMENSIONS_MAX: usize = 64;
 pub const PARAMETERS_MAX: usize = 128;
 /// Nesting of an expression, so that hostile text cannot exhaust the stack.
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
+/// Nesting of heuristics that start from one another, for the same reason; nobody needs more than two.
+pub const SPEC_DEPTH_MAX: usize = 8;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
 

@@ -61,22 +61,14 @@ fn leaving_seconds(problem: &Problem, datum: usize) -> f64 {
 fn work(problem: &Problem) -> f64 {
     let servers = problem.servers().len();
     let mut seconds = vec![0.0; servers];
-    // How much slower than the fastest each server is, on average over the tasks that it can run.
-    let (mut slower, mut runs) = (vec![0.0; servers], vec![0u64; servers]);
+    let speeds = speeds(problem);
     let mut equal_s = 0.0;
     for task in 0..problem.task_count() {
         problem.seconds_by_server(task, &mut seconds);
-        let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        equal_s += fastest;
-        for server in (0..servers).filter(|server| seconds[*server].is_finite() && fastest > 0.0) {
-            slower[server] += seconds[server] / fastest;
-            runs[server] += 1;
-        }
+        equal_s += seconds.iter().copied().fold(f64::INFINITY, f64::min);
     }
-    let speed = |server: usize| if runs[server] == 0 { 0.0 } else { runs[server] as f64 / slower[server] };
-    let speeds: Vec<f64> = (0..servers).map(speed).collect();
     let slots = |server: &usize| f64::from(problem.servers()[*server].slots);
-    let useful: Vec<usize> = (0..servers).filter(|server| runs[*server] > 0).collect();
+    let useful: Vec<usize> = (0..servers).filter(|server| speeds[*server] > 0.0).collect();
     if useful.is_empty() {
         return 0.0;
     }
@@ -89,6 +81,23 @@ fn work(problem: &Problem) -> f64 {
     }
     let by_speed_s = weighted_s / useful.iter().map(|server| speeds[*server] * slots(server)).sum::<f64>();
     by_speed_s.max(equal_s / useful.iter().map(slots).sum::<f64>())
+}
+
+/// By server: how fast it is, as part of the fastest for each task, on average over the tasks that it can run.
+pub(super) fn speeds(problem: &Problem) -> Vec<f64> {
+    let servers = problem.servers().len();
+    let mut seconds = vec![0.0; servers];
+    let (mut slower, mut runs) = (vec![0.0; servers], vec![0u64; servers]);
+    for task in 0..problem.task_count() {
+        problem.seconds_by_server(task, &mut seconds);
+        let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        for server in (0..servers).filter(|server| seconds[*server].is_finite() && fastest > 0.0) {
+            slower[server] += seconds[server] / fastest;
+            runs[server] += 1;
+        }
+    }
+    let speed = |server: usize| if runs[server] == 0 { 0.0 } else { runs[server] as f64 / slower[server] };
+    (0..servers).map(speed).collect()
 }
 
 #[cfg(test)]

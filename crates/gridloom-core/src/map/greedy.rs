@@ -19,6 +19,9 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Ok(Box::new(Greedy)),
 };
 
+/// Ends that differ by less than this part of a task's duration are equal but for rounding; fewer bytes decide then.
+const EQUAL: f64 = 1e-12;
+
 /// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Greedy;
@@ -27,7 +30,7 @@ impl Heuristic for Greedy {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let mut schedule = Schedule::new(problem);
         for task in 0..problem.task_count() {
-            let server = schedule.best(task, 0.0);
+            let server = schedule.best(task, EQUAL);
             schedule.place(task, server);
         }
         Ok(schedule.finish())

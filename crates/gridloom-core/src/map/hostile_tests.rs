@@ -7,8 +7,25 @@ use crate::base::NodeId;
 use crate::graph::{OutlineDatum, OutlineTask};
 use crate::perf::LinkEstimate;
 
-const SPECS: [&str; 7] =
-    ["heft", "heft[insertion=no]", "greedy", "mct", "round-robin", "random", "exhaustive[nodes=200]"];
+const SPECS: [&str; 17] = [
+    "heft",
+    "heft[insertion=no,slack=0.05,polish=1000]",
+    "cpop",
+    "cpop[down=without]",
+    "peft",
+    "lookahead",
+    "min-min",
+    "max-min",
+    "sufferage",
+    "greedy",
+    "mct",
+    "round-robin",
+    "random",
+    "exhaustive[nodes=200]",
+    "branch-and-bound[nodes=200]",
+    "local[from=mct,steps=500]",
+    "anneal[steps=500]",
+];
 
 fn number(rng: &mut SplitMix64) -> f64 {
     const ODD: [f64; 12] = [
@@ -114,7 +131,7 @@ fn no_input_makes_mapping_panic() {
 
 #[test]
 fn no_spec_makes_parsing_panic() {
-    const PARTS: [&str; 14] = [
+    const PARTS: [&str; 17] = [
         "heft",
         "random",
         "[",
@@ -129,6 +146,9 @@ fn no_spec_makes_parsing_panic() {
         "é",
         " ",
         "polish",
+        "local[from=",
+        "cpop",
+        "]]",
     ];
     for seed in 0..20_000 {
         let mut rng = SplitMix64::new(seed);

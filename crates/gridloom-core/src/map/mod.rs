@@ -9,17 +9,31 @@
 //! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
 //! the parser of specs and the documentation see it.
 //!
-//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the
-//! lowest index, that is, the first server by name and the task called first.
+//! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
+//!
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
+//! server by name and to the task that comes first in [`order`], or is called first.
 
+mod anneal;
+mod batch;
 mod bounds;
+mod branch;
 pub mod contention;
+mod cpop;
 mod error;
-mod exhaustive;
+mod exact;
 mod greedy;
 mod heft;
+mod improve;
+mod local;
+mod lookahead;
+mod max_min;
 mod mct;
+mod mean;
+mod min_min;
+mod order;
 pub mod pairs;
+mod peft;
 pub mod plan;
 mod polish;
 mod problem;
@@ -29,6 +43,7 @@ mod round_robin;
 mod schedule;
 mod slots;
 mod spec;
+mod sufferage;
 mod validate;
 
 #[cfg(test)]
@@ -40,18 +55,26 @@ mod noise_tests;
 #[cfg(test)]
 mod testing;
 
+pub use anneal::Anneal;
 pub use bounds::lower_bound;
+pub use branch::BranchAndBound;
+pub use cpop::Cpop;
 pub use error::MapError;
-pub use exhaustive::Exhaustive;
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
+pub use local::Local;
+pub use lookahead::Lookahead;
+pub use max_min::MaxMin;
 pub use mct::Mct;
+pub use min_min::MinMin;
+pub use peft::Peft;
 pub use plan::{Assignment, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use random::{Random, SplitMix64};
 pub use round_robin::RoundRobin;
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};
+pub use sufferage::Sufferage;
 
 use crate::base::NodeId;
 use crate::graph::Outline;
@@ -82,8 +105,23 @@ pub struct Entry {
 }
 
 /// All heuristics, the best first.
-pub const HEURISTICS: &[Entry] =
-    &[heft::ENTRY, greedy::ENTRY, mct::ENTRY, round_robin::ENTRY, random::ENTRY, exhaustive::ENTRY];
+pub const HEURISTICS: &[Entry] = &[
+    heft::ENTRY,
+    cpop::ENTRY,
+    peft::ENTRY,
+    lookahead::ENTRY,
+    min_min::ENTRY,
+    max_min::ENTRY,
+    sufferage::ENTRY,
+    local::ENTRY,
+    anneal::ENTRY,
+    greedy::ENTRY,
+    mct::ENTRY,
+    round_robin::ENTRY,
+    random::ENTRY,
+    branch::ENTRY,
+    branch::EXHAUSTIVE,
+];
 
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
 ///
@@ -97,7 +135,7 @@ pub const HEURISTICS: &[Entry] =
 /// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
 /// assert_eq!(nothing, Err(map::MapError::EmptyGrid));
 /// let unknown = map::map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
-/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, greedy"));
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
     let spec = Spec::parse(spec)?;

@@ -54,7 +54,7 @@ fn best_tidy_s(problem: &Problem) -> f64 {
 fn small_noise_changes_nothing() {
     for seed in 10_000..10_200 {
         let (outline, grid) = noisy(&mut SplitMix64::new(seed), 0.1);
-        let plan = map_group("heft", &outline, &grid, CLIENT).unwrap();
+        let plan = map_group(TIDY, &outline, &grid, CLIENT).unwrap();
         assert_eq!((traffic(&plan), first_servers(&plan)), ([8, 3, 1], 4), "seed {seed}\n{plan}");
     }
 }
@@ -67,12 +67,12 @@ fn large_noise_wastes_nothing() {
     for seed in 10_000..10_200 {
         let (outline, grid) = noisy(&mut SplitMix64::new(seed), 0.4);
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
-        let plan = map_group("heft", &outline, &grid, CLIENT).unwrap();
+        let plan = map_group(TIDY, &outline, &grid, CLIENT).unwrap();
         plan.validate(&problem).unwrap();
         let [sent, between, returned] = traffic(&plan);
         assert_eq!((sent, returned), (8, 1), "seed {seed}\n{plan}");
         assert!(between <= 3 || plan.makespan_s < best_tidy_s(&problem), "seed {seed}: moves for nothing\n{plan}");
-        let unmended_s = map_group("heft[polish=0]", &outline, &grid, CLIENT).unwrap().makespan_s;
+        let unmended_s = map_group("heft[slack=0.05]", &outline, &grid, CLIENT).unwrap().makespan_s;
         assert!(plan.makespan_s <= 1.05 * unmended_s * (1.0 + 1e-9), "seed {seed}: ends later than before\n{plan}");
         over_tidy.push(plan.makespan_s / best_tidy_s(&problem));
         tidy += u32::from(between == 3 && first_servers(&plan) == 4);

@@ -21,6 +21,15 @@ pub struct Line {
     pub order: Vec<u32>,
 }
 
+/// Tells what a line is worth.
+pub trait Evaluate {
+    /// The makespan; infinite if it is above the limit.
+    fn makespan(&mut self, line: &Line, limit_s: f64) -> f64;
+
+    /// Work done so far, in steps of about the same time each.
+    fn steps(&self) -> u64;
+}
+
 /// Computes makespans of lines.
 #[derive(Debug)]
 pub struct Pass {
@@ -35,6 +44,8 @@ pub struct Pass {
     home: Vec<f64>,
     /// By place × place, seconds per byte and latency.
     links: Vec<(f64, f64)>,
+    /// By server: when it is free at first.
+    busy_s: Vec<f64>,
     start_s: Vec<f64>,
     end_s: Vec<f64>,
     free_s: Vec<f64>,
@@ -62,6 +73,7 @@ impl Pass {
             inputs: Vec::new(),
             home: vec![0.0; tasks],
             links: Vec::new(),
+            busy_s: problem.servers().iter().map(|server| server.busy_s[0]).collect(),
             start_s: vec![0.0; tasks],
             end_s: vec![0.0; tasks],
             free_s: vec![0.0; servers],
@@ -85,19 +97,19 @@ impl Pass {
         Some(pass)
     }
 
-    /// Work done so far, in steps of about the same time each.
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
     /// Start of each task by the last pass, seconds.
     pub fn start_s(&self) -> &[f64] {
         &self.start_s
     }
+}
 
-    /// The makespan; infinite if it is above the limit.
-    pub fn makespan(&mut self, line: &Line, limit_s: f64) -> f64 {
-        self.free_s.fill(0.0);
+impl Evaluate for Pass {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn makespan(&mut self, line: &Line, limit_s: f64) -> f64 {
+        self.free_s.copy_from_slice(&self.busy_s);
         let places = self.servers + 1;
         let mut makespan_s = 0.0f64;
         for task in &line.order {
@@ -131,7 +143,7 @@ impl Pass {
 ///
 /// # Panics
 /// Without any to start with.
-pub fn anneal(problem: &Problem, pass: &mut Pass, start: &[Line], budget: u64, seed: u64) -> (Line, f64) {
+pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budget: u64, seed: u64) -> (Line, f64) {
     let mut random = SplitMix64::new(seed);
     let judged = start.iter().map(|line| (line.clone(), pass.makespan(line, f64::INFINITY)));
     let mut best = judged.min_by(|a, b| a.1.total_cmp(&b.1)).expect("some line to start with");
@@ -153,14 +165,17 @@ pub fn anneal(problem: &Problem, pass: &mut Pass, start: &[Line], budget: u64, s
             }
         }
     }
-    while pass.steps() - from < budget {
+    // Draws are bounded too: where there is one server and one order, nothing is ever evaluated.
+    let mut draws = 0;
+    while pass.steps() - from < budget && draws < budget {
+        draws += 1;
         let done = (pass.steps() - from) as f64 / budget as f64;
         let temperature = HOT * (COLD / HOT).powf(done) * current_s;
         let limit_s = current_s - temperature * random.unit().max(1e-300).ln();
         let task = random.below(tasks) as usize;
         let before = current.servers[task];
-        match random.below(8) {
-            0..4 => {
+        match random.below(16) {
+            0..7 => {
                 let to = random.below(servers) as u32;
                 if to == before || problem.seconds(task, to as usize).is_none() {
                     continue;
@@ -173,7 +188,7 @@ pub fn anneal(problem: &Problem, pass: &mut Pass, start: &[Line], budget: u64, s
                     current.servers[task] = before;
                 }
             }
-            4 | 5 => {
+            7..11 => {
                 let other = random.below(tasks) as usize;
                 let theirs = current.servers[other];
                 let is_able = |task: usize, server: u32| problem.seconds(task, server as usize).is_some();
@@ -186,6 +201,33 @@ pub fn anneal(problem: &Problem, pass: &mut Pass, start: &[Line], budget: u64, s
                     current_s = found_s;
                 } else {
                     current.servers.swap(task, other);
+                }
+            }
+            // A task and those next to it, or all of a server: what moves together stays together.
+            kind @ (11 | 12) => {
+                let to = random.below(servers) as u32;
+                let makers = problem.inputs(task).iter().filter_map(|datum| problem.data()[*datum as usize].producer);
+                let mut moved: Vec<u32> = match kind {
+                    11 => makers.chain(readers[task].iter().copied()).chain([task as u32]).collect(),
+                    _ => (0..tasks as u32).filter(|other| current.servers[*other as usize] == before).collect(),
+                };
+                moved.sort_unstable();
+                moved.dedup();
+                let is_able = |task: &u32| problem.seconds(*task as usize, to as usize).is_some();
+                moved.retain(|task| current.servers[*task as usize] != to && is_able(task));
+                if moved.is_empty() {
+                    continue;
+                }
+                let servers_before: Vec<u32> = moved.iter().map(|task| current.servers[*task as usize]).collect();
+                moved.iter().for_each(|task| current.servers[*task as usize] = to);
+                let found_s = pass.makespan(&current, limit_s);
+                if found_s <= limit_s {
+                    current_s = found_s;
+                } else {
+                    moved
+                        .iter()
+                        .zip(servers_before)
+                        .for_each(|(task, server)| current.servers[*task as usize] = server);
                 }
             }
             _ => {

@@ -189,7 +189,7 @@ impl Problem {
     /// Predicted seconds of a task on all servers, infinite where it cannot run.
     pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         let row = &self.tasks[task];
-        let costs = &self.costs[row.function as usize * self.servers.len()..];
+        let costs = self.costs_of(row.function as usize);
         for ((seconds, cost), server) in seconds.iter_mut().zip(costs).zip(&self.servers) {
             *seconds = match cost {
                 Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.work_flops),
@@ -198,10 +198,36 @@ impl Problem {
         }
     }
 
+    /// Number of functions that tasks call.
+    pub(super) fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// What a task calls: function, work, and bytes of arguments and results together.
+    pub(super) fn call(&self, task: usize) -> (usize, Option<f64>, u64) {
+        let Task { function, work_flops, size_bytes, .. } = self.tasks[task];
+        (function as usize, work_flops, size_bytes)
+    }
+
+    /// Cost model of a function by server.
+    pub(super) fn costs_of(&self, function: usize) -> &[Option<CallCost>] {
+        &self.costs[function * self.servers.len()..][..self.servers.len()]
+    }
+
     /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
     /// infinite if the two cannot talk.
     pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
+    }
+
+    /// Seconds to move `size_bytes` from one server to another: straight, or through the client if the two cannot talk.
+    pub(super) fn way_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+        let direct_s = self.link_seconds(from, to, size_bytes);
+        if direct_s.is_finite() {
+            return direct_s;
+        }
+        let client = self.client();
+        self.link_seconds(from, client, size_bytes) + self.link_seconds(client, to, size_bytes)
     }
 
     /// Whether all servers can talk straight to one another.
@@ -393,9 +419,11 @@ impl Problem {
 
     /// Largest store and lowest speed among the servers that offer a function; `None` if none does.
     fn widest(&self, function: usize) -> Option<(u64, f64)> {
-        let costs = &self.costs[function * self.servers.len()..(function + 1) * self.servers.len()];
-        let offered =
-            costs.iter().zip(&self.servers).filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
+        let offered = self
+            .costs_of(function)
+            .iter()
+            .zip(&self.servers)
+            .filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
         offered
             .reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
     }

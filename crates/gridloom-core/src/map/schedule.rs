@@ -63,6 +63,28 @@ struct Moved {
     end_s: f64,
 }
 
+/// Where a task would be done first.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct TwoBest {
+    /// Place of the best server.
+    pub(super) server: usize,
+    /// When it is done there: its end, or when the client has what only it awaits.
+    pub(super) score_s: f64,
+    /// When it would be done on the best of the other servers; infinite if there is none.
+    pub(super) second_s: f64,
+}
+
+/// What a server offers to a task, whatever else it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    /// When the inputs are there.
+    ready_s: f64,
+    /// What the task takes.
+    seconds: f64,
+    /// What its results take to the client, if only that awaits them.
+    back_s: f64,
+}
+
 /// Room for the candidates of one task, so that asking allocates nothing.
 #[derive(Clone, Debug)]
 struct Scratch {
@@ -123,9 +145,10 @@ impl<'p> Schedule<'p> {
         Some((start_s, start_s + seconds))
     }
 
-    /// The server on which a task ends earliest. For a task whose results only the client awaits, their way to the
-    /// client counts too. Servers that are later by no more than `slack` times the task's shortest duration are taken
-    /// for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then the first.
+    /// The server on which a task ends earliest, the first of several; the way to the client of results that only it
+    /// awaits counts too. With `slack`, servers that are later by no more than so many times the task's shortest duration
+    /// are taken for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then
+    /// the first.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.
@@ -136,7 +159,7 @@ impl<'p> Schedule<'p> {
         problem.seconds_by_server(task, seconds);
         let returned_bytes = returned_bytes(problem, task, self.plain);
         let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut best_s = f64::INFINITY;
+        let (mut best, mut best_s) = (client, f64::INFINITY);
         for server in 0..client {
             score_s[server] = f64::INFINITY;
             let floor_s = ready_s[server] + seconds[server];
@@ -147,14 +170,97 @@ impl<'p> Schedule<'p> {
             let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
             let back_s = returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
             score_s[server] = start_s + seconds[server] + back_s;
-            best_s = best_s.min(score_s[server]);
+            if score_s[server] < best_s {
+                (best, best_s) = (server, score_s[server]);
+            }
         }
-        let limit_s = best_s + tolerance_s;
-        let good = (0..client).filter(|server| self.scratch.score_s[*server] <= limit_s);
+        assert!(best < client, "some server can run each task of a problem");
+        if slack == 0.0 {
+            return best;
+        }
+        let good = (0..client).filter(|server| self.scratch.score_s[*server] <= best_s + tolerance_s);
         good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
             .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
             .expect("some server can run each task of a problem")
             .2
+    }
+
+    /// The server with the least sum of a task's end there and what `after_s` says by server, the first of several.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub(super) fn best_with(&mut self, task: usize, after_s: &[f64]) -> usize {
+        self.ready(task);
+        let Scratch { ready_s, seconds, .. } = &mut self.scratch;
+        self.problem.seconds_by_server(task, seconds);
+        let mut best = (f64::INFINITY, 0);
+        for server in (0..self.problem.client()).filter(|server| seconds[*server].is_finite()) {
+            if ready_s[server] + seconds[server] + after_s[server] >= best.0 {
+                continue;
+            }
+            let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
+            let sum_s = start_s + seconds[server] + after_s[server];
+            if sum_s < best.0 {
+                best = (sum_s, server);
+            }
+        }
+        assert!(best.0 < f64::INFINITY, "some server can run each task of a problem");
+        best.1
+    }
+
+    /// By server: when those inputs of a task could be there that are somewhere already.
+    pub(super) fn ready_so_far(&mut self, task: usize) -> &[f64] {
+        let problem = self.problem;
+        let known = problem.inputs(task).iter().filter(|datum| !self.copies[**datum as usize].is_empty());
+        let known: Vec<u32> = known.copied().collect();
+        self.ready_of(&known);
+        &self.scratch.ready_s[..problem.client()]
+    }
+
+    /// Earliest start on a server of something that is ready then and takes so long.
+    pub(super) fn fit(&self, server: usize, ready_s: f64, seconds: f64) -> f64 {
+        self.slots[server].fit(ready_s, seconds, self.insertion)
+    }
+
+    /// What each server offers to a task now; infinite seconds where it cannot run.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub(super) fn offers(&mut self, task: usize) -> Vec<Offer> {
+        self.ready(task);
+        let (problem, client) = (self.problem, self.problem.client());
+        let Scratch { ready_s, seconds, .. } = &mut self.scratch;
+        problem.seconds_by_server(task, seconds);
+        let returned_bytes = returned_bytes(problem, task, self.plain);
+        let back_s = |server| returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
+        let offer =
+            |server: usize| Offer { ready_s: ready_s[server], seconds: seconds[server], back_s: back_s(server) };
+        (0..client).map(offer).collect()
+    }
+
+    /// When a task with that offer of a server would be done if it were placed there now, after all others.
+    pub(super) fn score_of_offer(&self, server: usize, offer: &Offer) -> f64 {
+        self.slots[server].fit(offer.ready_s, offer.seconds, false) + offer.seconds + offer.back_s
+    }
+
+    /// The best of a task's offers now, the first of several, and the second best.
+    pub(super) fn best_offer(&self, offers: &[Offer]) -> TwoBest {
+        let mut best = TwoBest { server: offers.len(), score_s: f64::INFINITY, second_s: f64::INFINITY };
+        for (server, offer) in offers.iter().enumerate() {
+            let score_s = self.score_of_offer(server, offer);
+            if score_s < best.score_s {
+                best = TwoBest { server, score_s, second_s: best.score_s };
+            } else {
+                best.second_s = best.second_s.min(score_s);
+            }
+        }
+        assert!(best.server < offers.len(), "some server can run each task of a problem");
+        best
+    }
+
+    /// Whether a place holds a datum, or will by what was placed.
+    pub(super) fn is_at(&self, datum: u32, place: usize) -> bool {
+        self.held(datum as usize, place).is_some()
     }
 
     /// Places a task on a server at its earliest start, with the transfers that bring its inputs there.
@@ -230,9 +336,13 @@ impl<'p> Schedule<'p> {
 
     /// Computes, for every server, when all inputs of a task could be there.
     fn ready(&mut self, task: usize) {
+        self.ready_of(self.problem.inputs(task));
+    }
+
+    fn ready_of(&mut self, data: &[u32]) {
         self.scratch.ready_s.fill(0.0);
         let client = self.problem.client();
-        for input in self.problem.inputs(task) {
+        for input in data {
             let datum = *input as usize;
             let size_bytes = self.problem.data()[datum].size_bytes;
             let Scratch { arrival_s, ready_s, .. } = &mut self.scratch;
@@ -332,11 +442,8 @@ fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], ar
 }
 
 /// Size of the largest result that the client awaits before the task counts as done: of any result in plain GridRPC,
-/// else of a wanted one, and only if no task waits for the others.
+/// else of a wanted one that no task reads.
 fn returned_bytes(problem: &Problem, task: usize, plain: bool) -> Option<u64> {
-    let outputs = || problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
-    if !plain && outputs().any(|datum| datum.readers > 0) {
-        return None;
-    }
-    outputs().filter(|datum| plain || datum.wanted).map(|datum| datum.size_bytes).max()
+    let outputs = problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
+    outputs.filter(|datum| plain || (datum.wanted && datum.readers == 0)).map(|datum| datum.size_bytes).max()
 }

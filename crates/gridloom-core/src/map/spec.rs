@@ -1,7 +1,8 @@
-//! Which heuristic, with which parameters: `heft`, `heft[insertion=no]`, `random[seed=3]`.
+//! Which heuristic, with which parameters: `heft`, `heft[insertion=no]`, `anneal[from=heft[slack=0.05],seed=3]`.
 //!
 //! ```text
-//! spec  =  name [ "[" name "=" value { "," name "=" value } "]" ]
+//! spec   =  name [ "[" name "=" value { "," name "=" value } "]" ]
+//! value  =  text without brackets and commas, or a spec
 //! ```
 //!
 //! **Invariants:** a [`Spec`] names a heuristic of the table and parameters that it has, each once, in the order in
@@ -11,6 +12,7 @@ use std::fmt;
 
 use super::error::MapError;
 use super::{Entry, HEURISTICS, Heuristic};
+use crate::base::limits::SPEC_DEPTH_MAX;
 
 /// A parameter of a heuristic.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +52,14 @@ impl Spec {
             MapError::UnknownHeuristic { name: name.into(), known: known.join(", ") }
         })?;
         let mut given = vec![None; entry.parameters.len()];
-        for item in inside.split(',').filter(|_| !inside.trim().is_empty()) {
+        let items = split_outside_brackets(inside).map_err(bad)?;
+        for item in items.into_iter().filter(|_| !inside.trim().is_empty()) {
             let (parameter, value) = item.split_once('=').ok_or_else(|| bad("a parameter is written name=value"))?;
             let (parameter, value) = (parameter.trim(), value.trim());
             let Some(at) = entry.parameters.iter().position(|known| known.name == parameter) else {
                 return Err(unknown_parameter(entry, parameter));
             };
-            if value.is_empty() || value.contains(['[', ']']) {
+            if value.is_empty() {
                 return Err(bad("a parameter is written name=value"));
             }
             if given[at].replace(value.to_owned()).is_some() {
@@ -113,6 +116,14 @@ impl Values<'_> {
         })
     }
 
+    /// A parameter that is one of some words: which.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn one_of(&self, name: &str, expected: &str, words: &[&str]) -> Result<usize, MapError> {
+        self.read(name, expected, |value| words.iter().position(|word| *word == value))
+    }
+
     /// A parameter that is a whole number.
     ///
     /// # Errors
@@ -130,21 +141,51 @@ impl Values<'_> {
         self.read(name, "give a number from 0 to 1", parse)
     }
 
-    fn read<T>(&self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, MapError> {
+    /// A parameter that is a heuristic.
+    ///
+    /// # Errors
+    /// As of [`Spec::parse`] and [`Spec::heuristic`].
+    pub fn heuristic(&self, name: &str) -> Result<Box<dyn Heuristic>, MapError> {
+        Spec::parse(self.value(name))?.heuristic()
+    }
+
+    fn value(&self, name: &str) -> &str {
         let Spec { entry, given } = self.spec;
-        let at = entry
-            .parameters
-            .iter()
-            .position(|known| known.name == name)
-            .expect("a maker reads what its entry declares");
-        let value = given[at].as_deref().unwrap_or(entry.parameters[at].default);
+        let declared = entry.parameters.iter().position(|known| known.name == name);
+        let at = declared.expect("a maker reads what its entry declares");
+        given[at].as_deref().unwrap_or(entry.parameters[at].default)
+    }
+
+    fn read<T>(&self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, MapError> {
+        let value = self.value(name);
         parse(value).ok_or_else(|| MapError::BadParameter {
-            heuristic: entry.name.into(),
+            heuristic: self.spec.entry.name.into(),
             parameter: name.into(),
             value: value.into(),
             expected: expected.into(),
         })
     }
+}
+
+/// The parts between those commas that are in no brackets.
+fn split_outside_brackets(text: &str) -> Result<Vec<&str>, &'static str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0usize, 0);
+    for (at, character) in text.char_indices() {
+        match character {
+            '[' => depth += 1,
+            ']' => depth = depth.checked_sub(1).ok_or("a ']' is too many")?,
+            ',' if depth == 0 => {
+                parts.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+        if depth >= SPEC_DEPTH_MAX {
+            return Err("heuristics are nested too deep");
+        }
+    }
+    parts.push(&text[from..]);
+    if depth == 0 { Ok(parts) } else { Err("a ']' is missing") }
 }
 
 fn unknown_parameter(entry: &Entry, parameter: &str) -> MapError {
@@ -159,9 +200,15 @@ mod tests {
 
     #[test]
     fn specs_are_printed_back() {
-        for text in
-            ["heft", "heft[insertion=no]", "heft[insertion=no,slack=0]", "random[seed=3]", "exhaustive[nodes=9]"]
-        {
+        for text in [
+            "heft",
+            "heft[insertion=no]",
+            "heft[insertion=no,slack=0]",
+            "random[seed=3]",
+            "exhaustive[nodes=9]",
+            "local[from=mct]",
+            "anneal[from=local[from=heft[insertion=no,slack=0],steps=5],seed=3]",
+        ] {
             assert_eq!(Spec::parse(text).unwrap().to_string(), text);
         }
         for entry in HEURISTICS {
@@ -178,13 +225,29 @@ mod tests {
         let text = |spec| Spec::parse(spec).unwrap_err().to_string();
         assert_eq!(
             text("hefty"),
-            "unknown heuristic 'hefty'; known: heft, greedy, mct, round-robin, random, exhaustive"
+            "unknown heuristic 'hefty'; known: heft, cpop, peft, lookahead, min-min, max-min, sufferage, local, anneal, greedy, mct, round-robin, random, branch-and-bound, exhaustive"
         );
         assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack, polish");
         assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");
         for bad in ["", "[a=b]", "heft[insertion]", "heft[insertion=no", "heft[slack=]", "heft[slack=0,slack=1]"] {
             assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_heuristic_within_another_is_read_like_any() {
+        let made = |spec: &str| Spec::parse(spec).unwrap().heuristic().map(|_| ());
+        assert_eq!(made("local[from=heft[insertion=no],steps=1000]"), Ok(()));
+        assert!(matches!(made("local[from=hefty]"), Err(MapError::UnknownHeuristic { .. })));
+        assert!(matches!(made("local[from=heft[seed=1]]"), Err(MapError::UnknownParameter { .. })));
+        assert!(matches!(made("local[from=heft[slack=2]]"), Err(MapError::BadParameter { .. })));
+        for bad in ["local[from=heft[slack=0]", "local[from=heft]]", "local[from=]heft[]"] {
+            assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");
+        }
+        let deep = format!("{}heft{}", "local[from=".repeat(SPEC_DEPTH_MAX + 1), "]".repeat(SPEC_DEPTH_MAX + 1));
+        assert!(Spec::parse(&deep).unwrap_err().to_string().contains("too deep"));
+        let just = format!("{}heft{}", "local[from=".repeat(SPEC_DEPTH_MAX), "]".repeat(SPEC_DEPTH_MAX));
+        assert_eq!(made(&just), Ok(()));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use crate::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
 /// The client of all test grids.
 pub(super) const CLIENT: NodeId = NodeId(0);
 
+/// The spec for small groups whose figures are not known precisely: what need not move does not.
+pub(super) const TIDY: &str = "heft[slack=0.05,polish=1000000]";
+
 /// Builds an outline task by task.
 #[derive(Default)]
 pub(super) struct Build(pub(super) Outline);

@@ -1,0 +1,101 @@
+//! What min-min, max-min and sufferage share: of the tasks that are ready, the most urgent is placed next, where it would
+//! be done first. They differ in what is urgent.
+//!
+//! By levels, tasks that become ready wait until all that were ready before are placed. A task goes after those placed on
+//! its server before; no gaps are filled.
+//!
+//! A task placed on one server delays others only there. So the best server of a task is searched anew only if it was that
+//! server and is now no better than the second best, or if an input of the task has got a new copy: n tasks that are ready
+//! at a time take n² short steps, not n² searches over all servers, let alone n³.
+
+use super::order::{Followers, Readers, Waiting};
+use super::plan::Plan;
+use super::problem::Problem;
+use super::schedule::{Offer, Schedule, TwoBest};
+use super::spec::Parameter;
+
+/// The parameter that all have, and its default.
+pub(super) const fn levels(default: &'static str) -> Parameter {
+    let about = "yes or no: tasks that become ready wait until all that were ready before are placed";
+    Parameter { name: "levels", about, default }
+}
+
+/// What to place first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// Of two tasks, the one with more of it goes first; of equal ones, the one that became ready first.
+    pub(super) urgency: fn(&TwoBest) -> f64,
+    /// Whether it looks at the second best server.
+    pub(super) looks_at_second: bool,
+    /// Whether tasks go level by level.
+    pub(super) levels: bool,
+}
+
+/// A task that is ready and where it would be done first.
+struct Candidate {
+    task: u32,
+    /// How many became ready before it.
+    position: u32,
+    /// What each server offers, so that looking again for the best takes no look at inputs and links.
+    offers: Vec<Offer>,
+    best: TwoBest,
+}
+
+/// Maps by a rule.
+pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
+    let followers = Followers::new(problem);
+    let readers = Readers::new(problem);
+    let mut waiting = Waiting::new(problem, &followers);
+    let mut schedule = Schedule::new(problem).with_insertion(false);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut ready = waiting.ready();
+    let mut positions = 0..u32::MAX;
+    let mut has_fresh_copy = vec![false; problem.task_count()];
+    loop {
+        if !rule.levels || candidates.is_empty() {
+            let candidate = |(task, position)| {
+                let offers = schedule.offers(task as usize);
+                let best = schedule.best_offer(&offers);
+                Candidate { task, position, offers, best }
+            };
+            candidates.extend(ready.drain(..).zip(&mut positions).map(candidate));
+        }
+        let Some(at) = most_urgent(&candidates, rule.urgency) else { break };
+        let Candidate { task, best, .. } = candidates.swap_remove(at);
+        let server = best.server;
+        for datum in problem.inputs(task as usize) {
+            if problem.data()[*datum as usize].readers > 1 && !schedule.is_at(*datum, server) {
+                readers.of(*datum).iter().for_each(|reader| has_fresh_copy[*reader as usize] = true);
+            }
+        }
+        schedule.place(task as usize, server);
+        waiting.done(task as usize, |next| ready.push(next));
+        for Candidate { task, offers, best, .. } in &mut candidates {
+            let is_stale = std::mem::take(&mut has_fresh_copy[*task as usize]);
+            if !is_stale && best.server != server {
+                continue;
+            }
+            if is_stale {
+                *offers = schedule.offers(*task as usize);
+            }
+            best.score_s = schedule.score_of_offer(best.server, &offers[best.server]);
+            if is_stale || rule.looks_at_second || best.score_s >= best.second_s {
+                *best = schedule.best_offer(offers);
+            }
+        }
+    }
+    schedule.finish()
+}
+
+fn most_urgent(candidates: &[Candidate], urgency: fn(&TwoBest) -> f64) -> Option<usize> {
+    let mut candidates = candidates.iter().enumerate();
+    let (mut at, first) = candidates.next()?;
+    let (mut most, mut position) = (urgency(&first.best), first.position);
+    for (other, candidate) in candidates {
+        let urgency = urgency(&candidate.best);
+        if urgency > most || (urgency == most && candidate.position < position) {
+            (at, most, position) = (other, urgency, candidate.position);
+        }
+    }
+    Some(at)
+}

@@ -1,0 +1,35 @@
+//! `max-min`: of the tasks that are ready, the one whose earliest end is latest goes where that is; then the next, given
+//! that. Long tasks go first, short ones fill what is left.
+//!
+//! Source: Ibarra, Kim, *Heuristic algorithms for scheduling independent tasks on nonidentical processors*, JACM 24(2),
+//! 1977; for graphs, level by level: Blythe et al., *Task scheduling strategies for workflow-based applications in grids*,
+//! CCGrid 2005.
+
+use super::batch::{Rule, levels, map};
+use super::error::MapError;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::{Entry, Heuristic};
+
+/// Its line in the table.
+pub(super) const ENTRY: Entry = Entry {
+    name: "max-min",
+    about: "of the ready tasks, the one whose earliest end is latest first",
+    source: "Ibarra, Kim, JACM 24(2), 1977",
+    parameters: &[levels("yes")],
+    make: |values| Ok(Box::new(MaxMin { levels: values.yes("levels")? })),
+};
+
+/// The heuristic.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxMin {
+    /// Whether tasks that become ready wait until all that were ready before are placed.
+    pub levels: bool,
+}
+
+impl Heuristic for MaxMin {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        let rule = Rule { urgency: |best| best.score_s, looks_at_second: false, levels: self.levels };
+        Ok(map(problem, rule))
+    }
+}

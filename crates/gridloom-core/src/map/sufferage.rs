@@ -1,0 +1,34 @@
+//! `sufferage`: of the tasks that are ready, the one goes first that would suffer most if another took its best server,
+//! that is, whose second best end is latest after its best; then the next, given that.
+//!
+//! Source: Maheswaran et al., *Dynamic mapping of a class of independent tasks onto heterogeneous computing systems*, JPDC
+//! 59(2), 1999. There tasks come in batches; here, unless `levels=yes`, a task joins as soon as it is ready.
+
+use super::batch::{Rule, levels, map};
+use super::error::MapError;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::{Entry, Heuristic};
+
+/// Its line in the table.
+pub(super) const ENTRY: Entry = Entry {
+    name: "sufferage",
+    about: "of the ready tasks, the one that loses most if it misses its best server first",
+    source: "Maheswaran et al., JPDC 59(2), 1999",
+    parameters: &[levels("no")],
+    make: |values| Ok(Box::new(Sufferage { levels: values.yes("levels")? })),
+};
+
+/// The heuristic.
+#[derive(Clone, Copy, Debug)]
+pub struct Sufferage {
+    /// Whether tasks that become ready wait until all that were ready before are placed.
+    pub levels: bool,
+}
+
+impl Heuristic for Sufferage {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        let rule = Rule { urgency: |best| best.second_s - best.score_s, looks_at_second: true, levels: self.levels };
+        Ok(map(problem, rule))
+    }
+}
