@@ -6,6 +6,7 @@ pub mod deploy;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod models;
 pub mod platform;
 pub mod serve;
 pub mod servers;
@@ -140,12 +141,8 @@ const STOPPED: &str = "stopped";
 ///
 /// # Errors
 /// If the node ended by itself: why.
-pub fn drive(node: &NetNode, mut on_log: impl FnMut(&str)) -> Result<ExitCode> {
-    let why = node.run_with(|event| {
-        if let Event::Log(line) = event {
-            on_log(&line);
-        }
-    });
+pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
+    let why = node.run_with(on_event);
     if why != STOPPED {
         bail!("{why}");
     }
