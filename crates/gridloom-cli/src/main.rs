@@ -2,6 +2,7 @@
 
 mod commands;
 mod drawing;
+mod kept_models;
 mod npy;
 mod registered;
 mod values;
@@ -11,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    agent, call, deploy, functions, heuristics, idl, map, platform, serve, servers, sim, simulate, soak, testbed,
-    worker,
+    agent, call, deploy, functions, heuristics, idl, map, models, platform, serve, servers, sim, simulate, soak,
+    testbed, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -36,6 +37,7 @@ enum Command {
     Serve(serve::Options),
     Functions(functions::Options),
     Servers(servers::Options),
+    Models(models::Options),
     Call(call::Options),
     Simulate(simulate::Options),
     Soak(soak::Options),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(options),
         Command::Functions(options) => functions::run(&options),
         Command::Servers(options) => servers::run(&options),
+        Command::Models(options) => models::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),

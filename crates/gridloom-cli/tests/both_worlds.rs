@@ -208,6 +208,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 plain: false,
                 memory_bytes,
                 functions,
+                models: BTreeMap::new(),
             };
             Node::Server(Box::new(Server::new(config)))
         };

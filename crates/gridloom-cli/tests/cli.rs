@@ -513,6 +513,7 @@ fn the_documentation_has_the_help_texts() {
         ("serve", &[&["serve"]]),
         ("functions", &[&["functions"]]),
         ("servers", &[&["servers"]]),
+        ("models", &[&["models"]]),
         ("call", &[&["call"]]),
         ("simulate", &[&["simulate"]]),
         ("soak", &[&["soak"]]),

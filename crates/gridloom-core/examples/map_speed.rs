@@ -8,7 +8,7 @@ use std::time::Instant;
 use gridloom_core::base::NodeId;
 use gridloom_core::graph::{Outline, OutlineDatum, OutlineTask};
 use gridloom_core::map::{Problem, Spec, SplitMix64};
-use gridloom_core::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+use gridloom_core::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 
 const CLIENT: NodeId = NodeId(0);
 
@@ -95,7 +95,7 @@ fn grid(servers: usize) -> GridView {
         plain: false,
         memory_bytes: 1 << 40,
         speed_flops: Some(1e9 * (1.0 + rng.unit())),
-        functions: [("m/f".to_owned(), FunctionRate::default())].into(),
+        functions: [("m/f".to_owned(), FunctionModel::default())].into(),
         busy_s: vec![0.0; 1 + number % 4],
     };
     GridView {

@@ -71,8 +71,19 @@ impl Simulation {
                 let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
                 let functions = functions.into_iter().map(|definition| definition.signature).collect();
                 let (own_name, own_address, queue_depth) = (name.clone(), address.clone(), 1);
-                let config =
-                    ServerConfig { id, name, address, agent, slots, queue_depth, plain, memory_bytes, functions };
+                let models = Default::default();
+                let config = ServerConfig {
+                    id,
+                    name,
+                    address,
+                    agent,
+                    slots,
+                    queue_depth,
+                    plain,
+                    memory_bytes,
+                    functions,
+                    models,
+                };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));
                 SimNode::new(host, Role::Server, &own_name, own_address, slots, machine)
             }

@@ -612,6 +612,8 @@ impl State {
                 self.has_directory = true;
                 self.agent_lost = None;
             }
+            // A server's.
+            Event::Learned { .. } => {}
             Event::AgentLost { address, why } => self.agent_lost = Some(TaskError::AgentLost { address, why }),
             Event::GroupPlanned { at, group, plan, tasks, data, map_ns } => {
                 let names = &self.names;

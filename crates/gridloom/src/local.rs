@@ -147,7 +147,7 @@ impl LocalProcesses {
             let mut command = command(&["serve"]);
             command.args(config.all_functions()).args(["--agent", &processes.address, "--name", &name]);
             command.arg("--slots").arg(config.slots.to_string());
-            command.arg("--python").arg(config.python());
+            command.arg("--python").arg(config.python()).args(["--models", "none"]);
             config.libraries.iter().for_each(|library| {
                 command.arg("--library").arg(library);
             });

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_core::node::{Agent, AgentConfig, Node};
+use gridloom_core::node::{Agent, AgentConfig, Event, Node};
 use gridloom_net::driver::{NetConfig, NetNode};
 use serde_json::json;
 
@@ -47,8 +47,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
     }
-    drive(&node, |line| {
-        if !rest.quiet {
+    drive(&node, |event| {
+        if let (Event::Log(line), false) = (event, rest.quiet) {
             eprintln!("gridloom: {name}: {line}");
         }
     })

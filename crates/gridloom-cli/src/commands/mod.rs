@@ -7,6 +7,7 @@ pub mod functions;
 pub mod heuristics;
 pub mod idl;
 pub mod map;
+pub mod models;
 pub mod platform;
 pub mod serve;
 pub mod servers;
@@ -141,12 +142,8 @@ const STOPPED: &str = "stopped";
 ///
 /// # Errors
 /// If the node ended by itself: why.
-pub fn drive(node: &NetNode, mut on_log: impl FnMut(&str)) -> Result<ExitCode> {
-    let why = node.run_with(|event| {
-        if let Event::Log(line) = event {
-            on_log(&line);
-        }
-    });
+pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
+    let why = node.run_with(on_event);
     if why != STOPPED {
         bail!("{why}");
     }

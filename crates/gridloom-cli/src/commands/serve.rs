@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use gridloom::{Offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
-use gridloom_core::node::{Role, Server, ServerConfig};
+use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
 use serde_json::json;
@@ -17,6 +17,7 @@ use super::{
     AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, parse_speed, print_json,
     print_line, secret,
 };
+use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::Registering;
 
 /// The word for the functions that come with Gridloom.
@@ -74,6 +75,9 @@ pub struct Options {
     /// Very short calls that may queue inside one worker
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     queue_depth: u32,
+    /// Folder where times of functions are kept from run to run, or 'none' [default: ~/.local/state/gridloom/models]
+    #[arg(long, env = "GRIDLOOM_MODELS", value_name = "DIR")]
+    models: Option<PathBuf>,
     #[command(flatten)]
     rest: ListenOptions,
 }
@@ -102,6 +106,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     leave_out_what_the_blas_lacks(&mut offer, &options)?;
     let name = options.name.clone().unwrap_or_else(default_name);
+    let mut kept = open_models(&options, &offer);
     let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
     let names: Vec<String> = offer.definitions.iter().map(|definition| definition.signature.name.clone()).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
@@ -118,6 +123,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         slowdown: options.slowdown,
         worker_group: options.worker_group,
     };
+    let models = kept.as_ref().map(KeptModels::models).unwrap_or_default();
     let config = NetConfig {
         listen: Some(options.listen),
         advertise: rest.advertise.clone(),
@@ -142,22 +148,54 @@ pub fn run(options: Options) -> Result<ExitCode> {
             plain: options.plain,
             memory_bytes,
             functions,
+            models: models.clone(),
         });
         (Role::Server, name.clone(), Box::new(Registering::new(server, agent.clone(), registered.clone())))
     })?;
     end_with(&node, rest.until_stdin_closes)?;
     let mut announced = false;
-    drive(&node, |line| {
+    let say = |line: &str| {
         if !rest.quiet {
             eprintln!("gridloom: {name}: {line}");
         }
-        if line == registered && !announced {
-            announced = true;
-            if let Err(error) = announce(&name, node.address(), &names, rest.json) {
-                eprintln!("gridloom: {error:#}");
+    };
+    let ended = drive(&node, |event| match event {
+        Event::Log(line) => {
+            say(&line);
+            if line == registered && !announced {
+                announced = true;
+                if let Err(error) = announce(&name, node.address(), &names, rest.json) {
+                    eprintln!("gridloom: {error:#}");
+                }
             }
         }
-    })
+        Event::Learned { function, model } => {
+            if let Some(wrong) = kept.as_mut().and_then(|kept| kept.learned(function, model)) {
+                say(&wrong);
+            }
+        }
+        _ => {}
+    });
+    if let Some(wrong) = kept.as_mut().and_then(KeptModels::write) {
+        say(&wrong);
+    }
+    ended
+}
+
+/// What was kept of earlier runs, unless it is not to be.
+fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
+    let folder = match &options.models {
+        Some(folder) if folder.as_os_str() == "none" => return None,
+        Some(folder) => folder.clone(),
+        None => usual_folder()?,
+    };
+    let name = options.name.clone().unwrap_or_else(host_name);
+    let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
+    let (kept, wrong) = KeptModels::open(&folder, &name, &functions);
+    if let Some(wrong) = wrong {
+        eprintln!("gridloom: {name}: {wrong}");
+    }
+    Some(kept)
 }
 
 /// Every function must be there, but those of a system's BLAS that is poorer than ours: they are left out.
@@ -191,7 +229,11 @@ fn announce(name: &str, address: &str, functions: &[String], json: bool) -> Resu
     functions.iter().try_for_each(|function| print_line(&format!("  {function}")))
 }
 
-fn default_name() -> String {
+fn host_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "server".into());
-    format!("{}-{}", host.trim(), std::process::id())
+    host.trim().to_string()
+}
+
+fn default_name() -> String {
+    format!("{}-{}", host_name(), std::process::id())
 }

@@ -8,6 +8,7 @@
 //! **Invariant:** the same platform gives the same bytes.
 
 mod boxes;
+pub mod curves;
 mod graph;
 mod shapes;
 mod star;

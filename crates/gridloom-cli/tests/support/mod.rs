@@ -11,6 +11,7 @@ const SECRET: &str = "of the tests";
 pub fn gridloom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
     command.args(arguments).env("GRIDLOOM_SECRET", SECRET).env_remove("GRIDLOOM_AGENT");
+    command.env("GRIDLOOM_MODELS", "none");
     command.stdin(Stdio::null());
     command
 }

@@ -99,6 +99,10 @@ pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
 pub const FORMER_PEERS_MAX: usize = 16_384;
 /// Least pause between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
+/// A model that has changed little is reported no more often than this.
+pub const MODEL_REPORT_NS: u64 = 60 * SECOND_NS;
+/// Points of one curve of a model: more than any function needs to be told within a few per cent, and a kilobyte.
+pub const MODEL_POINTS_MAX: usize = 24;
 /// Data that a server remembers having dropped, so that a late request is refused and not kept waiting.
 pub const DROPPED_REMEMBERED: usize = 65_536;
 /// Default bound on the store of one server.

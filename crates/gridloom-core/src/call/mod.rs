@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use crate::graph::Task;
-use crate::perf::{GridView, LinkEstimate};
+use crate::perf::{GridView, LinkEstimate, Size};
 
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
@@ -76,9 +76,10 @@ impl Calls {
         sent_bytes: u64,
     ) -> Option<(NodeId, f64)> {
         let back_bytes: u64 = task.outputs.iter().map(|output| output.meta.size_bytes()).sum();
+        let size = Size::new(task.work_flops, sent_bytes.saturating_add(back_bytes));
         let mut best: Option<(f64, NodeId, f64)> = None;
         for server in &grid.servers {
-            let Some(run_s) = server.task_seconds(&task.function, task.work_flops) else { continue };
+            let Some(run_s) = server.task_seconds(&task.function, size) else { continue };
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
             // Calls already there share its slots; what they were predicted to take is worked off evenly.
@@ -245,7 +246,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::{FunctionRate, ServerView};
+    use crate::perf::{FunctionModel, ServerView};
 
     fn server(name: &str, node: u64, flops: f64) -> ServerView {
         ServerView {
@@ -256,7 +257,7 @@ mod tests {
             plain: false,
             memory_bytes: 1 << 30,
             speed_flops: Some(flops),
-            functions: BTreeMap::from([("m/f".to_string(), FunctionRate::default())]),
+            functions: BTreeMap::from([("m/f".to_string(), FunctionModel::default())]),
             busy_s: vec![0.0],
         }
     }

@@ -112,6 +112,11 @@ impl Replicas {
         self.replicas.get(&datum).is_some_and(|replica| replica.here)
     }
 
+    /// Bytes of a datum that is here or reserved; 0 if nothing is known of it.
+    pub fn size_bytes(&self, datum: DatumId) -> u64 {
+        self.replicas.get(&datum).map_or(0, |replica| replica.size_bytes)
+    }
+
     /// Whether it is here or reserved.
     pub fn is_known(&self, datum: DatumId) -> bool {
         self.replicas.contains_key(&datum)

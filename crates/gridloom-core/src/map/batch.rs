@@ -11,7 +11,7 @@
 use super::order::{Followers, Readers, Waiting};
 use super::plan::Plan;
 use super::problem::Problem;
-use super::schedule::{Schedule, TwoBest};
+use super::schedule::{Offer, Schedule, TwoBest};
 use super::spec::Parameter;
 
 /// The parameter that all have, and its default.
@@ -36,6 +36,8 @@ struct Candidate {
     task: u32,
     /// How many became ready before it.
     position: u32,
+    /// What each server offers, so that looking again for the best takes no look at inputs and links.
+    offers: Vec<Offer>,
     best: TwoBest,
 }
 
@@ -51,8 +53,11 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
     let mut has_fresh_copy = vec![false; problem.task_count()];
     loop {
         if !rule.levels || candidates.is_empty() {
-            let candidate =
-                |(task, position)| Candidate { task, position, best: schedule.two_best(task as usize, 0.0) };
+            let candidate = |(task, position)| {
+                let offers = schedule.offers(task as usize);
+                let best = schedule.best_offer(&offers);
+                Candidate { task, position, offers, best }
+            };
             candidates.extend(ready.drain(..).zip(&mut positions).map(candidate));
         }
         let Some(at) = most_urgent(&candidates, rule.urgency) else { break };
@@ -65,14 +70,17 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
         }
         schedule.place(task as usize, server);
         waiting.done(task as usize, |next| ready.push(next));
-        for Candidate { task, best, .. } in &mut candidates {
+        for Candidate { task, offers, best, .. } in &mut candidates {
             let is_stale = std::mem::take(&mut has_fresh_copy[*task as usize]);
             if !is_stale && best.server != server {
                 continue;
             }
-            best.score_s = schedule.score_at_tail(best);
+            if is_stale {
+                *offers = schedule.offers(*task as usize);
+            }
+            best.score_s = schedule.score_of_offer(best.server, &offers[best.server]);
             if is_stale || rule.looks_at_second || best.score_s >= best.second_s {
-                *best = schedule.two_best(*task as usize, 0.0);
+                *best = schedule.best_offer(offers);
             }
         }
     }

@@ -5,7 +5,7 @@ use super::testing::*;
 use super::*;
 use crate::base::NodeId;
 use crate::graph::{OutlineDatum, OutlineTask};
-use crate::perf::LinkEstimate;
+use crate::perf::{LinkEstimate, Point};
 
 const SPECS: [&str; 17] = [
     "heft",
@@ -79,6 +79,10 @@ fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
     }
 }
 
+fn point(rng: &mut SplitMix64) -> Point {
+    Point { size: number(rng), seconds: number(rng), spread_s: 0.0, calls: 1 }
+}
+
 fn spoil_grid(rng: &mut SplitMix64, grid: &mut GridView) {
     let count = grid.servers.len();
     let at = rng.below(count.max(1) as u64) as usize;
@@ -89,9 +93,9 @@ fn spoil_grid(rng: &mut SplitMix64, grid: &mut GridView) {
         1 => server.busy_s = vec![number(rng); 5],
         2 => server.busy_s.clear(),
         3 => server.speed_flops = Some(number(rng)),
-        4 => server.functions.values_mut().for_each(|rate| rate.flops = Some(number(rng))),
-        5 => server.functions.values_mut().for_each(|rate| rate.mean_s = Some(number(rng))),
-        6 => server.functions.values_mut().for_each(|rate| rate.overhead_s = number(rng)),
+        4 => server.functions.values_mut().for_each(|model| model.by_work.points = vec![point(rng), point(rng)]),
+        5 => server.functions.values_mut().for_each(|model| model.by_work.points = vec![point(rng)]),
+        6 => server.functions.values_mut().for_each(|model| model.by_bytes.points = vec![point(rng)]),
         7 => server.memory_bytes = size(rng),
         8 => server.node = NodeId(rng.below(3) + 99),
         9 => grid.client_links[at] = link,

@@ -1,6 +1,7 @@
 //! Means over the grid, by which tasks are ranked before it is known where they run.
 
 use super::problem::Problem;
+use crate::perf::Size;
 
 /// Mean over links; time is linear in size, so two numbers are enough.
 #[derive(Clone, Copy, Default)]
@@ -55,10 +56,10 @@ impl MeanLink {
     }
 }
 
-/// Mean seconds of tasks over the servers that can run them: mean overhead + work · mean of 1 / speed.
+/// Mean seconds of tasks over the servers that can run them.
 ///
-/// Not the mean of the seconds, which is the same but for the last bit: tasks of equal work must come out equal, however
-/// their ranks are added up.
+/// Where only speeds are known, not the mean of the seconds, which is the same but for the last bit: tasks of equal work
+/// must come out equal, however their ranks are added up.
 pub(super) struct MeanSeconds<'p> {
     problem: &'p Problem,
     /// By function, over all servers that offer it.
@@ -70,9 +71,8 @@ const PER_FLOP_MAX_S: f64 = 1e300;
 
 #[derive(Clone, Copy)]
 struct MeanCost {
-    overhead_s: f64,
-    seconds_per_flop: f64,
-    unstated_s: f64,
+    /// None if some server has a model of the function.
+    seconds_per_flop: Option<f64>,
     /// Smallest store of a server that offers the function.
     memory_bytes: u64,
 }
@@ -80,41 +80,37 @@ struct MeanCost {
 impl<'p> MeanSeconds<'p> {
     /// Computes those of all functions.
     pub(super) fn new(problem: &'p Problem) -> MeanSeconds<'p> {
-        let functions = (0..problem.function_count()).map(|function| mean_cost(problem, function, 0)).collect();
+        let functions = (0..problem.function_count()).map(|function| mean_cost(problem, function)).collect();
         MeanSeconds { problem, functions }
     }
 
-    /// Of a task.
+    /// Of a task, over the servers that offer its function and can hold its data.
     pub(super) fn of(&self, task: usize) -> f64 {
-        let (function, work_flops, size_bytes) = self.problem.call(task);
-        let mut cost = self.functions[function];
-        if size_bytes > cost.memory_bytes {
-            cost = mean_cost(self.problem, function, size_bytes);
+        let (function, size, size_bytes) = self.problem.call(task);
+        let MeanCost { seconds_per_flop, memory_bytes } = self.functions[function];
+        if let (Size::Work(work), Some(seconds_per_flop)) = (size, seconds_per_flop)
+            && size_bytes <= memory_bytes
+        {
+            return work * seconds_per_flop;
         }
-        work_flops.map_or(cost.unstated_s, |work| cost.overhead_s + work * cost.seconds_per_flop)
+        let offered = self.problem.servers().iter().zip(self.problem.costs_of(function));
+        let able =
+            offered.filter(|(server, _)| server.memory_bytes >= size_bytes).filter_map(|(_, cost)| cost.as_ref());
+        mean(able.map(|cost| cost.seconds(size)))
     }
 }
 
-/// Mean over the servers that offer a function and can hold that much.
-fn mean_cost(problem: &Problem, function: usize, size_bytes: u64) -> MeanCost {
-    let offered = problem.servers().iter().zip(problem.costs_of(function));
-    let able = offered.filter(|(server, _)| server.memory_bytes >= size_bytes);
-    let costs = able.filter_map(|(server, cost)| Some((server.memory_bytes, (*cost)?)));
-    let none = MeanCost { overhead_s: 0.0, seconds_per_flop: 0.0, unstated_s: 0.0, memory_bytes: u64::MAX };
-    let (sum, count) = costs.fold((none, 0u32), |(sum, count), (memory_bytes, cost)| {
-        let sum = MeanCost {
-            overhead_s: sum.overhead_s + cost.overhead_s,
-            seconds_per_flop: sum.seconds_per_flop + (1.0 / cost.flops).min(PER_FLOP_MAX_S),
-            unstated_s: sum.unstated_s + cost.unstated_s,
-            memory_bytes: sum.memory_bytes.min(memory_bytes),
-        };
-        (sum, count + 1)
-    });
-    let count = f64::from(count.max(1));
+fn mean_cost(problem: &Problem, function: usize) -> MeanCost {
+    let offered =
+        || problem.servers().iter().zip(problem.costs_of(function)).filter_map(|(s, cost)| Some((s, cost.as_ref()?)));
+    let rates: Option<Vec<f64>> = offered().map(|(_, cost)| Some(cost.per_flop_s()?.min(PER_FLOP_MAX_S))).collect();
     MeanCost {
-        overhead_s: sum.overhead_s / count,
-        seconds_per_flop: sum.seconds_per_flop / count,
-        unstated_s: sum.unstated_s / count,
-        ..sum
+        seconds_per_flop: rates.map(|rates| mean(rates.into_iter())),
+        memory_bytes: offered().map(|(server, _)| server.memory_bytes).min().unwrap_or(u64::MAX),
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count.max(1))
 }

@@ -20,7 +20,7 @@ use std::ops::Range;
 use super::error::MapError;
 use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
-use crate::perf::{CallCost, GridView, LinkEstimate, ServerView};
+use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView, Size, first_guess_s};
 
 /// A server as heuristics see it.
 #[derive(Clone, Debug)]
@@ -60,6 +60,31 @@ struct Task {
     outputs: Range<u32>,
 }
 
+impl Task {
+    fn size(&self) -> Size {
+        Size::new(self.work_flops, self.size_bytes)
+    }
+}
+
+/// The time of a function on a server.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    model: FunctionModel,
+    speed_flops: Option<f64>,
+}
+
+impl Cost {
+    /// Seconds for each floating-point operation, if nothing but the server's speed is known.
+    pub(super) fn per_flop_s(&self) -> Option<f64> {
+        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops))
+    }
+
+    /// Predicted seconds of a call of that size.
+    pub(super) fn seconds(&self, size: Size) -> f64 {
+        self.model.seconds(size, self.speed_flops)
+    }
+}
+
 /// A group and a grid, checked: what a heuristic maps.
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -68,7 +93,7 @@ pub struct Problem {
     servers: Vec<Server>,
     functions: Vec<String>,
     /// By function × server.
-    costs: Vec<Option<CallCost>>,
+    costs: Vec<Option<Cost>>,
     tasks: Vec<Task>,
     data: Vec<Datum>,
     /// Inputs and outputs of all tasks.
@@ -186,8 +211,8 @@ impl Problem {
     /// Predicted seconds of a task on a server, `None` if it cannot run there.
     pub fn seconds(&self, task: usize, server: usize) -> Option<f64> {
         let row = &self.tasks[task];
-        let cost = self.costs[row.function as usize * self.servers.len() + server]?;
-        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.seconds(row.work_flops))
+        let cost = self.costs[row.function as usize * self.servers.len() + server].as_ref()?;
+        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.seconds(row.size()))
     }
 
     /// Predicted seconds of a task on all servers, infinite where it cannot run.
@@ -196,7 +221,7 @@ impl Problem {
         let costs = self.costs_of(row.function as usize);
         for ((seconds, cost), server) in seconds.iter_mut().zip(costs).zip(&self.servers) {
             *seconds = match cost {
-                Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.work_flops),
+                Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.size()),
                 _ => f64::INFINITY,
             };
         }
@@ -207,14 +232,14 @@ impl Problem {
         self.functions.len()
     }
 
-    /// What a task calls: function, work, and bytes of arguments and results together.
-    pub(super) fn call(&self, task: usize) -> (usize, Option<f64>, u64) {
-        let Task { function, work_flops, size_bytes, .. } = self.tasks[task];
-        (function as usize, work_flops, size_bytes)
+    /// What a task calls: function, problem size, and bytes of arguments and results together.
+    pub(super) fn call(&self, task: usize) -> (usize, Size, u64) {
+        let row = &self.tasks[task];
+        (row.function as usize, row.size(), row.size_bytes)
     }
 
     /// Cost model of a function by server.
-    pub(super) fn costs_of(&self, function: usize) -> &[Option<CallCost>] {
+    pub(super) fn costs_of(&self, function: usize) -> &[Option<Cost>] {
         &self.costs[function * self.servers.len()..][..self.servers.len()]
     }
 
@@ -318,16 +343,17 @@ impl Problem {
     fn read_costs(&mut self, grid: &GridView) -> Result<(), MapError> {
         for function in &self.functions {
             for server in &grid.servers {
-                let cost = server.call_cost(function);
-                if let Some(CallCost { overhead_s, flops, unstated_s }) = cost
-                    && !(is_duration(overhead_s) && is_duration(unstated_s) && flops > 0.0)
-                {
-                    let why = format!(
-                        "'{function}' takes {overhead_s} s + work / {flops} flop/s, or {unstated_s} s if no work is stated"
-                    );
-                    return Err(bad_server(server, why));
+                let Some(model) = server.functions.get(function) else {
+                    self.costs.push(None);
+                    continue;
+                };
+                if !model.is_sane() {
+                    return Err(bad_server(server, format!("the model of '{function}' is no curve that ascends")));
                 }
-                self.costs.push(cost);
+                if let Some(flops) = server.speed_flops.filter(|flops| flops.is_nan() || *flops <= 0.0) {
+                    return Err(bad_server(server, format!("its speed is {flops} flop/s")));
+                }
+                self.costs.push(Some(Cost { model: model.clone(), speed_flops: server.speed_flops }));
             }
         }
         Ok(())
@@ -414,32 +440,39 @@ impl Problem {
     }
 
     fn check_runnable(&self) -> Result<(), MapError> {
-        let by_function: Vec<Option<(u64, f64)>> = (0..self.functions.len()).map(|f| self.widest(f)).collect();
+        let by_function: Vec<Option<u64>> = (0..self.functions.len()).map(|f| self.widest(f)).collect();
+        let mut most_work = vec![None; self.functions.len()];
         for (number, task) in self.tasks.iter().enumerate() {
             let function = || self.function(number).to_owned();
-            let Some((limit_bytes, flops_min)) = by_function[task.function as usize] else {
+            let Some(limit_bytes) = by_function[task.function as usize] else {
                 return Err(MapError::NoSuchFunction { function: function(), task: number });
             };
             if task.size_bytes > limit_bytes {
                 let needed_bytes = task.size_bytes;
                 return Err(MapError::TooLarge { task: number, function: function(), needed_bytes, limit_bytes });
             }
-            if let Some(work_flops) = task.work_flops.filter(|work| !is_duration(work / flops_min)) {
-                return Err(MapError::BadWork { task: number, function: function(), work_flops });
+            let most: &mut Option<(f64, usize)> = &mut most_work[task.function as usize];
+            if let Some(work_flops) = task.work_flops
+                && most.is_none_or(|(most, _)| work_flops > most)
+            {
+                *most = Some((work_flops, number));
+            }
+        }
+        // Times never descend with work: if the largest has a time everywhere, all have.
+        for (function, most) in most_work.into_iter().enumerate() {
+            let Some((work_flops, task)) = most else { continue };
+            let mut costs = self.costs_of(function).iter().flatten();
+            if costs.any(|cost| !is_duration(cost.seconds(Size::Work(work_flops)))) {
+                return Err(MapError::BadWork { task, function: self.functions[function].clone(), work_flops });
             }
         }
         Ok(())
     }
 
-    /// Largest store and lowest speed among the servers that offer a function; `None` if none does.
-    fn widest(&self, function: usize) -> Option<(u64, f64)> {
-        let offered = self
-            .costs_of(function)
-            .iter()
-            .zip(&self.servers)
-            .filter_map(|(cost, server)| Some((server.memory_bytes, (*cost)?.flops)));
-        offered
-            .reduce(|(memory, flops), (other_memory, other_flops)| (memory.max(other_memory), flops.min(other_flops)))
+    /// Largest store among the servers that offer a function; `None` if none does.
+    fn widest(&self, function: usize) -> Option<u64> {
+        let offered = self.costs_of(function).iter().zip(&self.servers).filter(|(cost, _)| cost.is_some());
+        offered.map(|(_, server)| server.memory_bytes).max()
     }
 }
 

@@ -72,10 +72,17 @@ pub(super) struct TwoBest {
     pub(super) score_s: f64,
     /// When it would be done on the best of the other servers; infinite if there is none.
     pub(super) second_s: f64,
+}
+
+/// What a server offers to a task, whatever else it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    /// When the inputs are there.
     ready_s: f64,
+    /// What the task takes.
     seconds: f64,
+    /// What its results take to the client, if only that awaits them.
     back_s: f64,
-    tolerance_s: f64,
 }
 
 /// Room for the candidates of one task, so that asking allocates nothing.
@@ -146,58 +153,36 @@ impl<'p> Schedule<'p> {
     /// # Panics
     /// If a task that it depends on has not been placed.
     pub fn best(&mut self, task: usize, slack: f64) -> usize {
-        let best = self.two_best(task, slack);
-        if slack == 0.0 {
-            return best.server;
-        }
-        let good = (0..self.problem.client())
-            .filter(|server| self.scratch.score_s[*server] <= best.score_s + best.tolerance_s);
-        good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
-            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
-            .expect("some server can run each task of a problem")
-            .2
-    }
-
-    /// The server on which a task is done earliest, the first of several, and when; and when the next best would be done.
-    /// Leaves the scores of the servers within the slack in `scratch`.
-    ///
-    /// # Panics
-    /// If a task that it depends on has not been placed.
-    pub(super) fn two_best(&mut self, task: usize, slack: f64) -> TwoBest {
         self.ready(task);
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, score_s, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
         let returned_bytes = returned_bytes(problem, task, self.plain);
         let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut best = TwoBest {
-            server: client,
-            score_s: f64::INFINITY,
-            second_s: f64::INFINITY,
-            ready_s: 0.0,
-            seconds: 0.0,
-            back_s: 0.0,
-            tolerance_s,
-        };
+        let (mut best, mut best_s) = (client, f64::INFINITY);
         for server in 0..client {
             score_s[server] = f64::INFINITY;
             let floor_s = ready_s[server] + seconds[server];
             // Most servers are ruled out here, before their timelines are searched.
-            if floor_s == f64::INFINITY || (floor_s > best.score_s + tolerance_s && floor_s >= best.second_s) {
+            if floor_s == f64::INFINITY || floor_s > best_s + tolerance_s {
                 continue;
             }
             let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
             let back_s = returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
             score_s[server] = start_s + seconds[server] + back_s;
-            if score_s[server] < best.score_s {
-                (best.server, best.score_s, best.second_s) = (server, score_s[server], best.score_s);
-                (best.ready_s, best.seconds, best.back_s) = (ready_s[server], seconds[server], back_s);
-            } else {
-                best.second_s = best.second_s.min(score_s[server]);
+            if score_s[server] < best_s {
+                (best, best_s) = (server, score_s[server]);
             }
         }
-        assert!(best.server < client, "some server can run each task of a problem");
-        best
+        assert!(best < client, "some server can run each task of a problem");
+        if slack == 0.0 {
+            return best;
+        }
+        let good = (0..client).filter(|server| self.scratch.score_s[*server] <= best_s + tolerance_s);
+        good.map(|server| (self.moved_bytes(task, server), self.scratch.score_s[server], server))
+            .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)))
+            .expect("some server can run each task of a problem")
+            .2
     }
 
     /// The server with the least sum of a task's end there and what `after_s` says by server, the first of several.
@@ -237,10 +222,40 @@ impl<'p> Schedule<'p> {
         self.slots[server].fit(ready_s, seconds, self.insertion)
     }
 
-    /// When a task would be done now on the server that was best for it, if its inputs are there when they were to be then
-    /// and gaps are not used.
-    pub(super) fn score_at_tail(&self, best: &TwoBest) -> f64 {
-        self.slots[best.server].fit(best.ready_s, best.seconds, false) + best.seconds + best.back_s
+    /// What each server offers to a task now; infinite seconds where it cannot run.
+    ///
+    /// # Panics
+    /// If a task that it depends on has not been placed.
+    pub(super) fn offers(&mut self, task: usize) -> Vec<Offer> {
+        self.ready(task);
+        let (problem, client) = (self.problem, self.problem.client());
+        let Scratch { ready_s, seconds, .. } = &mut self.scratch;
+        problem.seconds_by_server(task, seconds);
+        let returned_bytes = returned_bytes(problem, task, self.plain);
+        let back_s = |server| returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
+        let offer =
+            |server: usize| Offer { ready_s: ready_s[server], seconds: seconds[server], back_s: back_s(server) };
+        (0..client).map(offer).collect()
+    }
+
+    /// When a task with that offer of a server would be done if it were placed there now, after all others.
+    pub(super) fn score_of_offer(&self, server: usize, offer: &Offer) -> f64 {
+        self.slots[server].fit(offer.ready_s, offer.seconds, false) + offer.seconds + offer.back_s
+    }
+
+    /// The best of a task's offers now, the first of several, and the second best.
+    pub(super) fn best_offer(&self, offers: &[Offer]) -> TwoBest {
+        let mut best = TwoBest { server: offers.len(), score_s: f64::INFINITY, second_s: f64::INFINITY };
+        for (server, offer) in offers.iter().enumerate() {
+            let score_s = self.score_of_offer(server, offer);
+            if score_s < best.score_s {
+                best = TwoBest { server, score_s, second_s: best.score_s };
+            } else {
+                best.second_s = best.second_s.min(score_s);
+            }
+        }
+        assert!(best.server < offers.len(), "some server can run each task of a problem");
+        best
     }
 
     /// Whether a place holds a datum, or will by what was placed.

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::random::SplitMix64;
 use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
-use crate::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 
 /// The client of all test grids.
 pub(super) const CLIENT: NodeId = NodeId(0);
@@ -103,8 +103,8 @@ pub(super) fn random_graph(rng: &mut SplitMix64, tasks: usize, functions: usize)
 /// Servers of these speeds, one slot each, that offer `m/f0` to `m/f3`; links between servers ten times faster than
 /// those of the client.
 pub(super) fn grid(speeds: &[f64]) -> GridView {
-    let names = (0..4).map(|number| (format!("m/f{number}"), FunctionRate::default()));
-    let functions: BTreeMap<String, FunctionRate> = names.collect();
+    let names = (0..4).map(|number| (format!("m/f{number}"), FunctionModel::default()));
+    let functions: BTreeMap<String, FunctionModel> = names.collect();
     let server = |(number, speed): (usize, &f64)| ServerView {
         node: NodeId(100 + number as u64),
         name: format!("s{number}"),

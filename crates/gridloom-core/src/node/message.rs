@@ -21,7 +21,7 @@ use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use crate::graph::{Outline, Task};
 use crate::idl::Signature;
 use crate::map::Plan;
-use crate::perf::{GridView, LinkEstimate};
+use crate::perf::{FunctionModel, GridView, LinkEstimate};
 
 /// What a server tells the agent when it comes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -141,18 +141,12 @@ pub enum Message {
         /// The other.
         to: NodeId,
     },
-    /// A server ran calls of a function: number of calls, their work and their time, summed since the last report.
-    Ran {
+    /// What a server knows of the time of one of its functions has changed.
+    Model {
         /// The function.
         function: String,
-        /// These were the first on their slots: libraries were loaded and memory touched for the first time.
-        cold: bool,
-        /// How many.
-        calls: u64,
-        /// Their work, floating-point operations; 0 if the signature states none.
-        work_flops: f64,
-        /// Their time.
-        run_ns: u64,
+        /// Its model there.
+        model: FunctionModel,
     },
 
     /// A server has measured its links: it can be mapped onto with knowledge.

@@ -23,7 +23,7 @@ use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::Plan;
 use crate::node::message::{Message, TaskReport, TransferReport};
-use crate::perf::GridView;
+use crate::perf::{FunctionModel, GridView};
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -254,6 +254,13 @@ pub enum Event {
         address: String,
         /// How it was noticed.
         why: String,
+    },
+    /// A server has learned about one of its functions.
+    Learned {
+        /// The function.
+        function: String,
+        /// What it knows now.
+        model: FunctionModel,
     },
     /// A group was mapped (comes before its first task starts), or what is left of it was mapped again.
     GroupPlanned {

@@ -1,11 +1,22 @@
-//! What is known of servers and links, and the cost models built on it.
+//! What is known of servers and links, and the models of time built on it.
+//!
+//! ```text
+//! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
+//! ```
+
+mod learner;
+mod model;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::NodeId;
-use crate::base::limits::{SPEED_FLOPS_DEFAULT, WORK_FLOPS_DEFAULT};
+
+pub use learner::Learner;
+pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
 
 /// Latency and bandwidth of one ordered pair of hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -32,38 +43,6 @@ impl LinkEstimate {
     }
 }
 
-/// What a server is known to make of one function.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct FunctionRate {
-    /// Seconds that a call takes whatever its work.
-    pub overhead_s: f64,
-    /// Work done per second, floating-point operations per second; `None` while no call was measured.
-    pub flops: Option<f64>,
-    /// Mean seconds of a call of a function that states no work; `None` while no call was measured.
-    pub mean_s: Option<f64>,
-    /// Calls that went into it.
-    pub calls: u64,
-}
-
-impl FunctionRate {
-    /// Takes in the sum of some calls. Old calls are forgotten exponentially: the newest report weighs a quarter, or
-    /// more while there are few calls behind it. `weighing` is how many of the calls count for that: cold ones, 0, are
-    /// better than nothing, and forgotten as soon as there is better.
-    pub fn learn(&mut self, weighing: u64, calls: u64, work_flops: f64, seconds: f64) {
-        let is_known = self.mean_s.is_some();
-        if calls == 0 || !seconds.is_finite() || seconds <= 0.0 || (weighing == 0 && is_known) {
-            return;
-        }
-        let weight = (weighing as f64 / weighing.saturating_add(self.calls).max(1) as f64).max(0.25);
-        let blend = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + weight * (new - old)));
-        self.mean_s = blend(self.mean_s, seconds / calls as f64);
-        if work_flops.is_finite() && work_flops > 0.0 {
-            self.flops = blend(self.flops, work_flops / seconds);
-        }
-        self.calls = self.calls.saturating_add(weighing);
-    }
-}
-
 /// A server as known.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ServerView {
@@ -81,8 +60,8 @@ pub struct ServerView {
     pub memory_bytes: u64,
     /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
     pub speed_flops: Option<f64>,
-    /// Functions offered (`module/function`), with what is known of their speed here.
-    pub functions: BTreeMap<String, FunctionRate>,
+    /// Functions offered (`module/function`), with what is known of their times here.
+    pub functions: BTreeMap<String, FunctionModel>,
     /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
 }
@@ -105,41 +84,9 @@ impl GridView {
     }
 }
 
-/// Cost model of one function on one server, looked up once so that it can be asked for many tasks.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CallCost {
-    /// Seconds that a call takes whatever its work.
-    pub overhead_s: f64,
-    /// Work done per second, floating-point operations per second.
-    pub flops: f64,
-    /// Seconds of a call that states no work.
-    pub unstated_s: f64,
-}
-
-impl CallCost {
-    /// Predicted seconds of one call: overhead + work / flops.
-    pub fn seconds(&self, work_flops: Option<f64>) -> f64 {
-        match work_flops {
-            Some(work) => self.overhead_s + work / self.flops,
-            None => self.unstated_s,
-        }
-    }
-}
-
 impl ServerView {
-    /// The cost model of `function` here, `None` if the server does not offer it.
-    pub fn call_cost(&self, function: &str) -> Option<CallCost> {
-        let rate = self.functions.get(function)?;
-        let speed = self.speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT);
-        Some(CallCost {
-            overhead_s: rate.overhead_s,
-            flops: rate.flops.unwrap_or(speed),
-            unstated_s: rate.mean_s.unwrap_or(rate.overhead_s + WORK_FLOPS_DEFAULT / speed),
-        })
-    }
-
-    /// Predicted seconds of one call of `function` with that work, `None` if the server does not offer it.
-    pub fn task_seconds(&self, function: &str, work_flops: Option<f64>) -> Option<f64> {
-        Some(self.call_cost(function)?.seconds(work_flops))
+    /// Predicted seconds of one call of `function` of that size, `None` if the server does not offer it.
+    pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
+        Some(self.functions.get(function)?.seconds(size, self.speed_flops))
     }
 }

@@ -22,6 +22,11 @@ use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker,
 
 /// Segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual bound is 1024 descriptors.
 const KNOWN_SEGMENTS_MAX: usize = 512;
+/// A worker's allocator (glibc's) keeps memory from call to call: up to 256 MiB that are free, and blocks up to 32 MiB
+/// are taken from what it keeps. Else each call of a function that makes arrays gives them back and faults them in anew,
+/// page by page. Who sets these variables otherwise has it so.
+const KEPT_MEMORY: [(&str, &str); 2] =
+    [("MALLOC_TRIM_THRESHOLD_", "268435456"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
 
 /// What a worker can run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -115,7 +120,9 @@ impl Link {
                 command
             }
         };
-        command.process_group(0).args(["--fd", "0"]).envs(config.env.iter().map(|(name, value)| (name, value)));
+        let kept = KEPT_MEMORY.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
+        command.envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let words = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let words_fd = words.fd().try_clone_to_owned()?;

@@ -263,6 +263,8 @@ impl Common {
             words.extend(["--memory".into(), server.memory_bytes.to_string()]);
             words.extend(["--listen".into(), format!("{}:0", address(host)), "--agent".into(), agent.clone()]);
             words.extend(["--python".into(), python.display().to_string()]);
+            // Times of an emulated processor are of no use to another run.
+            words.extend(["--models", "none"].map(String::from));
             if server.plain {
                 words.push("--plain".into());
             }

@@ -30,7 +30,7 @@ use std::str::FromStr;
 
 use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
-use crate::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 
 /// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].
 pub const CLIENT: NodeId = NodeId(1);
@@ -98,7 +98,7 @@ impl Case<'_> {
             plain: false,
             memory_bytes: u64::MAX,
             speed_flops: Some(servers.speed(server)),
-            functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionRate::default())]),
+            functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
             busy_s: vec![0.0],
         };
         let link = |bandwidth: f64| LinkEstimate { latency_s: 0.0, bandwidth };

@@ -435,7 +435,7 @@ impl Client {
             | Message::LinkMeasured { .. }
             | Message::LinkBroken { .. }
             | Message::LinksDone
-            | Message::Ran { .. }
+            | Message::Model { .. }
             | Message::Registered { .. }
             | Message::RegistrationRefused { .. }
             | Message::Subscribe

@@ -11,9 +11,9 @@ impl Server {
         loop {
             self.admit(now, out);
             let mut started = false;
-            let (rates, depth) = (&self.rates, self.config.queue_depth.max(1));
+            let (known, depth) = (&self.known, self.config.queue_depth.max(1));
             let short_ns = ns_to_seconds(SHORT_CALL_NS_MAX);
-            let is_short = |f: &str| rates.get(f).and_then(|rate| rate.mean_s).is_some_and(|mean| mean < short_ns);
+            let is_short = |f: &str| known.get(f).and_then(Known::mean_s).is_some_and(|mean| mean < short_ns);
             while let Some(task) = self.executor.next_start(|f| if is_short(f) { depth } else { 1 }) {
                 out.push(Effect::StartTask { task });
                 started = true;

@@ -8,7 +8,7 @@
 mod admission;
 mod leftovers;
 mod links;
-mod rates;
+mod models;
 mod supply;
 mod tasks;
 
@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::limits::{
-    EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, PROBE_PEERS_MAX, RATE_REPORT_NS, SHORT_CALL_NS_MAX,
-    SILENCE_NS_MAX,
+    EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, MODEL_REPORT_NS, PROBE_PEERS_MAX, RATE_REPORT_NS,
+    SHORT_CALL_NS_MAX, SILENCE_NS_MAX,
 };
 use crate::base::time::ns_to_seconds;
 use crate::base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
@@ -29,10 +29,11 @@ use crate::member::Members;
 use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
-use crate::perf::FunctionRate;
+use crate::perf::{Curve, FunctionModel, Learner, Point, Size};
+use models::Known;
 
 const HEARTBEAT: TimerId = TimerId(0);
-const RATES: TimerId = TimerId(1);
+const MODELS: TimerId = TimerId(1);
 /// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
 /// that a server is dead.
 const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
@@ -58,6 +59,8 @@ pub struct ServerConfig {
     pub memory_bytes: u64,
     /// What it offers.
     pub functions: Vec<Signature>,
+    /// Models of these functions that were kept from earlier, by name.
+    pub models: BTreeMap<String, FunctionModel>,
 }
 
 /// Where a datum comes from that tasks here wait for.
@@ -73,16 +76,6 @@ struct Awaited {
     of_call: bool,
     /// Its sender sends it without being asked.
     comes_unasked: bool,
-}
-
-/// Calls of one function since the last report.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    /// Calls that are still cold: the first on each slot.
-    cold_left: u32,
-    calls: u64,
-    work_flops: f64,
-    run_ns: u64,
 }
 
 /// The machine.
@@ -102,9 +95,8 @@ pub struct Server {
     /// The peer whose link is being measured: one at a time, so that probes do not disturb each other.
     probe_turn: Option<NodeId>,
     speed_flops: Option<f64>,
-    tallies: BTreeMap<String, Tally>,
-    rates: BTreeMap<String, FunctionRate>,
-    rates_timer: bool,
+    known: BTreeMap<String, Known>,
+    models_timer: bool,
     links_done: bool,
     /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
@@ -117,6 +109,9 @@ pub struct Server {
 impl Server {
     /// A machine that has not started.
     pub fn new(config: ServerConfig) -> Server {
+        let offered = |name: &str| config.functions.iter().any(|signature| signature.name == name);
+        let kept = config.models.iter().filter(|(name, model)| offered(name) && model.is_sane());
+        let known = kept.map(|(name, model)| (name.clone(), Known::resume(model, config.slots))).collect();
         Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             agent: None,
@@ -129,9 +124,8 @@ impl Server {
             to_probe: Vec::new(),
             probe_turn: None,
             speed_flops: None,
-            tallies: BTreeMap::new(),
-            rates: BTreeMap::new(),
-            rates_timer: false,
+            known,
+            models_timer: false,
             links_done: false,
             refused_since: None,
             last_progress: Time::ZERO,
@@ -346,7 +340,10 @@ impl Server {
                 }
                 self.pump(now, out);
             }
-            Message::Registered { peers } => self.on_registered(now, peers, out),
+            Message::Registered { peers } => {
+                self.report_all_models(now, out);
+                self.on_registered(now, peers, out);
+            }
             Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
@@ -368,7 +365,7 @@ impl Server {
             | Message::LinkMeasured { .. }
             | Message::LinkBroken { .. }
             | Message::LinksDone
-            | Message::Ran { .. }
+            | Message::Model { .. }
             | Message::Subscribe
             | Message::Directory { .. }
             | Message::MapGroup { .. }
@@ -427,7 +424,10 @@ impl Machine for Server {
             Input::DatumBroken { from, datum, why } => self.on_broken(from, datum, &why, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
             Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
-            Input::Timer(RATES) => self.report_rates(out),
+            Input::Timer(MODELS) => {
+                self.models_timer = false;
+                self.report_models(now, out);
+            }
             Input::Timer(_) => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::SpeedMeasured { flops } => {

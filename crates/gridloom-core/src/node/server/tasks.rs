@@ -217,6 +217,7 @@ mod tests {
             plain: false,
             memory_bytes: 1 << 20,
             functions: vec![signature],
+            models: BTreeMap::new(),
         });
         let mut out = Vec::new();
         let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };

@@ -3,9 +3,11 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
+mod models;
+
 use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SLOTS_MAX, SPEED_FLOPS_DEFAULT};
+use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SLOTS_MAX};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
@@ -14,7 +16,9 @@ use crate::map;
 use crate::member::Members;
 use crate::node::message::{Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
-use crate::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+use models::Models;
+
+use crate::perf::{GridView, LinkEstimate, ServerView};
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MEASURED: TimerId = TimerId(1);
@@ -24,8 +28,8 @@ const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
 /// loopback device.
 const SAME_HOST_BANDWIDTH_MIN: f64 = 1e9;
-/// Speeds that were learned are told to clients no more often than this.
-const RATES_PAUSE_NS: u64 = 200_000_000;
+/// Models that were learned are told to clients no more often than this.
+const MODELS_PAUSE_NS: u64 = 200_000_000;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -68,9 +72,7 @@ pub struct Agent {
     functions: BTreeMap<String, (Signature, u32)>,
     /// Clients that are told of changes, with the version of the functions that they know.
     subscribers: BTreeMap<NodeId, u64>,
-    /// What each host makes of each function. Servers of one host have the same processors: what one learns holds for
-    /// all, and noise does not make equals unequal.
-    rates: BTreeMap<(String, String), FunctionRate>,
+    models: Models,
     version: u64,
     functions_version: u64,
     /// A change is to be told.
@@ -88,7 +90,7 @@ impl Agent {
             servers: BTreeMap::new(),
             functions: BTreeMap::new(),
             subscribers: BTreeMap::new(),
-            rates: BTreeMap::new(),
+            models: Models::default(),
             version: 0,
             functions_version: 1,
             telling: false,
@@ -142,14 +144,14 @@ impl Agent {
                     self.map_waiting(now, out);
                 }
             }
-            Message::Ran { function, cold, calls, work_flops, run_ns } => {
+            Message::Model { function, model } => {
                 if let Some(server) = self.servers.get(&from)
                     && server.registration.functions.iter().any(|known| known.name == function)
+                    && model.is_sane()
                 {
-                    let rate =
-                        self.rates.entry((host_of(&server.registration.address).to_string(), function)).or_default();
-                    rate.learn(if cold { 0 } else { calls }, calls, work_flops, ns_to_seconds(run_ns));
-                    self.tell(now + RATES_PAUSE_NS, out);
+                    let r = &server.registration;
+                    self.models.take(host_of(&r.address), &r.name, &function, model);
+                    self.tell(now + MODELS_PAUSE_NS, out);
                 }
             }
             Message::Subscribe => {
@@ -346,7 +348,6 @@ impl Agent {
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let speeds = self.speeds();
-        let efficiencies = self.efficiencies(&speeds);
         let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
         let links = if group.is_some() { self.links() } else { BTreeMap::new() };
         let mapped = if group.is_some() { servers.len() } else { 0 };
@@ -374,7 +375,7 @@ impl Agent {
                 functions: r
                     .functions
                     .iter()
-                    .map(|s| (s.name.clone(), self.rate(host, &s.name, speed_flops, &efficiencies)))
+                    .map(|s| (s.name.clone(), self.models.of(host, &s.name, &speeds)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
             }
@@ -413,27 +414,6 @@ impl Agent {
     fn speeds(&self) -> BTreeMap<&str, f64> {
         let known = self.servers.values().filter_map(|s| Some((host_of(&s.registration.address), s.speed_flops?)));
         means(known)
-    }
-
-    /// What functions make of a host's speed where they have run: rate over speed, the mean over hosts. A tuned library
-    /// runs far above the yardstick, an interpreter below it.
-    fn efficiencies(&self, speeds: &BTreeMap<&str, f64>) -> BTreeMap<&str, f64> {
-        let known = self.rates.iter().filter_map(|((host, function), rate)| {
-            let speed = speeds.get(host.as_str()).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
-            Some((function.as_str(), rate.flops? / speed))
-        });
-        means(known)
-    }
-
-    /// What is known of a function on a host: measured there, or else guessed from the host's speed.
-    fn rate(&self, host: &str, function: &str, speed: Option<f64>, efficiencies: &BTreeMap<&str, f64>) -> FunctionRate {
-        let known = self.rates.get(&(host.to_string(), function.to_string()));
-        let mut rate = known.copied().unwrap_or_default();
-        if rate.flops.is_none() {
-            let speed = speed.unwrap_or(SPEED_FLOPS_DEFAULT);
-            rate.flops = efficiencies.get(function).map(|efficiency| efficiency * speed);
-        }
-        rate
     }
 
     /// Best measured links between hosts, by name of sender and receiver.

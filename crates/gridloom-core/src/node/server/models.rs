@@ -1,0 +1,103 @@
+//! Times of the functions that run here: learned from calls, reported to the agent when they have changed.
+
+use super::*;
+
+/// Of a function whose calls are short, one in so many is learned from, once there were a few: the rest would take time from
+/// the calls.
+const SHORT_CALLS_SKIPPED: u64 = 16;
+const SHORT_CALLS_LEARNED: u64 = 64;
+/// A time that has changed by more than this part, and by more than its spread, is news.
+const NEWS_PART: f64 = 0.05;
+
+/// What is known of one function.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    learner: Learner,
+    /// Calls that are still cold: the first on each slot.
+    cold_left: u32,
+    calls: u64,
+    /// What the agent was told, and when.
+    reported: Option<(FunctionModel, Time)>,
+    changed: bool,
+}
+
+impl Known {
+    /// Goes on from a model that was kept.
+    pub(super) fn resume(model: &FunctionModel, slots: u32) -> Known {
+        Known { learner: Learner::resume(model), cold_left: slots, changed: true, ..Known::default() }
+    }
+
+    /// Mean seconds of a call; `None` before the first.
+    pub(super) fn mean_s(&self) -> Option<f64> {
+        self.learner.mean_s()
+    }
+
+    fn is_news(&self, now: Time, model: &FunctionModel) -> bool {
+        let Some((told, since)) = &self.reported else { return true };
+        now.since(*since) >= MODEL_REPORT_NS
+            || differs(&told.by_work, &model.by_work)
+            || differs(&told.by_bytes, &model.by_bytes)
+    }
+}
+
+fn differs(told: &Curve, now: &Curve) -> bool {
+    let is_moved = |(a, b): (&Point, &Point)| {
+        let change_s = (a.seconds - b.seconds).abs();
+        a.size != b.size || (a.calls == 0) != (b.calls == 0) || change_s > (NEWS_PART * a.seconds).max(a.spread_s)
+    };
+    told.points.len() != now.points.len() || told.points.iter().zip(&now.points).any(is_moved)
+}
+
+impl Server {
+    pub(super) fn learn(&mut self, now: Time, task: &Task, run_ns: u64, out: &mut Vec<Effect>) {
+        let known = match self.known.get_mut(&task.function) {
+            Some(known) => known,
+            None => {
+                let cold = Known { cold_left: self.config.slots, ..Known::default() };
+                self.known.entry(task.function.clone()).or_insert(cold)
+            }
+        };
+        known.calls += 1;
+        let is_short = known.mean_s().is_some_and(|mean_s| mean_s < ns_to_seconds(SHORT_CALL_NS_MAX));
+        if is_short && known.calls > SHORT_CALLS_LEARNED && known.calls % SHORT_CALLS_SKIPPED != 0 {
+            return;
+        }
+        let read: BTreeSet<DatumId> = task.inputs().collect();
+        let read_bytes = read.iter().map(|datum| self.replicas.size_bytes(*datum));
+        let made_bytes = task.outputs.iter().map(|output| output.meta.size_bytes());
+        let bytes = read_bytes.chain(made_bytes).fold(0, u64::saturating_add);
+        let is_cold = known.cold_left > 0;
+        known.cold_left = known.cold_left.saturating_sub(1);
+        known.learner.learn(Size::new(task.work_flops, bytes), ns_to_seconds(run_ns.max(1)), is_cold);
+        known.changed = true;
+        if is_cold {
+            // Who waits for the first figures has them at once.
+            self.report_models(now, out);
+        } else if !self.models_timer {
+            self.models_timer = true;
+            out.push(Effect::SetTimer { timer: MODELS, at: now + RATE_REPORT_NS });
+        }
+    }
+
+    pub(super) fn report_models(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let Some(agent) = self.agent else { return };
+        for (function, known) in self.known.iter_mut().filter(|(_, known)| known.changed) {
+            known.changed = false;
+            let model = known.learner.model();
+            if known.is_news(now, &model) {
+                known.reported = Some((model.clone(), now));
+                send(out, agent, Message::Model { function: function.clone(), model: model.clone() });
+                out.push(Effect::Emit(Event::Learned { function: function.clone(), model }));
+            }
+        }
+    }
+
+    /// An agent that may know nothing yet is told everything.
+    pub(super) fn report_all_models(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.known.values_mut().for_each(|known| {
+            known.reported = None;
+            known.changed = true;
+        });
+        self.report_models(now, out);
+    }
+}

@@ -1,0 +1,165 @@
+//! Curves and what they are learned from.
+
+use super::*;
+use crate::base::limits::MODEL_POINTS_MAX;
+use crate::map::SplitMix64;
+
+fn point(size: f64, seconds: f64) -> Point {
+    Point { size, seconds, spread_s: 0.0, calls: 1 }
+}
+
+fn learned(calls: &[(f64, f64)]) -> FunctionModel {
+    let mut learner = Learner::default();
+    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, false));
+    learner.model()
+}
+
+#[track_caller]
+fn is_about(model: &FunctionModel, work: f64, seconds: f64, is_extrapolated: bool) {
+    let found = model.predict(Size::Work(work)).unwrap();
+    assert!((found.seconds - seconds).abs() <= 1e-9 * seconds, "{work}: {found:?}, not {seconds}");
+    assert_eq!(found.is_extrapolated, is_extrapolated, "{work}");
+}
+
+#[test]
+fn between_points_time_is_linear_and_beyond_them_it_is_said_to_be_a_guess() {
+    let model = learned(&[(100.0, 2.0), (200.0, 3.0), (400.0, 7.0)]);
+    is_about(&model, 150.0, 2.5, false);
+    is_about(&model, 300.0, 5.0, false);
+    // Along the line of the first two, and of the last two.
+    is_about(&model, 50.0, 1.5, true);
+    is_about(&model, 800.0, 15.0, true);
+}
+
+#[test]
+fn one_point_is_a_rate() {
+    let model = learned(&[(100.0, 2.0)]);
+    is_about(&model, 50.0, 1.0, true);
+    is_about(&model, 300.0, 6.0, true);
+    is_about(&model, 104.0, 2.08, false);
+    assert_eq!(FunctionModel::default().seconds(Size::Work(5e8), Some(1e9)), 0.5);
+}
+
+#[test]
+fn outliers_count_for_nothing_and_changes_are_learned() {
+    let mut calls = vec![(100.0, 1.0); 8];
+    calls[4].1 = 50.0;
+    is_about(&learned(&calls), 100.0, 1.0, false);
+    calls.extend([(100.0, 3.0); 5]);
+    is_about(&learned(&calls), 100.0, 3.0, false);
+    let mut learner = Learner::default();
+    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, false));
+    assert_eq!(learner.outliers(), 5, "the one and the first four of the change");
+}
+
+#[test]
+fn cold_calls_are_forgotten_as_soon_as_there_is_better() {
+    let mut learner = Learner::default();
+    learner.learn(Size::Work(100.0), 9.0, true);
+    is_about(&learner.model(), 100.0, 9.0, false);
+    learner.learn(Size::Work(1000.0), 10.0, false);
+    // The cold point is gone: it says less of 100 than the warm one of 1000.
+    is_about(&learner.model(), 100.0, 1.0, true);
+    learner.learn(Size::Work(10.0), 7.0, true);
+    is_about(&learner.model(), 10.0, 0.1, true);
+}
+
+#[test]
+fn what_is_learned_is_monotone_and_bounded() {
+    let mut rng = SplitMix64::new(5);
+    for _ in 0..200 {
+        let mut learner = Learner::default();
+        for _ in 0..rng.below(200) {
+            let work = rng.below(1_000_000) as f64;
+            let seconds = (0.001 + work * 1e-6) * (0.5 + rng.unit());
+            learner.learn(Size::Work(work), seconds, rng.below(4) == 0);
+        }
+        let model = learner.model();
+        assert!(model.is_sane() && model.by_work.points.len() <= MODEL_POINTS_MAX);
+        let seconds: Vec<f64> =
+            (0..1000).filter_map(|n| model.by_work.predict(f64::from(n) * 1500.0)).map(|p| p.seconds).collect();
+        assert!(seconds.windows(2).all(|pair| pair[0] <= pair[1]), "{model:?}");
+    }
+}
+
+#[test]
+fn a_curve_of_many_sizes_keeps_its_shape() {
+    // Three times slower per unit of work where it does not fit the cache.
+    let truth = |work: f64| if work < 5e5 { work * 1e-6 } else { 0.5 + (work - 5e5) * 3e-6 };
+    let mut rng = SplitMix64::new(7);
+    let mut learner = Learner::default();
+    for _ in 0..2000 {
+        let work = 1e4 + rng.unit() * 1e6;
+        learner.learn(Size::Work(work), truth(work), false);
+    }
+    let model = learner.model();
+    for step in 1..100 {
+        let work = 1e4 * f64::from(step);
+        let found = model.predict(Size::Work(work)).unwrap().seconds;
+        assert!((found / truth(work) - 1.0).abs() < 0.1, "{work}: {found}, truth {}", truth(work));
+    }
+}
+
+#[test]
+fn calls_without_a_complexity_are_told_apart_by_their_bytes() {
+    let mut learner = Learner::default();
+    learner.learn(Size::Bytes(1000), 1.0, false);
+    learner.learn(Size::Bytes(2000), 2.0, false);
+    let model = learner.model();
+    assert_eq!(model.seconds(Size::Bytes(1500), None), 1.5);
+    assert_eq!(model.predict(Size::Work(1500.0)), None);
+}
+
+#[test]
+fn models_of_several_servers_are_one() {
+    let (a, b) = (learned(&[(100.0, 1.0), (100.0, 1.0), (100.0, 1.0)]), learned(&[(100.0, 2.0), (300.0, 8.0)]));
+    let merged = FunctionModel::merge([(&a, 1.0), (&b, 1.0)].into_iter());
+    is_about(&merged, 100.0, 1.25, false);
+    is_about(&merged, 300.0, 8.0, false);
+    let half = FunctionModel::merge([(&a, 0.5)].into_iter());
+    is_about(&half, 100.0, 0.5, false);
+}
+
+#[test]
+fn a_model_that_was_kept_gives_way_to_what_is_measured() {
+    let kept = learned(&[(100.0, 1.0), (100.0, 1.0), (200.0, 2.0)]);
+    let mut learner = Learner::resume(&kept);
+    is_about(&learner.model(), 100.0, 1.0, false);
+    (0..2).for_each(|_| learner.learn(Size::Work(100.0), 1.4, false));
+    is_about(&learner.model(), 100.0, 1.4, false);
+}
+
+#[test]
+fn predictions_are_compared_with_what_came() {
+    let mut learner = Learner::default();
+    (0..20).for_each(|_| learner.learn(Size::Work(100.0), 1.0, false));
+    let accuracy = learner.model().accuracy;
+    assert_eq!((accuracy.count, accuracy.bias, accuracy.error), (19, 0.0, 0.0));
+    learner.learn(Size::Work(100.0), std::f64::consts::E, false);
+    let accuracy = learner.model().accuracy;
+    assert!((accuracy.bias - 0.05).abs() < 1e-12 && (accuracy.error - 0.05).abs() < 1e-12, "{accuracy:?}");
+}
+
+#[test]
+fn nonsense_is_neither_learned_nor_taken() {
+    let mut learner = Learner::default();
+    for (work, seconds) in
+        [(f64::NAN, 1.0), (-1.0, 1.0), (1.0, f64::NAN), (1.0, -1.0), (1.0, 0.0), (f64::INFINITY, 1.0)]
+    {
+        learner.learn(Size::Work(work), seconds, false);
+    }
+    assert!(learner.model().is_empty());
+    let insane = [
+        vec![point(2.0, 1.0), point(1.0, 2.0)],
+        vec![point(1.0, 2.0), point(2.0, 1.0)],
+        vec![point(1.0, f64::NAN)],
+        vec![point(f64::INFINITY, 1.0)],
+        vec![point(1.0, -1.0)],
+        (0..100).map(|n| point(f64::from(n), 1.0)).collect(),
+    ];
+    for points in insane {
+        let curve = Curve { points };
+        assert!(!curve.is_sane(), "{curve:?}");
+    }
+    assert!(Curve { points: vec![point(1.0, 1.0), point(2.0, 1.0)] }.is_sane());
+}
