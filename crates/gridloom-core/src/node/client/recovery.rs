@@ -78,6 +78,7 @@ impl Client {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
         self.map_again(now, again, out);
+        self.recalls_lost(now, server, out);
         for datum in unasked {
             self.tidy(datum, out);
         }

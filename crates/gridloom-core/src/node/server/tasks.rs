@@ -68,6 +68,7 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
+        self.pace.ended(id);
         let Some(entry) = self.executor.remove(id) else { return };
         self.wait_no_more(&entry.task);
         self.last_progress = now;
@@ -136,8 +137,33 @@ impl Server {
         self.give_up(now, id, TaskError::Cancelled, out);
     }
 
+    /// Gives tasks back that do not run, and says which, and for how long the others have run.
+    pub(super) fn recall(&mut self, now: Time, from: NodeId, group: GroupId, tasks: &[TaskId], out: &mut Vec<Effect>) {
+        let (mut recalled, mut running) = (Vec::new(), Vec::new());
+        for id in tasks.iter().filter(|id| id.client == from) {
+            match self.executor.get(*id).map(|entry| entry.state) {
+                None => {}
+                Some(State::Running) => running.push((*id, self.pace.elapsed_ns(now, *id))),
+                Some(_) => {
+                    self.take_back(now, *id, out);
+                    recalled.push(*id);
+                }
+            }
+        }
+        send(out, from, Message::Recalled { group, tasks: recalled, running });
+        self.pump(now, out);
+    }
+
     /// Ends a task that does not run.
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
+        if self.executor.get(id).is_some() {
+            self.take_back(now, id, out);
+            self.report(now, id.client, id, Err(error), 0, out);
+        }
+    }
+
+    /// Forgets a task that does not run.
+    fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(entry) = self.executor.remove(id) else { return };
         self.wait_no_more(&entry.task);
         if entry.is_call {
@@ -161,7 +187,6 @@ impl Server {
                 }
             }
         }
-        self.report(now, id.client, id, Err(error), 0, out);
     }
 
     pub(super) fn report(
