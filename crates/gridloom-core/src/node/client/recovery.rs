@@ -221,9 +221,8 @@ impl Client {
             run.fetching = None;
         }
         match fault {
-            SupplyFault::Gone => {
-                run.holders.remove(&source);
-            }
+            // The source says so itself; it may have made it again since this was sent.
+            SupplyFault::Gone => {}
             SupplyFault::Unreachable => {
                 self.apart.insert((server, source));
             }

@@ -75,6 +75,11 @@ impl Client {
             {
                 run.status = Status::Unmapped;
                 run.attempts = run.attempts.saturating_sub(1);
+                for output in &run.task.outputs {
+                    if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
+                        data.fetching = None;
+                    }
+                }
             }
         }
         for (id, ns) in running {

@@ -139,18 +139,27 @@ impl Server {
 
     /// Gives tasks back that do not run, and says which, and for how long the others have run.
     pub(super) fn recall(&mut self, now: Time, from: NodeId, group: GroupId, tasks: &[TaskId], out: &mut Vec<Effect>) {
-        let (mut recalled, mut running) = (Vec::new(), Vec::new());
+        let (mut recalled, mut running, mut made) = (Vec::new(), Vec::new(), Vec::new());
         for id in tasks.iter().filter(|id| id.client == from) {
-            match self.executor.get(*id).map(|entry| entry.state) {
+            match self.executor.get(*id) {
                 None => {}
-                Some(State::Running) => running.push((*id, self.pace.elapsed_ns(now, *id))),
-                Some(_) => {
-                    self.take_back(now, *id, out);
+                Some(entry) if entry.state == State::Running => running.push((*id, self.pace.elapsed_ns(now, *id))),
+                Some(entry) => {
+                    made.extend(entry.task.outputs.iter().map(|output| output.datum));
                     recalled.push(*id);
                 }
             }
         }
-        send(out, from, Message::Recalled { group, tasks: recalled, running });
+        // Copies that came for them stay, and have to be known.
+        self.report_transfers(now, from, out);
+        // Before anything else: whoever hears that a result will not be made here shall know why.
+        send(out, from, Message::Recalled { group, tasks: recalled.clone(), running });
+        // Tasks of other groups stay; those that waited for what was to be made here are let in anew, and ask for it then.
+        for datum in made {
+            let (readers, _) = self.executor.waiting_for(datum);
+            self.hold_back(now, readers, out);
+        }
+        recalled.into_iter().for_each(|id| self.take_back(now, id, out));
         self.pump(now, out);
     }
 
