@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use super::error::MapError;
 use crate::base::NodeId;
+use crate::base::limits::{PACE_MAX, PACE_MIN};
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView, Size, first_guess_s};
 
@@ -71,17 +72,18 @@ impl Task {
 pub(super) struct Cost {
     model: FunctionModel,
     speed_flops: Option<f64>,
+    pace: f64,
 }
 
 impl Cost {
     /// Seconds for each floating-point operation, if nothing but the server's speed is known.
     pub(super) fn per_flop_s(&self) -> Option<f64> {
-        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops))
+        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
     /// Predicted seconds of a call of that size.
     pub(super) fn seconds(&self, size: Size) -> f64 {
-        self.model.seconds(size, self.speed_flops)
+        self.model.seconds(size, self.speed_flops) * self.pace
     }
 }
 
@@ -350,10 +352,17 @@ impl Problem {
                 if !model.is_sane() {
                     return Err(bad_server(server, format!("the model of '{function}' is no curve that ascends")));
                 }
+                if !(PACE_MIN..=PACE_MAX).contains(&server.pace) {
+                    return Err(bad_server(server, format!("its calls take {} times as long as known", server.pace)));
+                }
                 if let Some(flops) = server.speed_flops.filter(|flops| flops.is_nan() || *flops <= 0.0) {
                     return Err(bad_server(server, format!("its speed is {flops} flop/s")));
                 }
-                self.costs.push(Some(Cost { model: model.clone(), speed_flops: server.speed_flops }));
+                self.costs.push(Some(Cost {
+                    model: model.clone(),
+                    speed_flops: server.speed_flops,
+                    pace: server.pace,
+                }));
             }
         }
         Ok(())

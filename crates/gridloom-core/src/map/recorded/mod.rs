@@ -98,6 +98,7 @@ impl Case<'_> {
             plain: false,
             memory_bytes: u64::MAX,
             speed_flops: Some(servers.speed(server)),
+            pace: 1.0,
             functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
             busy_s: vec![0.0],
         };

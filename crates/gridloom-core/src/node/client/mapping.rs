@@ -19,8 +19,14 @@ impl Client {
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
         let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
-        let run =
-            GroupRun { heuristic: heuristic.clone(), left: 0, remembered: 0, mapping: Some(mapping), plan_only: true };
+        let run = GroupRun {
+            heuristic: heuristic.clone(),
+            left: 0,
+            remembered: 0,
+            mapping: Some(mapping),
+            plan_only: true,
+            remapping: Remapping::default(),
+        };
         self.groups.insert(group.id, run);
         match self.agent {
             Some(agent) => send(
@@ -33,6 +39,7 @@ impl Client {
                     heuristic,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
+                    busy: Vec::new(),
                 },
             ),
             None => {
@@ -95,6 +102,7 @@ impl Client {
         }
         let part = self.part(group, &mapping.tasks);
         let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
+        let busy = self.busy(now, group);
         let run = self.groups.get_mut(&group).expect("found above");
         if let Some(part) = part {
             let outlined = part.outline();
@@ -112,6 +120,7 @@ impl Client {
                     heuristic: run.heuristic.clone(),
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
+                    busy,
                 },
             );
         }
@@ -212,6 +221,7 @@ impl Client {
             }
             return;
         }
+        self.planned(now, group, now.since(mapping.asked.unwrap_or(now)));
         self.dispatch(&plan, &mapping, out);
         self.after_dispatch(now, out);
     }
@@ -228,6 +238,7 @@ impl Client {
             if run.status == Status::Unmapped {
                 run.status = Status::Sent(assignment.server);
                 run.attempts += 1;
+                run.since = None;
                 parts.entry(assignment.server).or_default().push(index);
             }
         }
