@@ -12,7 +12,7 @@ use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
 use crate::idl::Signature;
-use crate::map;
+use crate::map::{MapBy, Seen};
 use crate::member::Members;
 use crate::node::message::{Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
@@ -57,7 +57,8 @@ struct MapRequest {
     group: GroupId,
     round: u64,
     outline: Outline,
-    heuristic: String,
+    heuristic: MapBy,
+    plan_only: bool,
     client_links: Vec<(NodeId, LinkEstimate)>,
     without: Vec<NodeId>,
 }
@@ -161,9 +162,11 @@ impl Agent {
             Message::MapGroup { group, .. } if group.client != from => {
                 log(out, format!("{from} asked for a plan of {group}, which is another client's"));
             }
-            Message::MapGroup { group, round, outline, heuristic, mut client_links, without } => {
+            Message::MapGroup { group, round, outline, heuristic, plan_only, mut client_links, without } => {
                 client_links.retain(|(_, link)| link.is_sane());
-                self.waiting.push(MapRequest { client: from, group, round, outline, heuristic, client_links, without });
+                let client = from;
+                let request = MapRequest { client, group, round, outline, heuristic, plan_only, client_links, without };
+                self.waiting.push(request);
                 self.map_waiting(now, out);
             }
             Message::GroupEnded { group } => {
@@ -452,7 +455,7 @@ impl Agent {
     }
 
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { client, group, round, mut outline, heuristic, client_links, without } = request;
+        let MapRequest { client, group, round, mut outline, heuristic, plan_only, client_links, without } = request;
         let grid = self.grid_view(now, &client_links, &without, Some(group));
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
         for datum in outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
@@ -461,21 +464,22 @@ impl Agent {
                 datum.at.push(client);
             }
         }
-        match map::map_group(&heuristic, &outline, &grid, client) {
+        match heuristic.map(&outline, &grid, client) {
             Ok(plan) => {
                 let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
                 for task in &plan.tasks {
                     let end = ends.entry(task.server).or_default();
                     *end = end.max(task.end_s);
                 }
-                for (node, end_s) in &ends {
+                for (node, end_s) in ends.iter().filter(|_| !plan_only) {
                     let end = now + crate::base::time::seconds_to_ns(*end_s);
                     self.servers.get_mut(node).expect("mapped onto a known server").promised.insert(group, end);
                 }
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
                 let addresses = addresses.collect();
-                send(out, client, Message::GroupMapped { group, round, plan, addresses });
+                let seen = plan_only.then(|| Box::new(Seen::new(client, outline, grid)));
+                send(out, client, Message::GroupMapped { group, round, plan, addresses, seen });
             }
             Err(why) => send(out, client, Message::GroupNotMapped { group, round, why: why.to_string() }),
         }

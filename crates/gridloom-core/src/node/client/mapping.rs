@@ -3,10 +3,10 @@
 use super::*;
 use crate::base::limits::TASKS_PER_MESSAGE;
 use crate::graph::Source;
-use crate::map::Plan;
+use crate::map::{Plan, Seen};
 
 impl Client {
-    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: String, out: &mut Vec<Effect>) {
+    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: MapBy, out: &mut Vec<Effect>) {
         if self.agent.is_some() && !self.links_known() {
             self.early_plans.push((group, heuristic));
             self.wait_for_links(now, out);
@@ -31,6 +31,7 @@ impl Client {
                     round: self.round,
                     outline: outlined.outline,
                     heuristic,
+                    plan_only: true,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
                 },
@@ -109,7 +110,8 @@ impl Client {
                     group,
                     round: self.round,
                     outline: outlined.outline,
-                    heuristic: run.heuristic.clone(),
+                    heuristic: run.heuristic.take(),
+                    plan_only: false,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
                 },
@@ -182,7 +184,14 @@ impl Client {
         }
     }
 
-    pub(super) fn on_mapped(&mut self, now: Time, group: GroupId, plan: Plan, out: &mut Vec<Effect>) {
+    pub(super) fn on_mapped(
+        &mut self,
+        now: Time,
+        group: GroupId,
+        plan: Plan,
+        seen: Option<Box<Seen>>,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
@@ -204,12 +213,10 @@ impl Client {
             tasks: mapping.tasks.clone(),
             data: mapping.data.clone(),
             map_ns: now.since(mapping.asked.unwrap_or(now)),
+            seen: seen.map(Arc::from),
         }));
         if self.groups[&group].plan_only {
             self.groups.remove(&group);
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::GroupEnded { group });
-            }
             return;
         }
         self.dispatch(&plan, &mapping, out);
