@@ -535,6 +535,7 @@ fn the_documentation_has_the_help_texts() {
         ("platform", &[&["platform", "show"], &["platform", "route"]]),
         ("idl", &[&["idl", "check"], &["idl", "show"]]),
         ("heuristics", &[&["heuristics"]]),
+        ("explain", &[&["explain"]]),
     ];
     for (page, commands) in pages {
         let path = docs.join(format!("{page}.md"));
