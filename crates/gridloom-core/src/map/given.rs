@@ -303,7 +303,7 @@ impl Seen {
 /// [`Plan::heuristic`] of a plan that was given as one.
 pub const GIVEN: &str = "given";
 /// What maps again what a plan was given for, if nothing else is said.
-const AGAIN: &str = "heft";
+pub const AGAIN: &str = "heft";
 /// Names of servers in an error.
 const SERVERS_TOLD: usize = 8;
 

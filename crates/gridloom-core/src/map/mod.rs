@@ -66,7 +66,7 @@ pub use branch::BranchAndBound;
 pub use cpop::Cpop;
 pub use error::MapError;
 pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
-pub use given::{GIVEN, Given, GivenTask, MapBy, Seen};
+pub use given::{AGAIN, GIVEN, Given, GivenTask, MapBy, Seen};
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
 pub use local::Local;

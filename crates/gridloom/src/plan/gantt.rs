@@ -72,7 +72,7 @@ pub fn gantt_svg(
         let y = TOP + number as f64 * ROW + if number >= first_link { ROW / 2.0 } else { 0.0 };
         if row.name != before {
             let (name, y) = (escape(&shortened(&row.name)), y + 12.0);
-            let _ = writeln!(svg, "<text x=\"4\" y=\"{y:.1}\">{name}<title>{}</title></text>", escape(&row.name));
+            let _ = writeln!(svg, "<text x=\"4\" y=\"{y:.1}\"><title>{}</title>{name}</text>", escape(&row.name));
         }
         before = &row.name;
         chart.row(&mut svg, row, y);

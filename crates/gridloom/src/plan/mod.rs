@@ -15,7 +15,7 @@ mod text;
 use std::sync::Arc;
 
 use gridloom_core::base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_core::map::{GIVEN, Given, GivenTask, MapError, Plan, Problem, Seen};
+use gridloom_core::map::{AGAIN, GIVEN, Given, GivenTask, MapError, Plan, Problem, Seen};
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
@@ -137,7 +137,7 @@ impl PlanRecord {
         Given {
             heuristic: String::new(),
             plain: self.heuristic.split('[').next() == Some("mct"),
-            again: "heft".into(),
+            again: AGAIN.into(),
             tasks: self.tasks.iter().map(task).collect(),
             order: self.order(),
             servers: servers.into_iter().map(str::to_string).collect(),
