@@ -95,6 +95,7 @@ fn grid(servers: usize) -> GridView {
         plain: false,
         memory_bytes: 1 << 40,
         speed_flops: Some(1e9 * (1.0 + rng.unit())),
+        pace: 1.0,
         functions: [("m/f".to_owned(), FunctionModel::default())].into(),
         busy_s: vec![0.0; 1 + number % 4],
     };

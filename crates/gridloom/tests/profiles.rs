@@ -151,3 +151,46 @@ fn simgrids_files_name_profiles_beside_them() {
     grid.advance(100.0);
     assert!(grid.servers().servers.is_empty());
 }
+
+/// So many products of 2 Gflop that do not depend on one another.
+fn many(grid: &Grid, count: usize, heuristic: &str) -> Report {
+    let product = grid.function("kernels/product").unwrap();
+    let group = grid.group(heuristic);
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
+    let results: Vec<_> = (0..count).map(|_| group.call(&product, &[(&matrix).into()]).unwrap().remove(0)).collect();
+    results.into_iter().for_each(|result| result.get().map(drop).unwrap());
+    group.report().unwrap()
+}
+
+/// Two servers of 2 Gflop/s on a fast network; the first falls to a quarter of its speed 20 s after the start.
+fn slows_down() -> String {
+    let fast = PLATFORM.replace("speed = \"1Gf\"", "speed = \"2Gf\"").replace("100MBps", "10GBps");
+    format!("{fast}[[profile]]\nhost = 'server-1'\nkind = 'speed'\nevents = [[0, 1], [20, 0.25]]\n")
+}
+
+#[test]
+fn what_is_left_is_mapped_again_when_a_server_slows_down() {
+    let run = |test: &str| {
+        let grid = grid(test, &slows_down(), &[]);
+        many(&grid, 8, "heft");
+        grid.advance(15.0 - grid.now());
+        // 40 s of work for two servers; after 5 s one has a quarter left: 5 s + 30 s / 1.25.
+        let report = many(&grid, 40, "heft");
+        (report.measured_seconds, report.plans.len(), grid.simulation().unwrap().trace_hash)
+    };
+    let (seconds, plans, hash) = run("slows-a");
+    let ideal = 5.0 + 30.0 / 1.25;
+    assert!(seconds < 1.15 * ideal, "{seconds} s, ideal {ideal} s");
+    assert!((2..8).contains(&plans), "mapped {plans} times");
+    assert_eq!(run("slows-b").2, hash);
+}
+
+#[test]
+fn a_plan_that_was_not_made_from_times_is_kept() {
+    let grid = grid("slows-kept", &slows_down(), &[]);
+    many(&grid, 8, "heft");
+    grid.advance(15.0 - grid.now());
+    let report = many(&grid, 40, "round-robin");
+    assert_eq!(report.plans.len(), 1);
+    assert!(report.measured_seconds > 50.0, "{}", report.measured_seconds);
+}

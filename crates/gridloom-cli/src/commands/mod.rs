@@ -7,6 +7,7 @@ pub mod explain;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod map;
 pub mod models;
 pub mod platform;
 pub mod serve;

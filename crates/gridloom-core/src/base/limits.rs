@@ -99,6 +99,21 @@ pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
 pub const FORMER_PEERS_MAX: usize = 16_384;
 /// Least pause between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
+/// How much shorter and longer calls may take of late than the models say: beyond, it is the models that are wrong.
+pub const PACE_MIN: f64 = 0.01;
+/// See [`PACE_MIN`].
+pub const PACE_MAX: f64 = 100.0;
+/// Calls predicted to be shorter say nothing of a server's pace: their times are noise.
+pub const PACE_CALL_S_MIN: f64 = 1e-3;
+/// A change of pace by this factor or more is told to the agent, and (from [`STALE_FACTOR`] on) to clients whose plans rest
+/// on it.
+pub const PACE_NEWS_FACTOR: f64 = 1.25;
+/// Plans made for a pace that has changed by this factor are stale: what is left of the group is mapped again, if it pays.
+pub const STALE_FACTOR: f64 = 1.5;
+/// Plans made from a function's time that turns out to be wrong by this factor are stale, too.
+pub const SURPRISE_FACTOR: f64 = 3.0;
+/// What is left of a group is mapped again only if that takes no more than this part of the time that is left.
+pub const REMAP_PART_MAX: f64 = 0.1;
 /// A model that has changed little is reported no more often than this.
 pub const MODEL_REPORT_NS: u64 = 60 * SECOND_NS;
 /// Points of one curve of a model: more than any function needs to be told within a few per cent, and a kilobyte.

@@ -257,6 +257,7 @@ mod tests {
             plain: false,
             memory_bytes: 1 << 30,
             speed_flops: Some(flops),
+            pace: 1.0,
             functions: BTreeMap::from([("m/f".to_string(), FunctionModel::default())]),
             busy_s: vec![0.0],
         }

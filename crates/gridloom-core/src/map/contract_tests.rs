@@ -31,6 +31,7 @@ fn fast() -> impl Iterator<Item = &'static str> {
     let name = |entry: &'static Entry| match entry.name {
         "exhaustive" => None,
         "branch-and-bound" => Some("branch-and-bound[nodes=300]"),
+        "auto" => Some("auto[steps=100000]"),
         "local" => Some("local[steps=30000]"),
         "anneal" => Some("anneal[from=greedy,steps=30000]"),
         name => Some(name),

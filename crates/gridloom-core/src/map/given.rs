@@ -73,11 +73,16 @@ impl MapBy {
     /// What a group is mapped by the first time. What has to be mapped again is no longer what a plan was given for: its
     /// heuristic maps that.
     pub fn take(&mut self) -> MapBy {
-        let again = match self {
-            MapBy::Heuristic(spec) => spec.clone(),
-            MapBy::Given(given) => given.again.clone(),
-        };
+        let again = self.spec().to_owned();
         std::mem::replace(self, MapBy::Heuristic(again))
+    }
+
+    /// Spec of the heuristic that maps, or maps what has to be mapped again.
+    pub fn spec(&self) -> &str {
+        match self {
+            MapBy::Heuristic(spec) => spec,
+            MapBy::Given(given) => &given.again,
+        }
     }
 
     /// Maps a group.

@@ -31,7 +31,7 @@ pub(super) fn improve<'p>(
 }
 
 /// Servers of a plan, and its tasks in order of start.
-fn line_of(problem: &Problem, plan: &Plan) -> Line {
+pub(super) fn line_of(problem: &Problem, plan: &Plan) -> Line {
     let server = |node| problem.place(node).expect("a plan's servers are the problem's") as u32;
     let mut order: Vec<u32> = (0..plan.tasks.len() as u32).collect();
     // Stable: of tasks that start together, the one called first, which may be what the other needs, comes first.

@@ -18,6 +18,7 @@
 //! server by name and to the task that comes first in [`order`], or is called first.
 
 mod anneal;
+mod auto;
 mod batch;
 mod bounds;
 mod branch;
@@ -52,6 +53,8 @@ mod sufferage;
 mod validate;
 
 #[cfg(test)]
+mod auto_tests;
+#[cfg(test)]
 mod contract_tests;
 #[cfg(test)]
 mod hostile_tests;
@@ -61,6 +64,7 @@ mod noise_tests;
 mod testing;
 
 pub use anneal::Anneal;
+pub use auto::Auto;
 pub use bounds::lower_bound;
 pub use branch::BranchAndBound;
 pub use cpop::Cpop;
@@ -94,6 +98,11 @@ pub trait Heuristic {
     /// # Errors
     /// [`MapError::TooManyNodes`] from a search with a budget; the others map every problem.
     fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
+
+    /// Whether its plans are made for links and cards that copies share.
+    fn knows_contention(&self) -> bool {
+        false
+    }
 }
 
 /// A function is one: `|problem: &Problem| { …; Ok(schedule.finish()) }`.
@@ -120,6 +129,7 @@ pub struct Entry {
 
 /// All heuristics, the best first.
 pub const HEURISTICS: &[Entry] = &[
+    auto::ENTRY,
     heft::ENTRY,
     cpop::ENTRY,
     peft::ENTRY,
@@ -149,7 +159,7 @@ pub const HEURISTICS: &[Entry] = &[
 /// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
 /// assert_eq!(nothing, Err(map::MapError::EmptyGrid));
 /// let unknown = map::map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
-/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: heft, cpop"));
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
     let spec = Spec::parse(spec)?;

@@ -12,11 +12,14 @@
 //! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
 //! when asked, since a table of tasks × servers would be the largest thing in memory (1.6 GB at the limits).
 
+mod in_pairs;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::error::MapError;
 use crate::base::NodeId;
+use crate::base::limits::{PACE_MAX, PACE_MIN};
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView, Size, first_guess_s};
 
@@ -69,17 +72,18 @@ impl Task {
 pub(super) struct Cost {
     model: FunctionModel,
     speed_flops: Option<f64>,
+    pace: f64,
 }
 
 impl Cost {
     /// Seconds for each floating-point operation, if nothing but the server's speed is known.
     pub(super) fn per_flop_s(&self) -> Option<f64> {
-        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops))
+        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
     /// Predicted seconds of a call of that size.
     pub(super) fn seconds(&self, size: Size) -> f64 {
-        self.model.seconds(size, self.speed_flops)
+        self.model.seconds(size, self.speed_flops) * self.pace
     }
 }
 
@@ -101,6 +105,7 @@ pub struct Problem {
     /// By place × place; latency is infinite where there is no link.
     links: Vec<LinkEstimate>,
     complete: bool,
+    has_contention: bool,
 }
 
 /// A datum to its own place takes no time.
@@ -131,6 +136,7 @@ impl Problem {
             holders: Vec::new(),
             links: Vec::new(),
             complete: true,
+            has_contention: true,
         };
         problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
         problem.read_links(grid)?;
@@ -270,6 +276,16 @@ impl Problem {
         self.complete
     }
 
+    /// Whether copies share cards and links, for heuristics that know of that.
+    pub fn has_contention(&self) -> bool {
+        self.has_contention
+    }
+
+    /// The same problem where each copy has its link to itself.
+    pub fn without_contention(self) -> Problem {
+        Problem { has_contention: false, ..self }
+    }
+
     /// Links from a place to all places: to itself without latency, infinite latency where the two cannot talk.
     pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
         let places = self.servers.len() + 1;
@@ -346,10 +362,17 @@ impl Problem {
                 if !model.is_sane() {
                     return Err(bad_server(server, format!("the model of '{function}' is no curve that ascends")));
                 }
+                if !(PACE_MIN..=PACE_MAX).contains(&server.pace) {
+                    return Err(bad_server(server, format!("its calls take {} times as long as known", server.pace)));
+                }
                 if let Some(flops) = server.speed_flops.filter(|flops| flops.is_nan() || *flops <= 0.0) {
                     return Err(bad_server(server, format!("its speed is {flops} flop/s")));
                 }
-                self.costs.push(Some(Cost { model: model.clone(), speed_flops: server.speed_flops }));
+                self.costs.push(Some(Cost {
+                    model: model.clone(),
+                    speed_flops: server.speed_flops,
+                    pace: server.pace,
+                }));
             }
         }
         Ok(())

@@ -225,7 +225,7 @@ mod tests {
         let text = |spec| Spec::parse(spec).unwrap_err().to_string();
         assert_eq!(
             text("hefty"),
-            "unknown heuristic 'hefty'; known: heft, cpop, peft, lookahead, min-min, max-min, sufferage, local, anneal, greedy, mct, round-robin, random, branch-and-bound, exhaustive"
+            "unknown heuristic 'hefty'; known: auto, heft, cpop, peft, lookahead, min-min, max-min, sufferage, local, anneal, greedy, mct, round-robin, random, branch-and-bound, exhaustive"
         );
         assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack, polish");
         assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");

@@ -113,6 +113,7 @@ pub(super) fn grid(speeds: &[f64]) -> GridView {
         plain: false,
         memory_bytes: 1 << 40,
         speed_flops: Some(*speed),
+        pace: 1.0,
         functions: functions.clone(),
         busy_s: vec![0.0],
     };

@@ -149,6 +149,12 @@ pub enum Message {
         model: FunctionModel,
     },
 
+    /// A server's calls take so many times as long as its models say, of late.
+    Pace {
+        /// The factor.
+        pace: f64,
+    },
+
     /// A server has measured its links: it can be mapped onto with knowledge.
     LinksDone,
 
@@ -194,6 +200,8 @@ pub enum Message {
         client_links: Vec<(NodeId, LinkEstimate)>,
         /// Servers not to be used.
         without: Vec<NodeId>,
+        /// Seconds for which tasks of the group that are not mapped now keep servers busy, an entry a task.
+        busy: Vec<(NodeId, f64)>,
     },
     /// The plan, with the grid that it was made for.
     GroupMapped {
@@ -207,6 +215,13 @@ pub enum Message {
         addresses: Vec<(NodeId, String)>,
         /// What it was made of, if it was only to be planned.
         seen: Option<Box<Seen>>,
+    },
+    /// What the group's plan rests on has changed much: it may pay to map again what is left.
+    Stale {
+        /// The group.
+        group: GroupId,
+        /// What has changed, in words.
+        why: String,
     },
     /// The group cannot be mapped.
     GroupNotMapped {
@@ -249,6 +264,13 @@ pub enum Message {
         /// The tasks.
         tasks: Vec<TaskId>,
     },
+    /// Give back these tasks of a group, but those that run: they are mapped again.
+    Recall {
+        /// The group.
+        group: GroupId,
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
     /// These data are no longer needed.
     Release {
         /// The data.
@@ -256,6 +278,15 @@ pub enum Message {
     },
 
     // ---- server to client
+    /// The answer to `Recall`.
+    Recalled {
+        /// The group.
+        group: GroupId,
+        /// Tasks given back: they will not run here.
+        tasks: Vec<TaskId>,
+        /// Tasks that run, and for how many nanoseconds.
+        running: Vec<(TaskId, u64)>,
+    },
     /// Tasks that ended since the last report.
     TasksEnded {
         /// Their reports.

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::model::{Accuracy, Curve, FunctionModel, Point, Size, countable, is_same_size, least_missed, scaled};
+use super::model::{
+    Accuracy, Curve, FunctionModel, Point, Prediction, Size, countable, is_same_size, least_missed, scaled,
+};
 use crate::base::limits::MODEL_POINTS_MAX;
 
 /// Calls of about one size that are kept.
@@ -85,6 +87,16 @@ impl Learner {
             self.mean_s = Some(self.mean_s.map_or(seconds, |mean_s| mean_s + weight * (seconds - mean_s)));
         }
         windows.learn(size, seconds, is_cold);
+    }
+
+    /// What is expected of a call of that size; `None` before there was one, cold ones aside.
+    pub fn predict(&self, size: Size) -> Option<Prediction> {
+        let (windows, size) = match size {
+            Size::Work(work) => (&self.by_work, work),
+            Size::Bytes(bytes) => (&self.by_bytes, bytes as f64),
+        };
+        let is_warm = windows.0.iter().any(|window| window.calls > 0);
+        if is_warm { windows.curve().predict(size) } else { None }
     }
 
     /// Mean seconds of a warm call, whatever its size; `None` before the first.

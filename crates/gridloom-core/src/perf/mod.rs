@@ -60,6 +60,9 @@ pub struct ServerView {
     pub memory_bytes: u64,
     /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
     pub speed_flops: Option<f64>,
+    /// How much longer calls take of late than the models say: 1 if as long, 4 if other work leaves it a quarter of its
+    /// processors.
+    pub pace: f64,
     /// Functions offered (`module/function`), with what is known of their times here.
     pub functions: BTreeMap<String, FunctionModel>,
     /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
@@ -87,6 +90,6 @@ impl GridView {
 impl ServerView {
     /// Predicted seconds of one call of `function` of that size, `None` if the server does not offer it.
     pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
-        Some(self.functions.get(function)?.seconds(size, self.speed_flops))
+        Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
     }
 }

@@ -288,13 +288,23 @@ proptest! {
                 solver.remove_variable(present.swap_remove(present.len() / 2).0);
             }
             solver.solve();
-            let naive = Naive {
-                constraints: capacities.iter().enumerate().map(|(at, capacity)| (*capacity, policy(at))).collect(),
-                variables: present.iter().map(|(_, variable)| variable.clone()).collect(),
+            let found: Vec<f64> = present.iter().map(|(variable, _)| solver.value(*variable)).collect();
+            let agrees = |changed: Option<(usize, f64)>, within: f64| {
+                let factor = |at| changed.filter(|(which, _)| *which == at).map_or(1.0, |(_, factor)| factor);
+                let naive = Naive {
+                    constraints: capacities.iter().enumerate().map(|(at, c)| (c * factor(at), policy(at))).collect(),
+                    variables: present.iter().map(|(_, variable)| variable.clone()).collect(),
+                };
+                found.iter().zip(naive.solve()).all(|(found, expected)| (found - expected).abs() < within)
             };
-            for ((variable, _), expected) in present.iter().zip(naive.solve()) {
-                prop_assert!((solver.value(*variable) - expected).abs() < 1e-9, "{present:?}");
-            }
+            // Where a fat pipe's greediest user is held elsewhere at the very level at which it fills the pipe, rounding
+            // says whether the pipe's other users are held there too: the definition jumps. Then the solution is that of
+            // almost the same capacities.
+            let almost = || {
+                let changes = (0..capacities.len()).flat_map(|at| [(at, 1.0 - 1e-10), (at, 1.0 + 1e-10)]);
+                changes.into_iter().any(|change| agrees(Some(change), 1e-7))
+            };
+            prop_assert!(agrees(None, 1e-9) || almost(), "{found:?} {present:?}");
         }
     }
 }

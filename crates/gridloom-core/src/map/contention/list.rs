@@ -23,6 +23,8 @@ pub struct Lister<'p> {
     /// By place outward, by place inward: bytes per second.
     widths: Vec<f64>,
     slots: Vec<Vec<f64>>,
+    /// By datum: whether the client sends it to one place only, and that passes it on.
+    is_sent_once: Vec<bool>,
     steps: u64,
 }
 
@@ -64,8 +66,14 @@ impl<'p> Lister<'p> {
             cards: Cards { cards_s: vec![0.0; 2 * places], links_s: vec![0.0; places * places] },
             widths,
             slots: problem.servers().iter().map(|server| server.busy_s.clone()).collect(),
+            is_sent_once: vec![false; problem.data().len()],
             steps: 0,
         }
+    }
+
+    /// Data that the client sends to one place only, which passes them on to those that it can talk to.
+    pub fn send_once(&mut self, is_sent_once: &[bool]) {
+        self.is_sent_once.copy_from_slice(is_sent_once);
     }
 
     /// Work done so far, in steps of about the same time each.
@@ -219,7 +227,11 @@ impl<'p> Lister<'p> {
         let bytes = self.problem.data()[datum as usize].size_bytes as f64;
         let mut best = Way { end_s: f64::INFINITY, from: to, is_relayed: false };
         self.steps += self.holders[datum as usize].len() as u64;
+        let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
         for from in &self.holders[datum as usize] {
+            if is_passed_on && *from == client {
+                continue;
+            }
             let start_s = self.have_s[row + *from as usize];
             let end_s = self.end_of(start_s, *from, to, bytes);
             if end_s < best.end_s {

@@ -118,6 +118,9 @@ pub struct Judge<'p> {
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
+    /// By copy, in plain GridRPC: the task that it is for.
+    copied_for: Vec<u32>,
+    is_plain: bool,
     now_s: f64,
     steps: u64,
     outcome: Outcome,
@@ -147,6 +150,8 @@ enum Waiter {
     Task(u32),
     /// A copy from here to that place.
     CopyTo(u32),
+    /// A copy from here to that task's server, for that task alone.
+    CopyFor(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -183,6 +188,8 @@ impl<'p> Judge<'p> {
             servers: Vec::new(),
             timed: BinaryHeap::new(),
             copies: Vec::new(),
+            copied_for: Vec::new(),
+            is_plain: false,
             now_s: 0.0,
             steps: 0,
             outcome: Outcome::default(),
@@ -192,6 +199,18 @@ impl<'p> Judge<'p> {
     /// Work done so far, in steps of about the same time each: what budgets count.
     pub fn steps(&self) -> u64 {
         self.steps + self.sharing.steps()
+    }
+
+    /// What comes of a choice in plain GridRPC: the client sends each input for each task, as soon as it has it, and gets
+    /// each output; nothing stays. Sources do not count.
+    ///
+    /// # Errors
+    /// [`ChoiceError`] if something never happens.
+    pub fn run_plain(&mut self, choice: &Choice) -> Result<Option<&Outcome>, ChoiceError> {
+        self.is_plain = true;
+        let ran = self.run(choice, f64::INFINITY).map(|_| ());
+        self.is_plain = false;
+        ran.map(|()| Some(&self.outcome))
     }
 
     /// What comes of a choice; `None` if it ends after `limit_s`, for searches that know something better.
@@ -225,6 +244,7 @@ impl<'p> Judge<'p> {
         self.waiters.clear();
         self.timed.clear();
         self.copies.clear();
+        self.copied_for.clear();
         self.sharing.clear();
         self.now_s = 0.0;
         self.queues.iter_mut().for_each(Vec::clear);
@@ -258,6 +278,7 @@ impl<'p> Judge<'p> {
     /// Says who waits for what, and lets what is there go.
     fn ask_for_all(&mut self, choice: &Choice) {
         let problem = self.problem;
+        self.steps += (problem.data().len() + problem.task_count()) as u64 / 2;
         for datum in 0..problem.data().len() {
             for place in problem.holders(datum) {
                 self.touch(datum as u32, *place).state = State::There;
@@ -266,11 +287,15 @@ impl<'p> Judge<'p> {
         for (task, server) in choice.servers.iter().enumerate() {
             self.missing[task] = problem.inputs(task).len() as u32;
             for datum in problem.inputs(task) {
-                self.ask(choice, *datum, *server, Waiter::Task(task as u32));
+                if self.is_plain {
+                    self.ask(choice, *datum, problem.client() as u32, Waiter::CopyFor(task as u32));
+                } else {
+                    self.ask(choice, *datum, *server, Waiter::Task(task as u32));
+                }
             }
         }
         for (datum, facts) in problem.data().iter().enumerate() {
-            if facts.wanted {
+            if facts.wanted || (self.is_plain && facts.producer.is_some()) {
                 self.demand(choice, datum as u32, problem.client() as u32);
             }
         }
@@ -348,12 +373,20 @@ impl<'p> Judge<'p> {
                     return;
                 }
                 presence.state = State::Coming;
-                let (start_s, number) = (self.now_s, self.copies.len() as u32);
-                self.copies.push(Copied { datum, from: place, to, start_s, end_s: f64::NAN });
-                let latency_s = self.problem.links_from(place as usize)[to as usize].latency_s;
-                self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
+                self.send(datum, place, to, NOBODY);
             }
+            Waiter::CopyFor(task) => self.send(datum, place, self.servers[task as usize], task),
         }
+    }
+
+    fn send(&mut self, datum: u32, from: u32, to: u32, task: u32) {
+        let (start_s, number) = (self.now_s, self.copies.len() as u32);
+        self.copies.push(Copied { datum, from, to, start_s, end_s: f64::NAN });
+        if self.is_plain {
+            self.copied_for.push(task);
+        }
+        let latency_s = self.problem.links_from(from as usize)[to as usize].latency_s;
+        self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
     }
 
     /// Starts what can start on a server.
@@ -392,7 +425,10 @@ impl<'p> Judge<'p> {
         let copy = &mut self.copies[number as usize];
         copy.end_s = self.now_s;
         let (datum, to) = (copy.datum, copy.to);
-        self.arrive(datum, to);
+        match self.copied_for.get(number as usize) {
+            Some(task) if *task != NOBODY => self.missing[*task as usize] -= 1,
+            Some(_) | None => self.arrive(datum, to),
+        }
         if (to as usize) < self.queues.len() {
             self.start_tasks(to as usize);
         }

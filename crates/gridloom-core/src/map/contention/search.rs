@@ -3,7 +3,7 @@
 //! 1. Lists ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in order of
 //!    speed, of the client's link, and of what one of them would need for the whole group; and the choices handed in.
 //! 2. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
-//!    goes earlier or later. Sources are then found anew. A worse choice is kept with a probability that falls with the
+//!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then found anew. A worse choice is kept with a probability that falls with the
 //!    budget (simulated annealing; Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983).
 //!
 //! The budget is in steps, not seconds: same problem, same choice.
@@ -19,6 +19,8 @@ const PART_OF_LISTS: f64 = 0.4;
 /// Temperatures at the start and at the end of the second part, as parts of the makespan.
 const HOT: f64 = 0.02;
 const COLD: f64 = 0.0002;
+/// One change in so many is whether the client sends a datum once.
+const SENT_ONCE_ONE_IN: u64 = 16;
 
 /// Finds a choice; `start` are some to begin with.
 ///
@@ -31,6 +33,9 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
         lister: Lister::new(problem),
         budget,
         random: SplitMix64::new(seed),
+        draws: 0,
+        shared: shared(problem),
+        once: vec![false; problem.data().len()],
         best: None,
     };
     for choice in start {
@@ -47,12 +52,18 @@ struct Search<'p> {
     lister: Lister<'p>,
     budget: u64,
     random: SplitMix64,
+    /// Changes drawn: where few can be made, nothing else would count.
+    draws: u64,
+    /// Data of the client that several tasks read.
+    shared: Vec<u32>,
+    /// By datum: whether the client sends it to one place only. Of the best choice, and of the last.
+    once: Vec<bool>,
     best: Option<(Choice, f64)>,
 }
 
 impl Search<'_> {
     fn steps(&self) -> u64 {
-        self.judge.steps() + self.lister.steps()
+        self.judge.steps() + self.lister.steps() + self.draws
     }
 
     /// The makespan of a choice, infinite if it is above the limit or never ends.
@@ -108,8 +119,17 @@ impl Search<'_> {
                 }
                 let mut is_in = vec![false; servers];
                 set.iter().for_each(|server| is_in[*server] = true);
-                let choice = self.lister.choose(order, |_, server| is_in[server as usize]);
-                self.offer(&choice);
+                let ways: &[bool] = if self.shared.is_empty() { &[false] } else { &[false, true] };
+                for is_once in ways.iter().copied() {
+                    let mut once = vec![false; problem.data().len()];
+                    self.shared.iter().for_each(|datum| once[*datum as usize] = is_once);
+                    self.lister.send_once(&once);
+                    let choice = self.lister.choose(order, |_, server| is_in[server as usize]);
+                    let before_s = self.best.as_ref().map_or(f64::INFINITY, |(_, best_s)| *best_s);
+                    if self.offer(&choice) < before_s {
+                        self.once = once;
+                    }
+                }
             }
         }
     }
@@ -123,10 +143,17 @@ impl Search<'_> {
         while self.steps() < self.budget {
             let done = (self.steps() - from) as f64 / (self.budget - from) as f64;
             let temperature = HOT * (COLD / HOT).powf(done) * current_s;
+            self.draws += 1;
             let mut changed = current.clone();
-            if !self.change(&mut changed) {
+            let flipped = (!self.shared.is_empty() && self.random.below(SENT_ONCE_ONE_IN) == 0)
+                .then(|| self.shared[self.random.below(self.shared.len() as u64) as usize] as usize);
+            if flipped.is_none() && !self.change(&mut changed) {
                 continue;
             }
+            if let Some(datum) = flipped {
+                self.once[datum] = !self.once[datum];
+            }
+            self.lister.send_once(&self.once);
             let changed = self.lister.complete(&changed.order, &changed.servers);
             let limit_s = current_s - temperature * self.random.unit().max(1e-300).ln();
             let changed_s = self.makespan(&changed, limit_s);
@@ -135,6 +162,8 @@ impl Search<'_> {
                     self.best = Some((changed.clone(), changed_s));
                 }
                 (current, current_s) = (changed, changed_s);
+            } else if let Some(datum) = flipped {
+                self.once[datum] = !self.once[datum];
             }
         }
     }
@@ -199,6 +228,16 @@ impl Search<'_> {
         }
         to != at
     }
+}
+
+/// Data of the client that several tasks read: what it may send to one of their servers only.
+fn shared(problem: &Problem) -> Vec<u32> {
+    let client = problem.client() as u32;
+    let is_shared = |datum: &u32| {
+        let readers = problem.data()[*datum as usize].readers;
+        readers > 1 && problem.holders(*datum as usize) == [client]
+    };
+    (0..problem.data().len() as u32).filter(is_shared).collect()
 }
 
 /// Whether each task can run on one of those servers.

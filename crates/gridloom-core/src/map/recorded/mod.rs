@@ -4,6 +4,8 @@
 //! workflow.json ──Workflow::parse──┐
 //!                                  ├── outline(model), grid(model) ──▶ Outline, GridView ──▶ Problem, as of any group
 //! servers.json ────Servers::parse──┘
+//!
+//! Case ──map(spec)──▶ RecordedPlan ──evaluate──▶ Evaluated (also plan.json ──RecordedPlan::parse──▶)
 //! ```
 //!
 //! | model | data | transfers |
@@ -12,9 +14,14 @@
 //! | [`Model::M1`] | also one for the outside inputs of each task, at the client, and one for its results that nobody reads, which go there | likewise |
 //! | [`Model::M2`] | one for each file, which stays where it has been | share links and cards, rates are max-min fair; pairs without a link of their own go through the client, which holds the file then |
 
+mod evaluate;
+mod plain;
+mod plan;
 mod servers;
 mod workflow;
 
+pub use evaluate::{EvaluateError, Evaluated};
+pub use plan::{PlanText, RecordedPlan};
 pub use servers::Servers;
 pub use workflow::{CaseError, File, Workflow, WorkflowTask};
 
@@ -91,6 +98,7 @@ impl Case<'_> {
             plain: false,
             memory_bytes: u64::MAX,
             speed_flops: Some(servers.speed(server)),
+            pace: 1.0,
             functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
             busy_s: vec![0.0],
         };

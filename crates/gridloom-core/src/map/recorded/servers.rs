@@ -24,15 +24,34 @@ struct Text {
     direct_bytes_per_s: BTreeMap<String, f64>,
 }
 
+#[derive(Deserialize)]
+struct Wrapped {
+    platform: Text,
+}
+
+#[derive(Deserialize)]
+struct IsWrapped {
+    #[serde(rename = "platform")]
+    _platform: serde::de::IgnoredAny,
+}
+
+/// The servers as they stand by themselves, or under `platform` beside figures of theirs.
+fn read(text: &str) -> Result<Text, serde_json::Error> {
+    if serde_json::from_str::<IsWrapped>(text).is_ok() {
+        return serde_json::from_str(text).map(|Wrapped { platform }| platform);
+    }
+    serde_json::from_str(text)
+}
+
 impl Servers {
-    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`; what else it has is
-    /// left alone.
+    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, also as the value of
+    /// `platform`; what else it has is left alone.
     ///
     /// # Errors
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Servers, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text: Text = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let text = read(text).map_err(|error| wrong(error.to_string()))?;
         let count = text.speeds.len();
         if count == 0 {
             return Err(wrong("it has no servers: 'speed' is empty".into()));

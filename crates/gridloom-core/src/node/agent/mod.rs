@@ -5,9 +5,11 @@
 
 mod models;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::limits::{HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, SLOTS_MAX};
+use crate::base::limits::{
+    HEARTBEAT_NS, MEASURE_WAIT_NS_MAX, PACE_MAX, PACE_MIN, SLOTS_MAX, STALE_FACTOR, SURPRISE_FACTOR,
+};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
@@ -18,7 +20,7 @@ use crate::node::message::{Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
 use models::Models;
 
-use crate::perf::{GridView, LinkEstimate, ServerView};
+use crate::perf::{Curve, FunctionModel, GridView, LinkEstimate, ServerView, Size};
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MEASURED: TimerId = TimerId(1);
@@ -47,8 +49,18 @@ struct Registered {
     speed_flops: Option<f64>,
     links_done: bool,
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
-    /// Work promised to groups: for each, when it is predicted to be done here.
-    promised: BTreeMap<GroupId, Time>,
+    pace: f64,
+    /// Work promised to groups.
+    promised: BTreeMap<GroupId, Promise>,
+}
+
+/// What a plan rests on.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    /// When its tasks are predicted to be done here.
+    end: Time,
+    /// The server's pace when it was made.
+    pace: f64,
 }
 
 #[derive(Debug)]
@@ -61,6 +73,7 @@ struct MapRequest {
     plan_only: bool,
     client_links: Vec<(NodeId, LinkEstimate)>,
     without: Vec<NodeId>,
+    busy: Vec<(NodeId, f64)>,
 }
 
 /// The machine.
@@ -126,6 +139,7 @@ impl Agent {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
                     self.tell(now + DIRECTORY_PAUSE_NS, out);
+                    self.newly_usable(from, out);
                     self.map_waiting(now, out);
                 }
             }
@@ -142,6 +156,7 @@ impl Agent {
             Message::LinksDone => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.links_done = true;
+                    self.newly_usable(from, out);
                     self.map_waiting(now, out);
                 }
             }
@@ -150,11 +165,17 @@ impl Agent {
                     && server.registration.functions.iter().any(|known| known.name == function)
                     && model.is_sane()
                 {
-                    let r = &server.registration;
-                    self.models.take(host_of(&r.address), &r.name, &function, model);
+                    let (name, host) =
+                        (server.registration.name.clone(), host_of(&server.registration.address).to_string());
+                    let change = self.learned(&host, &name, &function, model);
+                    if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
+                        let why = format!("'{function}' takes {change:.1} times as long on '{name}' as was known");
+                        self.stale_at(&host, &why, out);
+                    }
                     self.tell(now + MODELS_PAUSE_NS, out);
                 }
             }
+            Message::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => self.on_pace(now, from, pace, out),
             Message::Subscribe => {
                 self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
@@ -162,11 +183,19 @@ impl Agent {
             Message::MapGroup { group, .. } if group.client != from => {
                 log(out, format!("{from} asked for a plan of {group}, which is another client's"));
             }
-            Message::MapGroup { group, round, outline, heuristic, plan_only, mut client_links, without } => {
+            Message::MapGroup { group, round, outline, heuristic, plan_only, mut client_links, without, busy } => {
                 client_links.retain(|(_, link)| link.is_sane());
-                let client = from;
-                let request = MapRequest { client, group, round, outline, heuristic, plan_only, client_links, without };
-                self.waiting.push(request);
+                self.waiting.push(MapRequest {
+                    client: from,
+                    group,
+                    round,
+                    outline,
+                    heuristic,
+                    plan_only,
+                    client_links,
+                    without,
+                    busy,
+                });
                 self.map_waiting(now, out);
             }
             Message::GroupEnded { group } => {
@@ -186,6 +215,10 @@ impl Agent {
             | Message::Call { .. }
             | Message::RunTasks { .. }
             | Message::Resupply { .. }
+            | Message::Recall { .. }
+            | Message::Recalled { .. }
+            | Message::Stale { .. }
+            | Message::Pace { .. }
             | Message::Cancel { .. }
             | Message::Release { .. }
             | Message::TasksEnded { .. }
@@ -193,6 +226,52 @@ impl Agent {
             | Message::SupplyFailed { .. }
             | Message::Fetch { .. }
             | Message::FetchRefused { .. } => log(out, format!("{from} sent an agent what no agent takes")),
+        }
+    }
+
+    /// Takes in a model; gives the factor by which the time of its largest call has changed on that host.
+    fn learned(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
+        let speeds = self.speeds();
+        let speed = speeds.get(host).copied();
+        let before = self.models.of(host, function, &speeds);
+        let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
+        let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
+        let change = size.map_or(1.0, |size| model.seconds(size, speed) / before.seconds(size, speed));
+        self.models.take(host, server, function, model);
+        if change.is_finite() && change > 0.0 { change } else { 1.0 }
+    }
+
+    /// Tells the clients of groups on that host's servers that their plans rest on what has changed.
+    fn stale_at(&self, host: &str, why: &str, out: &mut Vec<Effect>) {
+        let there = self.servers.values().filter(|server| host_of(&server.registration.address) == host);
+        let groups: BTreeSet<GroupId> = there.flat_map(|server| server.promised.keys().copied()).collect();
+        for group in groups {
+            send(out, group.client, Message::Stale { group, why: why.to_string() });
+        }
+    }
+
+    fn on_pace(&mut self, now: Time, from: NodeId, pace: f64, out: &mut Vec<Effect>) {
+        let Some(server) = self.servers.get_mut(&from) else { return };
+        server.pace = pace;
+        let name = &server.registration.name;
+        for (group, promise) in &mut server.promised {
+            let change = pace / promise.pace;
+            if !(1.0 / STALE_FACTOR..STALE_FACTOR).contains(&change) {
+                promise.pace = pace;
+                let why = format!("calls on server '{name}' take {change:.1} times as long as when it was mapped");
+                send(out, group.client, Message::Stale { group: *group, why });
+            }
+        }
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// A server can be mapped onto that was not there, or not known, before: plans under way could use it.
+    fn newly_usable(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        let Some(server) = self.servers.get(&node).filter(|s| s.links_done && s.speed_flops.is_some()) else { return };
+        let why = format!("server '{}' has come", server.registration.name);
+        let groups: BTreeSet<GroupId> = self.servers.values().flat_map(|s| s.promised.keys().copied()).collect();
+        for group in groups.into_iter().filter(|group| !server.promised.contains_key(group)) {
+            send(out, group.client, Message::Stale { group, why: why.clone() });
         }
     }
 
@@ -240,6 +319,7 @@ impl Agent {
                 registration,
                 since: now,
                 speed_flops: None,
+                pace: 1.0,
                 links: BTreeMap::new(),
                 promised: BTreeMap::new(),
             },
@@ -363,7 +443,8 @@ impl Agent {
         }
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
-            let busy = server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, end)| end.since(now));
+            let busy =
+                server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, promise)| promise.end.since(now));
             let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
             let host = host_of(&r.address);
             let speed_flops = speeds.get(host).copied();
@@ -375,6 +456,7 @@ impl Agent {
                 plain: r.plain,
                 memory_bytes: r.memory_bytes,
                 speed_flops,
+                pace: server.pace,
                 functions: r
                     .functions
                     .iter()
@@ -455,8 +537,10 @@ impl Agent {
     }
 
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { client, group, round, mut outline, heuristic, plan_only, client_links, without } = request;
-        let grid = self.grid_view(now, &client_links, &without, Some(group));
+        let MapRequest { client, group, round, mut outline, heuristic, plan_only, client_links, without, busy } =
+            request;
+        let mut grid = self.grid_view(now, &client_links, &without, Some(group));
+        occupy(&mut grid, &busy);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
         for datum in outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());
@@ -473,7 +557,8 @@ impl Agent {
                 }
                 for (node, end_s) in ends.iter().filter(|_| !plan_only) {
                     let end = now + crate::base::time::seconds_to_ns(*end_s);
-                    self.servers.get_mut(node).expect("mapped onto a known server").promised.insert(group, end);
+                    let server = self.servers.get_mut(node).expect("mapped onto a known server");
+                    server.promised.insert(group, Promise { end, pace: server.pace });
                 }
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
@@ -551,6 +636,19 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
+}
+
+/// Puts tasks that are under way on the slots that are free first.
+fn occupy(grid: &mut GridView, busy: &[(NodeId, f64)]) {
+    for (node, seconds) in busy.iter().filter(|(_, seconds)| seconds.is_finite() && *seconds > 0.0) {
+        if let Some(at) = grid.server(*node) {
+            let slots = &mut grid.servers[at].busy_s;
+            if let Some(first) = slots.first_mut() {
+                *first += seconds;
+            }
+            slots.sort_by(f64::total_cmp);
+        }
+    }
 }
 
 /// The host in an address: what stands before the last colon.

@@ -15,7 +15,15 @@ impl Client {
         let tasks: Vec<TaskId> = group.tasks.iter().map(|task| task.id).collect();
         let refusal = is_valid(&group).err();
         self.register(group);
-        let run = GroupRun { heuristic, left: count, remembered: count, mapping: None, plan_only };
+        let run = GroupRun {
+            is_given: matches!(heuristic, MapBy::Given(_)),
+            heuristic,
+            left: count,
+            remembered: count,
+            mapping: None,
+            plan_only,
+            remapping: Remapping::default(),
+        };
         self.groups.insert(id, run);
         if let Some(why) = refusal {
             for task in tasks {
@@ -52,7 +60,7 @@ impl Client {
                     run.pending += 1;
                 }
             }
-            let run = TaskRun { group: id, status: Status::Unmapped, attempts: 0, lost_with: None, task };
+            let run = TaskRun { group: id, status: Status::Unmapped, attempts: 0, lost_with: None, since: None, task };
             self.tasks.insert(run.task.id, run);
         }
         for datum in group.wanted {

@@ -19,8 +19,15 @@ impl Client {
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
         let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
-        let run =
-            GroupRun { heuristic: heuristic.clone(), left: 0, remembered: 0, mapping: Some(mapping), plan_only: true };
+        let run = GroupRun {
+            heuristic: heuristic.clone(),
+            is_given: false,
+            left: 0,
+            remembered: 0,
+            mapping: Some(mapping),
+            plan_only: true,
+            remapping: Remapping::default(),
+        };
         self.groups.insert(group.id, run);
         match self.agent {
             Some(agent) => send(
@@ -34,6 +41,7 @@ impl Client {
                     plan_only: true,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
+                    busy: Vec::new(),
                 },
             ),
             None => {
@@ -96,6 +104,7 @@ impl Client {
         }
         let part = self.part(group, &mapping.tasks);
         let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
+        let busy = self.busy(now, group);
         let run = self.groups.get_mut(&group).expect("found above");
         if let Some(part) = part {
             let outlined = part.outline();
@@ -114,6 +123,7 @@ impl Client {
                     plan_only: false,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
+                    busy,
                 },
             );
         }
@@ -219,6 +229,7 @@ impl Client {
             self.groups.remove(&group);
             return;
         }
+        self.planned(now, group, now.since(mapping.asked.unwrap_or(now)));
         self.dispatch(&plan, &mapping, out);
         self.after_dispatch(now, out);
     }
@@ -235,6 +246,7 @@ impl Client {
             if run.status == Status::Unmapped {
                 run.status = Status::Sent(assignment.server);
                 run.attempts += 1;
+                run.since = None;
                 parts.entry(assignment.server).or_default().push(index);
             }
         }

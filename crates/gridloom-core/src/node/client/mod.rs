@@ -10,6 +10,7 @@ mod leftovers;
 mod links;
 mod mapping;
 mod recovery;
+mod remapping;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::node::message::{Message, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
 use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
 use crate::perf::{GridView, LinkEstimate};
+use remapping::Remapping;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const DEADLINE: TimerId = TimerId(1);
@@ -65,6 +67,8 @@ struct TaskRun {
     attempts: u32,
     /// The server that was lost with it last: for the error if no other can run it.
     lost_with: Option<(String, String)>,
+    /// It runs since then, as far as was asked.
+    since: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -113,12 +117,15 @@ struct Mapping {
 #[derive(Debug)]
 struct GroupRun {
     heuristic: MapBy,
+    /// It was first mapped as given.
+    is_given: bool,
     /// Tasks that have not ended.
     left: usize,
     /// Tasks that are not forgotten.
     remembered: usize,
     mapping: Option<Mapping>,
     plan_only: bool,
+    remapping: Remapping,
 }
 
 /// What waits for a connection.
@@ -427,6 +434,8 @@ impl Client {
             }
             // The group was cancelled, or mapped again since.
             Message::GroupMapped { .. } | Message::GroupNotMapped { .. } => {}
+            Message::Stale { group, why } => self.on_stale(now, group, &why, out),
+            Message::Recalled { group, tasks, running } => self.on_recalled(now, from, group, &tasks, &running, out),
             Message::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => self.on_pong(now, from, token, out),
@@ -437,6 +446,8 @@ impl Client {
             | Message::LinkBroken { .. }
             | Message::LinksDone
             | Message::Model { .. }
+            | Message::Pace { .. }
+            | Message::Recall { .. }
             | Message::Registered { .. }
             | Message::RegistrationRefused { .. }
             | Message::Subscribe

@@ -78,6 +78,7 @@ impl Client {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
         self.map_again(now, again, out);
+        self.recalls_lost(now, server, out);
         for datum in unasked {
             self.tidy(datum, out);
         }
@@ -220,9 +221,8 @@ impl Client {
             run.fetching = None;
         }
         match fault {
-            SupplyFault::Gone => {
-                run.holders.remove(&source);
-            }
+            // The source says so itself; it may have made it again since this was sent.
+            SupplyFault::Gone => {}
             SupplyFault::Unreachable => {
                 self.apart.insert((server, source));
             }

@@ -9,6 +9,7 @@ mod admission;
 mod leftovers;
 mod links;
 mod models;
+mod pace;
 mod supply;
 mod tasks;
 
@@ -16,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::limits::{
-    EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, MODEL_REPORT_NS, PROBE_PEERS_MAX, RATE_REPORT_NS,
-    SHORT_CALL_NS_MAX, SILENCE_NS_MAX,
+    EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, MODEL_REPORT_NS, PACE_CALL_S_MIN, PROBE_PEERS_MAX,
+    RATE_REPORT_NS, SHORT_CALL_NS_MAX, SILENCE_NS_MAX,
 };
 use crate::base::time::ns_to_seconds;
-use crate::base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use crate::data::{Evicted, Fetch, Origin, Replicas};
 use crate::exec::{Executor, State};
 use crate::graph::Task;
@@ -29,8 +30,9 @@ use crate::member::Members;
 use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
-use crate::perf::{Curve, FunctionModel, Learner, Point, Size};
+use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
 use models::Known;
+use pace::Pace;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MODELS: TimerId = TimerId(1);
@@ -97,6 +99,7 @@ pub struct Server {
     speed_flops: Option<f64>,
     known: BTreeMap<String, Known>,
     models_timer: bool,
+    pace: Pace,
     links_done: bool,
     /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
@@ -126,6 +129,7 @@ impl Server {
             speed_flops: None,
             known,
             models_timer: false,
+            pace: Pace::default(),
             links_done: false,
             refused_since: None,
             last_progress: Time::ZERO,
@@ -340,8 +344,11 @@ impl Server {
                 }
                 self.pump(now, out);
             }
+            Message::Recall { group, tasks } => self.recall(now, from, group, &tasks, out),
             Message::Registered { peers } => {
                 self.report_all_models(now, out);
+                self.pace.forget_told();
+                self.report_pace(now, out);
                 self.on_registered(now, peers, out);
             }
             Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
@@ -366,6 +373,9 @@ impl Server {
             | Message::LinkBroken { .. }
             | Message::LinksDone
             | Message::Model { .. }
+            | Message::Pace { .. }
+            | Message::Stale { .. }
+            | Message::Recalled { .. }
             | Message::Subscribe
             | Message::Directory { .. }
             | Message::MapGroup { .. }
@@ -394,6 +404,7 @@ impl Server {
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.unstick(now, out);
+        self.report_pace(now, out);
         let executor = &self.executor;
         for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
             let why = format!("server '{}' knows nothing of it", self.config.name);

@@ -32,6 +32,11 @@ impl Known {
         self.learner.mean_s()
     }
 
+    /// What is expected of a call; `None` before a warm one of its function.
+    pub(super) fn predict(&self, size: Size) -> Option<Prediction> {
+        self.learner.predict(size)
+    }
+
     fn is_news(&self, now: Time, model: &FunctionModel) -> bool {
         let Some((told, since)) = &self.reported else { return true };
         now.since(*since) >= MODEL_REPORT_NS
@@ -68,8 +73,13 @@ impl Server {
         let bytes = read_bytes.chain(made_bytes).fold(0, u64::saturating_add);
         let is_cold = known.cold_left > 0;
         known.cold_left = known.cold_left.saturating_sub(1);
-        known.learner.learn(Size::new(task.work_flops, bytes), ns_to_seconds(run_ns.max(1)), is_cold);
+        let (size, seconds) = (Size::new(task.work_flops, bytes), ns_to_seconds(run_ns.max(1)));
+        known.learner.learn(size, seconds, is_cold);
         known.changed = true;
+        if !is_cold && seconds >= PACE_CALL_S_MIN {
+            self.pace.measured(&task.function, size, seconds);
+            self.report_pace(now, out);
+        }
         if is_cold {
             // Who waits for the first figures has them at once.
             self.report_models(now, out);

@@ -68,6 +68,7 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
+        self.pace.ended(id);
         let Some(entry) = self.executor.remove(id) else { return };
         self.wait_no_more(&entry.task);
         self.last_progress = now;
@@ -136,8 +137,42 @@ impl Server {
         self.give_up(now, id, TaskError::Cancelled, out);
     }
 
+    /// Gives tasks back that do not run, and says which, and for how long the others have run.
+    pub(super) fn recall(&mut self, now: Time, from: NodeId, group: GroupId, tasks: &[TaskId], out: &mut Vec<Effect>) {
+        let (mut recalled, mut running, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        for id in tasks.iter().filter(|id| id.client == from) {
+            match self.executor.get(*id) {
+                None => {}
+                Some(entry) if entry.state == State::Running => running.push((*id, self.pace.elapsed_ns(now, *id))),
+                Some(entry) => {
+                    made.extend(entry.task.outputs.iter().map(|output| output.datum));
+                    recalled.push(*id);
+                }
+            }
+        }
+        // Copies that came for them stay, and have to be known.
+        self.report_transfers(now, from, out);
+        // Before anything else: whoever hears that a result will not be made here shall know why.
+        send(out, from, Message::Recalled { group, tasks: recalled.clone(), running });
+        // Tasks of other groups stay; those that waited for what was to be made here are let in anew, and ask for it then.
+        for datum in made {
+            let (readers, _) = self.executor.waiting_for(datum);
+            self.hold_back(now, readers, out);
+        }
+        recalled.into_iter().for_each(|id| self.take_back(now, id, out));
+        self.pump(now, out);
+    }
+
     /// Ends a task that does not run.
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
+        if self.executor.get(id).is_some() {
+            self.take_back(now, id, out);
+            self.report(now, id.client, id, Err(error), 0, out);
+        }
+    }
+
+    /// Forgets a task that does not run.
+    fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(entry) = self.executor.remove(id) else { return };
         self.wait_no_more(&entry.task);
         if entry.is_call {
@@ -161,7 +196,6 @@ impl Server {
                 }
             }
         }
-        self.report(now, id.client, id, Err(error), 0, out);
     }
 
     pub(super) fn report(

@@ -1,0 +1,117 @@
+//! `gridloom map`.
+
+mod baseline;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use gridloom_core::map::Spec;
+use gridloom_core::map::recorded::{Case, Evaluated, Model, RecordedPlan, Servers, Workflow};
+use serde_json::json;
+
+use super::{count, print_json, print_line, print_text, read_text};
+
+/// Map a recorded workflow onto described servers, and print the plan and when it ends
+///
+/// Models: m0 has no contention, and inputs everywhere; m1 has inputs and final outputs at the client; in m2 copies share
+/// links and cards, and files stay where they have been. In m2, heuristics that know nothing of contention map as in m0,
+/// and mct is plain GridRPC: the client sends each input for each task and gets each output, and nothing stays.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
+gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \
+gridloom map --workflow montage.json --platform grid.json --model m2 --plan plan.json\n  \
+gridloom map --baseline --data workflows")]
+pub struct Options {
+    /// Tasks and files: {"tasks": [{"id", "work_seconds", "inputs", "outputs"}], "files": {NAME: BYTES}}
+    #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
+    workflow: Option<PathBuf>,
+    /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}
+    #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
+    platform: Option<PathBuf>,
+    /// What is modelled of transfers: m0, m1 or m2
+    #[arg(long, default_value = "m2")]
+    model: Model,
+    /// Which heuristic maps, as NAME or NAME[PARAMETER=VALUE,...]
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    heuristic: String,
+    /// Take this plan instead, as --json prints them
+    #[arg(long, value_name = "FILE", conflicts_with = "heuristic")]
+    plan: Option<PathBuf>,
+    /// Instead, map all workflows of a folder by all models, and print a table: heft, the best of four heuristics, mct, auto
+    #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model"])]
+    baseline: bool,
+    /// The folder of --baseline: baseline.json with the platforms, and the workflows
+    #[arg(long, value_name = "FOLDER", default_value = "../shared/data/workflows", requires = "baseline")]
+    data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let (Some(workflow), Some(platform)) = (&options.workflow, &options.platform) else {
+        baseline::run(&options.data, options.json)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let workflow = Workflow::parse(&read_text(workflow)?, &shown(workflow))?;
+    let servers = Servers::parse(&read_text(platform)?, &shown(platform))?;
+    let case = Case { workflow: &workflow, servers: &servers, model: options.model };
+    let (by, made, map_s) = match &options.plan {
+        Some(file) => (shown(file), RecordedPlan::parse(&read_text(file)?, &shown(file), &workflow, &servers)?, 0.0),
+        None => {
+            let spec = Spec::parse(&options.heuristic)?;
+            let started = Instant::now();
+            let made = case.map(&spec)?;
+            (spec.to_string(), made, started.elapsed().as_secs_f64())
+        }
+    };
+    let found = case.evaluate(made).with_context(|| by.clone())?;
+    if options.json {
+        print_as_json(&case, &found, map_s)?;
+    } else {
+        print_readably(&case, &found, &by, map_s)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(file: &Path) -> String {
+    file.display().to_string()
+}
+
+fn print_as_json(case: &Case<'_>, found: &Evaluated, map_s: f64) -> Result<()> {
+    let text = found.plan.text(case.workflow, case.servers);
+    let mut value = json!({
+        "makespan_seconds": found.makespan_s,
+        "lower_bound_seconds": case.lower_bound_s(),
+        "map_seconds": map_s,
+        "assignment": text.assignment,
+        "start_seconds": text.start_seconds,
+    });
+    if case.model == Model::M2 {
+        value["sources"] = json!(text.sources);
+    }
+    if found.plan.is_plain {
+        value["plain"] = json!(true);
+    }
+    print_json(&value)
+}
+
+fn print_readably(case: &Case<'_>, found: &Evaluated, by: &str, map_s: f64) -> Result<()> {
+    let (workflow, bound_s) = (case.workflow, case.lower_bound_s());
+    let over = if bound_s > 0.0 { format!(", {:.2} times", found.makespan_s / bound_s) } else { String::new() };
+    print_line(&format!(
+        "{by}: {} on {}, {:.6} s (at least {bound_s:.6} s{over}), mapped in {map_s:.3} s",
+        count(workflow.tasks.len(), "task"),
+        count(case.servers.len(), "server"),
+        found.makespan_s,
+    ))?;
+    let mut text = format!("{:>6} {:>14} {:>14}  task\n", "server", "start", "end");
+    for task in found.plan.order(workflow) {
+        let (task, server) = (task as usize, found.plan.servers[task as usize]);
+        let (start_s, end_s) = (found.plan.start_s[task], found.end_s[task]);
+        text += &format!("{server:>6} {start_s:>14.6} {end_s:>14.6}  {}\n", workflow.tasks[task].id);
+    }
+    print_text(&text)
+}

@@ -1,0 +1,124 @@
+//! `gridloom map`: plans that give again what was printed with them, and files that are wrong.
+
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod support;
+
+use serde_json::{Value, json};
+use support::{file, gridloom, said, succeeds};
+
+/// A chain beside tasks that all read one large file; `first` and `null` take no time.
+fn workflow() -> String {
+    let task = |id: &str, work: f64, inputs: &[&str], outputs: &[&str]| json!({ "id": id, "work_seconds": work, "inputs": inputs, "outputs": outputs });
+    let mut tasks = vec![
+        task("second", 3.0, &["x"], &["y"]),
+        task("first", 0.0, &["in"], &["x"]),
+        task("third", 2.0, &["y", "in"], &["out"]),
+        task("null", 0.0, &["y"], &[]),
+    ];
+    tasks.extend((0..12).map(|n| task(&format!("read{n}"), 4.0 + f64::from(n) / 7.0, &["large", "x"], &["made"][..0])));
+    let files = json!({ "in": 1e6, "x": 2e5, "y": 5e6, "out": 3e6, "large": 8e7, "made": 0 });
+    json!({ "tasks": tasks, "files": files }).to_string()
+}
+
+/// Three servers; 0 and 2 have no direct link.
+fn platform() -> String {
+    json!({ "speed": [1.0, 2.5, 2.0], "client_bytes_per_s": [1e7, 2e7, 3e7], "direct_bytes_per_s": { "0-1": 9e7, "1-2": 1e8 } })
+        .to_string()
+}
+
+fn asked(workflow: &str, platform: &str, arguments: &[&str]) -> Value {
+    let base = ["map", "--workflow", workflow, "--platform", platform, "--json"];
+    serde_json::from_str(&succeeds(gridloom(&[&base[..], arguments].concat()))).unwrap()
+}
+
+#[test]
+fn a_printed_plan_gives_its_makespan_again() {
+    let (w, p) = (file("map-w.json", &workflow()), file("map-p.json", &platform()));
+    let listed: Value = serde_json::from_str(&succeeds(gridloom(&["heuristics", "--json"]))).unwrap();
+    let names = listed["heuristics"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    for name in names.filter(|name| *name != "exhaustive") {
+        for model in ["m0", "m1", "m2"] {
+            let spec = if name == "auto" { "auto[steps=1000000]" } else { name };
+            let made = asked(&w, &p, &["--model", model, "--heuristic", spec]);
+            let seconds = |value: &Value, key: &str| value[key].as_f64().unwrap_or_else(|| panic!("{name}: {value}"));
+            let plan = file(&format!("map-{name}-{model}.json"), &made.to_string());
+            let again = asked(&w, &p, &["--model", model, "--plan", &plan]);
+            assert_eq!(again["makespan_seconds"], made["makespan_seconds"], "{name} {model}");
+            assert_eq!(again["start_seconds"], made["start_seconds"], "{name} {model}");
+            assert_eq!(again["sources"], made["sources"], "{name} {model}");
+            assert_eq!(made.get("sources").is_some(), model == "m2");
+            assert!(seconds(&made, "makespan_seconds") >= seconds(&made, "lower_bound_seconds"), "{name}: {made}");
+            assert!(seconds(&made, "map_seconds") < 2.0);
+            assert_eq!(made["assignment"].as_object().unwrap().len(), 16);
+        }
+    }
+}
+
+#[test]
+fn a_platform_may_stand_under_its_name_and_plans_are_readable() {
+    let (w, p) = (file("map-w2.json", &workflow()), file("map-p2.json", &platform()));
+    let wrapped = file("map-p3.json", &format!("{{\"platform\": {}, \"lower_bounds\": {{}}}}", platform()));
+    let arguments = ["--model", "m1", "--heuristic", "heft"];
+    assert_eq!(asked(&w, &p, &arguments)["assignment"], asked(&w, &wrapped, &arguments)["assignment"]);
+    let text = succeeds(gridloom(&[&["map", "--workflow", &w, "--platform", &p], &arguments[..]].concat()));
+    assert!(text.starts_with("heft: 16 tasks on 3 servers, ") && text.contains("  third\n"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said() {
+    let (w, p) = (workflow(), platform());
+    let plan = asked(&file("map-w4.json", &w), &file("map-p4.json", &p), &["--model", "m1", "--heuristic", "heft"]);
+    let refused = |w: &str, p: &str, plan: &str, model: &str| {
+        let (w, p, plan) = (file("bad-w.json", w), file("bad-p.json", p), file("bad-plan.json", plan));
+        let arguments = ["map", "--workflow", &w, "--platform", &p, "--model", model, "--plan", &plan];
+        let (code, error) = said(gridloom(&arguments));
+        assert_eq!(code, 1, "{error}");
+        error
+    };
+    let says = |error: String, parts: &[&str]| {
+        parts.iter().for_each(|part| assert!(error.contains(part), "'{part}' is not in: {error}"))
+    };
+    let good = plan.to_string();
+    let changed = |at: &str, value: Value| {
+        let mut plan = plan.clone();
+        *plan.pointer_mut(at).unwrap() = value;
+        plan.to_string()
+    };
+    says(refused(&w[..w.len() - 9], &p, &good, "m1"), &["bad-w.json: ", "EOF while parsing", "at line 1 column"]);
+    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: ", "at line 1 column 12"]);
+    says(refused(&w, &p.replace("[1.0", "[0.0"), &good, "m1"), &["'speed' of server 0 is 0"]);
+    says(refused(&w, &p.replace("[1.0", "[-1.0"), &good, "m1"), &["'speed' of server 0 is -1"]);
+    says(refused(&w, &p.replace("[10000000.0", "[0.0"), &good, "m1"), &["'client_bytes_per_s' of server 0 is 0"]);
+    says(refused(&w.replace(":1000000.0", ":-1"), &p, &good, "m1"), &["file 'in' has -1 bytes"]);
+    says(refused(&w.replace("[\"in\"]", "[\"y\"]"), &p, &good, "m1"), &["depend on one another in a circle"]);
+    says(refused(&w, &p, &good[..20], "m1"), &["bad-plan.json: ", "at line 1 column 20"]);
+    says(
+        refused(&w, &p, &changed("/assignment/first", json!(7)), "m1"),
+        &["task 'first': there is no server 7", "0 to 2"],
+    );
+    says(
+        refused(&w, &p, &changed("/assignment", json!({ "zeroth": 0 })), "m1"),
+        &["has task 'zeroth', which the workflow has not"],
+    );
+    says(refused(&w, &p, &changed("/assignment", json!({ "first": 0 })), "m1"), &["'assignment' lacks task"]);
+    says(
+        refused(&w, &p, &changed("/start_seconds/third", json!(0.0)), "m1"),
+        &["task 'third' starts at 0 s", "is there at"],
+    );
+    says(refused(&w, &p, &changed("/start_seconds/third", json!(-1.0)), "m1"), &["task 'third' starts at -1 s"]);
+    says(refused(&w, &p, &changed("/start_seconds/first", json!(1e9)), "m2"), &["file 'x' never reaches"]);
+    let mut circle = plan.clone();
+    circle["sources"] = json!({ "large": { "0": 1, "1": 0 } });
+    circle["assignment"]["read0"] = json!(0);
+    circle["assignment"]["read1"] = json!(1);
+    says(refused(&w, &p, &circle.to_string(), "m2"), &["file 'large' never reaches server"]);
+    circle["sources"] = json!({ "small": { "0": 1 } });
+    says(refused(&w, &p, &circle.to_string(), "m2"), &["'sources' of file 'small': the workflow has no such file"]);
+    let (w, p) = (file("map-w5.json", &w), file("map-p5.json", &p));
+    let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--model", "m3"]));
+    assert_eq!(code, 2);
+    assert!(error.contains("'m3' is no model; known: m0, m1, m2"), "{error}");
+    let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--heuristic", "best"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("unknown heuristic 'best'; known: "), "{error}");
+}

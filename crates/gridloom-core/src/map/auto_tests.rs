@@ -1,0 +1,61 @@
+//! What `auto` must achieve, on graphs whose best plans are known, and what it must leave alone.
+
+use super::testing::*;
+use super::*;
+
+fn map(spec: &str, problem: &Problem) -> Plan {
+    Spec::parse(spec).unwrap().heuristic().unwrap().map(problem).unwrap()
+}
+
+#[test]
+fn small_graphs_are_near_their_best_without_contention() {
+    let (mut ratios, mut worst) = (Vec::new(), 0.0f64);
+    for seed in 0..100 {
+        let mut rng = SplitMix64::new(77_000 + seed);
+        let servers = 1 + rng.below(3) as usize;
+        let (tasks, grid) = (1 + rng.below(6) as usize, random_grid(&mut rng, servers));
+        let outline = random_graph(&mut rng, tasks, 4);
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap().without_contention();
+        let best_s = map("exhaustive[nodes=3000000]", &problem).makespan_s;
+        if best_s > 0.0 {
+            let ratio = map("auto[steps=100000]", &problem).makespan_s / best_s;
+            worst = worst.max(ratio);
+            ratios.push(ratio);
+        }
+    }
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert!(mean < 1.03 && worst < 1.15, "{mean} times the best on average, {worst} at worst");
+}
+
+#[test]
+fn a_plan_has_the_times_of_copies_that_share() {
+    let mut build = Build::new(1);
+    let sources: Vec<u32> = (0..4).map(|_| build.source(100_000_000)).collect();
+    for source in sources {
+        build.task(0, 4e10, &[source], 8);
+    }
+    let outline = build.done();
+    let all = grid(&[1e9; 4]);
+    let problem = Problem::new(&outline, &all, CLIENT).unwrap();
+    let shared = map("auto", &problem);
+    shared.validate(&problem).unwrap();
+    // Four copies of a second each share the client's card, so that the last is there after four.
+    assert!((shared.makespan_s - 44.0).abs() < 0.01, "{shared}");
+    let alone = map("auto[contention=no]", &problem);
+    assert!((alone.makespan_s - 41.0).abs() < 0.01, "{alone}");
+    assert_eq!(map("auto", &problem.clone().without_contention()), alone);
+}
+
+/// One upload, and then from server to server: what nobody sees who takes links to be free of contention.
+#[test]
+fn a_large_file_is_sent_over_the_slow_link_once() {
+    let mut build = Build::new(1);
+    let database = build.source(1_000_000_000);
+    for _ in 0..40 {
+        build.task(0, 1e10, &[database], 8);
+    }
+    let outline = build.done();
+    let plan = map_group("auto[steps=3000000]", &outline, &grid(&[1e9; 4]), CLIENT).unwrap();
+    let [sent, _, returned] = traffic(&plan);
+    assert_eq!((sent, returned), (1, 40), "{plan}");
+}

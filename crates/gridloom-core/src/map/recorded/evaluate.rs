@@ -1,0 +1,230 @@
+//! Maps recorded workflows, and says what comes of a plan: the same way for plans that were just made and for those of
+//! files, so that what is printed with a plan is what the plan gives when it is read again.
+
+use thiserror::Error;
+
+use super::plan::RecordedPlan;
+use super::{CLIENT, Case, Model, plain};
+use crate::map::contention::{ChoiceError, Judge, Outcome};
+use crate::map::error::MapError;
+use crate::map::problem::Problem;
+use crate::map::spec::Spec;
+
+/// Times of plans without contention are compared with this part of the makespan as tolerance.
+const TOLERANCE: f64 = 1e-9;
+
+/// What comes of a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluated {
+    /// The plan; with contention its starts are when tasks start, and its sources are those of all copies.
+    pub plan: RecordedPlan,
+    /// End of the last task or copy, seconds.
+    pub makespan_s: f64,
+    /// End of each task, seconds.
+    pub end_s: Vec<f64>,
+}
+
+/// Why a plan cannot be evaluated.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// A task starts before one of its inputs is there.
+    #[error("task '{task}' starts at {start_s} s, and '{input}' is there at {arrival_s} s")]
+    TooEarly {
+        /// The task.
+        task: String,
+        /// Its start.
+        start_s: f64,
+        /// The task that makes the input, or the client.
+        input: String,
+        /// When the input is there.
+        arrival_s: f64,
+    },
+    /// Two tasks run on one server at the same time.
+    #[error("task '{task}' starts at {start_s} s on server {server}, where '{other}' ends at {end_s} s")]
+    Overlap {
+        /// The task.
+        task: String,
+        /// Its start.
+        start_s: f64,
+        /// The server.
+        server: u32,
+        /// The task that runs there.
+        other: String,
+        /// Its end.
+        end_s: f64,
+    },
+    /// Copies or tasks wait for one another.
+    #[error("{0}")]
+    Stuck(String),
+    /// The plan of plain GridRPC moves data as models without contention cannot say.
+    #[error("a plan of plain GridRPC, where each input comes from the client for each task, is for model m2")]
+    PlainWithoutContention,
+}
+
+impl Case<'_> {
+    /// The group on the grid.
+    ///
+    /// # Errors
+    /// If the mapper cannot take it, for times beyond its limits.
+    pub fn problem(&self) -> Result<Problem, MapError> {
+        let problem = Problem::new(&self.outline(), &self.grid(), CLIENT)?;
+        Ok(if self.model == Model::M2 { problem } else { problem.without_contention() })
+    }
+
+    /// The plan of a heuristic. With [`Model::M2`], one that knows nothing of contention is blind to all that the model
+    /// adds: it maps as by [`Model::M0`]. `mct` is plain GridRPC with [`Model::M2`]; with the others its servers and order are
+    /// kept, and data go as in any plan.
+    ///
+    /// # Errors
+    /// If the heuristic cannot be made, or gives up.
+    pub fn map(&self, spec: &Spec) -> Result<RecordedPlan, MapError> {
+        if spec.entry().name == "mct" {
+            return Ok(self.map_plain());
+        }
+        let heuristic = spec.heuristic()?;
+        if self.model == Model::M2 && !heuristic.knows_contention() {
+            return Case { model: Model::M0, ..self.clone() }.map(spec);
+        }
+        let problem = self.problem()?;
+        let mapped = heuristic.map(&problem)?;
+        let plan = RecordedPlan::of(&mapped, &problem, self.model == Model::M2);
+        let mut order: Vec<u32> = (0..plan.servers.len() as u32).collect();
+        let times = |task: u32| (mapped.tasks[task as usize].start_s, mapped.tasks[task as usize].end_s);
+        order.sort_by(|a, b| {
+            let ((a_start, a_end), (b_start, b_end)) = (times(*a), times(*b));
+            a_start.total_cmp(&b_start).then(a_end.total_cmp(&b_end)).then(a.cmp(b))
+        });
+        Ok(self.timed(plan, &order))
+    }
+
+    /// What comes of a plan.
+    ///
+    /// # Errors
+    /// If a task starts before its inputs are there or while its server is taken (without contention), or waits for
+    /// ever (with contention).
+    pub fn evaluate(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        match self.model {
+            Model::M0 | Model::M1 => self.check_times(plan),
+            Model::M2 => self.judge(plan),
+        }
+    }
+
+    /// When plain GridRPC would end without contention, seconds.
+    pub fn plain_s(&self) -> f64 {
+        plain::plan(self).1
+    }
+
+    fn map_plain(&self) -> RecordedPlan {
+        let (plan, _) = plain::plan(self);
+        if self.model == Model::M2 {
+            return plan;
+        }
+        let order = plan.order(self.workflow);
+        self.timed(RecordedPlan { is_plain: false, ..plan }, &order)
+    }
+
+    /// The plan with starts in that order: without contention each task as early as it can, so that one that takes no
+    /// time waits for its turn, too.
+    fn timed(&self, mut plan: RecordedPlan, order: &[u32]) -> RecordedPlan {
+        let mut free_s = vec![0.0f64; self.servers.len()];
+        for task in order.iter().filter(|_| self.model != Model::M2) {
+            let (task, server) = (*task as usize, plan.servers[*task as usize] as usize);
+            let ready_s = self.arrivals(&plan, task).map(|(_, arrival_s)| arrival_s).fold(0.0, f64::max);
+            plan.start_s[task] = ready_s.max(free_s[server]);
+            free_s[server] = self.end_s(&plan, task);
+        }
+        plan.part(order, self.workflow);
+        plan
+    }
+
+    fn end_s(&self, plan: &RecordedPlan, task: usize) -> f64 {
+        plan.start_s[task] + self.workflow.tasks[task].work_s / self.servers.speed(plan.servers[task] as usize)
+    }
+
+    /// Without contention: from whom a task waits for something, the client as `None`, and when that is there.
+    fn arrivals<'a>(&'a self, plan: &'a RecordedPlan, task: usize) -> impl Iterator<Item = (Option<usize>, f64)> + 'a {
+        let (workflow, servers) = (self.workflow, self.servers);
+        let to = plan.servers[task] as usize;
+        let mut bytes: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+        for file in &workflow.tasks[task].inputs {
+            let file = &workflow.files[*file as usize];
+            if let Some(maker) = file.producer {
+                *bytes.entry(maker).or_default() += file.size_bytes as f64;
+            }
+        }
+        let outside = workflow.outside_bytes(task) as f64;
+        let outside_s = if self.model == Model::M0 { 0.0 } else { outside / servers.client(to) };
+        let made = bytes.into_iter().map(move |(maker, bytes)| {
+            let maker = maker as usize;
+            let from = plan.servers[maker] as usize;
+            let bandwidth = || servers.direct(from, to).unwrap_or_else(|| servers.relayed(from, to));
+            let moved_s = if from == to { 0.0 } else { bytes / bandwidth() };
+            (Some(maker), self.end_s(plan, maker) + moved_s)
+        });
+        made.chain([(None, outside_s)])
+    }
+
+    /// Times without contention: as the plan states them, if they are possible.
+    fn check_times(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        if plan.is_plain {
+            return Err(EvaluateError::PlainWithoutContention);
+        }
+        let (workflow, servers) = (self.workflow, self.servers);
+        let end_s: Vec<f64> = (0..workflow.tasks.len()).map(|task| self.end_s(&plan, task)).collect();
+        let home_s = |task: usize| match self.model {
+            Model::M0 => 0.0,
+            Model::M1 | Model::M2 => workflow.unread_bytes(task) as f64 / servers.client(plan.servers[task] as usize),
+        };
+        let makespan_s = (0..end_s.len()).map(|task| end_s[task] + home_s(task)).fold(0.0, f64::max);
+        let tolerance_s = TOLERANCE * makespan_s;
+        let id = |task: usize| workflow.tasks[task].id.clone();
+        let mut last: Vec<Option<usize>> = vec![None; servers.len()];
+        for task in plan.order(workflow) {
+            let task = task as usize;
+            let start_s = plan.start_s[task];
+            if let Some((maker, arrival_s)) = self.arrivals(&plan, task).find(|(_, s)| *s > start_s + tolerance_s) {
+                let input = maker.map_or("the client's data".into(), id);
+                return Err(EvaluateError::TooEarly { task: id(task), start_s, input, arrival_s });
+            }
+            let server = plan.servers[task];
+            if let Some(other) = last[server as usize].replace(task)
+                && end_s[other] > start_s + tolerance_s
+            {
+                let (other, end_s) = (id(other), end_s[other]);
+                return Err(EvaluateError::Overlap { task: id(task), start_s, server, other, end_s });
+            }
+        }
+        Ok(Evaluated { plan, makespan_s, end_s })
+    }
+
+    fn judge(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        let problem = self.problem().map_err(|error| EvaluateError::Stuck(error.to_string()))?;
+        let choice = plan.choice(self.workflow);
+        let mut judge = Judge::new(&problem);
+        let run = if plan.is_plain { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
+        let outcome: Outcome = run.map_err(|error| self.stuck(&error))?.expect("there is no limit").clone();
+        let client = problem.client() as u32;
+        let plan = plan.with_outcome(&outcome, self.workflow, client);
+        Ok(Evaluated { plan, makespan_s: outcome.makespan_s, end_s: outcome.end_s })
+    }
+
+    /// The judge's words, by name.
+    fn stuck(&self, error: &ChoiceError) -> EvaluateError {
+        EvaluateError::Stuck(match error {
+            ChoiceError::NeverThere { datum, place } => {
+                let file = &self.workflow.files[*datum as usize].name;
+                let to =
+                    if *place as usize == self.servers.len() { "the client".into() } else { format!("server {place}") };
+                format!("file '{file}' never reaches {to}: its sources wait for one another, or none of them gets it")
+            }
+            ChoiceError::NeverRun { task } => {
+                let id = &self.workflow.tasks[*task as usize].id;
+                format!("task '{id}' is never run: the order has it before a task that it depends on")
+            }
+            ChoiceError::CannotRun { task, server } => {
+                format!("task '{}' cannot run on server {server}", self.workflow.tasks[*task as usize].id)
+            }
+        })
+    }
+}

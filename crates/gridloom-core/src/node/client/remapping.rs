@@ -1,0 +1,161 @@
+//! Mapping again what is left of a group, when what its plan rests on has changed.
+//!
+//! ```text
+//! agent ──Stale──▶ client ──Recall──▶ its servers ──Recalled (what does not run)──▶ client ──MapGroup──▶ agent
+//! ```
+//! Tasks that run go on where they are; what they will take counts as busy time in the new plan. Not more often than it
+//! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it
+//! passes before the next time.
+
+use super::*;
+use crate::base::limits::REMAP_PART_MAX;
+use crate::base::time::seconds_to_ns;
+use crate::perf::Size;
+
+/// Plans of these are kept as they are: they were not made from times.
+const STEADFAST: [&str; 3] = ["round-robin", "random", "given"];
+
+/// How a group has been mapped again.
+#[derive(Debug, Default)]
+pub(super) struct Remapping {
+    /// Servers that were asked to give its tasks back and have not answered.
+    asked: BTreeSet<NodeId>,
+    /// Nanoseconds that its last mapping took.
+    map_ns: u64,
+    /// Not before.
+    pause_until: Time,
+}
+
+impl Client {
+    /// A plan has come.
+    pub(super) fn planned(&mut self, now: Time, group: GroupId, map_ns: u64) {
+        if let Some(run) = self.groups.get_mut(&group) {
+            run.remapping.map_ns = map_ns;
+            run.remapping.pause_until = run.remapping.pause_until.max(now + map_ns);
+        }
+    }
+
+    pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
+        let Some(run) = self.groups.get(&group) else { return };
+        let spec = run.heuristic.spec();
+        // Who gives a plan wants that one.
+        let is_steadfast = run.is_given || STEADFAST.contains(&spec.split('[').next().unwrap_or_default());
+        let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && !run.plan_only;
+        if !is_idle || is_steadfast || now < run.remapping.pause_until {
+            return;
+        }
+        let left = self.left_at(group);
+        let Some(left_s) = self.left_s(&left) else { return };
+        // There and back for the tasks, and once more for the plan.
+        let latency_s =
+            left.keys().filter_map(|node| self.links.get(node)).map(|link| link.latency_s).fold(0.0, f64::max);
+        let cost_s = ns_to_seconds(self.groups[&group].remapping.map_ns) + 4.0 * latency_s;
+        if cost_s > REMAP_PART_MAX * left_s {
+            return;
+        }
+        out.push(Effect::Emit(Event::Log(format!("what is left of {group} is mapped again: {why}"))));
+        let run = self.groups.get_mut(&group).expect("found above");
+        run.remapping.asked = left.keys().copied().collect();
+        run.remapping.pause_until = now + seconds_to_ns(REMAP_PART_MAX * left_s);
+        for (server, tasks) in left {
+            self.post(server, Parcel::Message(Message::Recall { group, tasks }), out);
+        }
+    }
+
+    pub(super) fn on_recalled(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        group: GroupId,
+        tasks: &[TaskId],
+        running: &[(TaskId, u64)],
+        out: &mut Vec<Effect>,
+    ) {
+        for id in tasks {
+            if let Some(run) =
+                self.tasks.get_mut(id).filter(|run| run.status == Status::Sent(from) && run.group == group)
+            {
+                run.status = Status::Unmapped;
+                run.attempts = run.attempts.saturating_sub(1);
+                for output in &run.task.outputs {
+                    if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
+                        data.fetching = None;
+                    }
+                }
+            }
+        }
+        for (id, ns) in running {
+            if let Some(run) = self.tasks.get_mut(id).filter(|run| run.status == Status::Sent(from)) {
+                run.since = Some(now - *ns);
+            }
+        }
+        self.no_more_asked(now, from, group, out);
+    }
+
+    /// A server was lost: whoever waits for its answer waits no more.
+    pub(super) fn recalls_lost(&mut self, now: Time, server: NodeId, out: &mut Vec<Effect>) {
+        let groups: Vec<GroupId> =
+            self.groups.iter().filter(|(_, run)| run.remapping.asked.contains(&server)).map(|(id, _)| *id).collect();
+        for group in groups {
+            self.no_more_asked(now, server, group, out);
+        }
+    }
+
+    fn no_more_asked(&mut self, now: Time, server: NodeId, group: GroupId, out: &mut Vec<Effect>) {
+        let Some(run) = self.groups.get_mut(&group) else { return };
+        if run.remapping.asked.remove(&server) && run.remapping.asked.is_empty() {
+            let is_unmapped = |run: &TaskRun| run.group == group && run.status == Status::Unmapped;
+            let tasks: Vec<TaskId> = self.tasks.iter().filter(|(_, run)| is_unmapped(run)).map(|(id, _)| *id).collect();
+            if !tasks.is_empty() {
+                self.request_map(now, group, tasks, out);
+            }
+        }
+    }
+
+    /// Tasks of a group that were sent out and have not ended, by server.
+    fn left_at(&self, group: GroupId) -> BTreeMap<NodeId, Vec<TaskId>> {
+        let mut left: BTreeMap<NodeId, Vec<TaskId>> = BTreeMap::new();
+        for (id, run) in self.tasks.iter().filter(|(_, run)| run.group == group) {
+            if let Status::Sent(server) = run.status {
+                left.entry(server).or_default().push(*id);
+            }
+        }
+        left
+    }
+
+    /// Seconds until the last of those servers has worked off its tasks, at the least; `None` if nothing is left to move.
+    fn left_s(&self, left: &BTreeMap<NodeId, Vec<TaskId>>) -> Option<f64> {
+        let seconds = left.iter().filter_map(|(server, tasks)| {
+            let view = &self.grid.servers[self.grid.server(*server)?];
+            let waiting = tasks.len().saturating_sub(view.slots as usize);
+            let total: f64 = tasks.iter().filter_map(|id| self.task_s(*server, &self.tasks[id])).sum();
+            (waiting > 0).then_some(total / f64::from(view.slots.max(1)))
+        });
+        seconds.reduce(f64::max)
+    }
+
+    fn task_s(&self, server: NodeId, run: &TaskRun) -> Option<f64> {
+        let view = &self.grid.servers[self.grid.server(server)?];
+        let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
+        let read = inputs.iter().filter_map(|datum| Some(self.data.get(datum)?.meta.size_bytes()));
+        let made = run.task.outputs.iter().map(|output| output.meta.size_bytes());
+        let bytes = read.chain(made).fold(0, u64::saturating_add);
+        view.task_seconds(&run.task.function, Size::new(run.task.work_flops, bytes))
+    }
+
+    /// For how long tasks of the group that are out keep their servers busy, an entry a task.
+    pub(super) fn busy(&self, now: Time, group: GroupId) -> Vec<(NodeId, f64)> {
+        let mut busy = Vec::new();
+        for (server, tasks) in self.left_at(group) {
+            for run in tasks.iter().map(|id| &self.tasks[id]) {
+                let ran_s = run.since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
+                if let Some(seconds) =
+                    self.task_s(server, run).map(|seconds| seconds - ran_s).filter(|left| *left > 0.0)
+                {
+                    busy.push((server, seconds));
+                }
+            }
+        }
+        busy
+    }
+}
