@@ -1,6 +1,7 @@
 """The reference pages say what is so: their descriptions are read, their functions run, their output is theirs."""
 
 import doctest
+import json
 import pathlib
 import re
 import shutil
@@ -87,3 +88,20 @@ def test_the_guide_to_processes_in_python(tmp_path):
     program = ["-d", "work.toml", "--", sys.executable, "work.py"]
     assert "sum 66000.0" in told("simulate", "-p", "lan.toml", *program, cwd=tmp_path)
     assert "sum 66000.0" in told("deploy", *program, cwd=tmp_path)
+
+
+def test_the_page_on_plans(tmp_path, monkeypatch):
+    (tmp_path / "p.toml").write_text(blocks("plans.md", "toml")[0])
+    monkeypatch.chdir(tmp_path)
+    with gl.simulate("p.toml") as grid:
+        passes("plans.md", grid)
+    assert "hangs on" in told("explain", "plan.json", "--svg", "plan.svg", cwd=tmp_path)
+    assert "elsewhere" in told("explain", "plan.json", "2", cwd=tmp_path)
+    assert "<title>task 2" in (tmp_path / "plan.svg").read_text()
+    # The fields that the page lists are those of the file.
+    listed = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in blocks_of_table("plans.md"))))
+    assert listed == set(json.loads((tmp_path / "plan.json").read_text()))
+
+
+def blocks_of_table(page):
+    return re.findall(r"^\| `.*$", (ROOT / "docs" / page).read_text(), re.MULTILINE)

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    agent, call, deploy, functions, heuristics, idl, map, models, platform, serve, servers, sim, simulate, soak,
-    testbed, worker,
+    agent, call, deploy, explain, functions, heuristics, idl, map, models, platform, serve, servers, sim, simulate,
+    soak, testbed, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -51,6 +51,7 @@ enum Command {
     #[command(subcommand)]
     Idl(idl::Options),
     Heuristics(heuristics::Options),
+    Explain(explain::Options),
     Map(map::Options),
     #[command(hide = true)]
     Worker(worker::Options),
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Command::Platform(options) => platform::run(&options),
         Command::Idl(options) => idl::run(&options),
         Command::Heuristics(options) => heuristics::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Map(options) => map::run(&options),
         Command::Worker(options) => worker::run(&options),
     };

@@ -535,6 +535,7 @@ fn the_documentation_has_the_help_texts() {
         ("platform", &[&["platform", "show"], &["platform", "route"]]),
         ("idl", &[&["idl", "check"], &["idl", "show"]]),
         ("heuristics", &[&["heuristics"]]),
+        ("explain", &[&["explain"]]),
         ("map", &[&["map"]]),
     ];
     for (page, commands) in pages {

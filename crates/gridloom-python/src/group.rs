@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, Grid, Group, Handle, PlanRecord, Report, timeline_html};
+use gridloom::{Arg, Grid, Group, Handle, Mapping, Report, timeline_html};
 use gridloom_core::base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::{Snapshots, Target, to_python};
 use crate::errors::OrRaise;
 use crate::memory::{element, type_string};
+use crate::plan::{Raised, RawMapping, RawPlan, with_cause};
 use crate::session::{RawFunction, Session, Slot, limit_of, lock};
 use crate::wait::{detached, interruptible};
 
@@ -20,12 +21,13 @@ pub(crate) struct RawGroup {
     group: Slot<Group>,
     grid: Slot<Grid>,
     snapshots: Arc<Snapshots>,
+    raised: Raised,
 }
 
 impl RawGroup {
-    pub(crate) fn new(session: Arc<Session>, grid: Grid, heuristic: &str) -> RawGroup {
-        let group = session.slot(grid.group(heuristic));
-        RawGroup { group, grid: session.slot(grid), session, snapshots: Arc::default() }
+    pub(crate) fn new(session: Arc<Session>, grid: Grid, (mapping, raised): (Mapping, Raised)) -> RawGroup {
+        let group = session.slot(grid.group(mapping));
+        RawGroup { group, grid: session.slot(grid), session, snapshots: Arc::default(), raised }
     }
 
     /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.
@@ -78,7 +80,7 @@ impl RawGroup {
         let group = self.group.live(py)?;
         let launched = detached(py, move || group.launch());
         self.forget_snapshots();
-        launched.or_raise(py)
+        with_cause(py, launched.or_raise(py), &self.raised)
     }
 
     fn discard(&self, py: Python<'_>, why: Option<String>) -> PyResult<()> {
@@ -107,11 +109,11 @@ impl RawGroup {
         Ok(RawReport { report })
     }
 
-    /// The plan as JSON.
-    fn plan(&self, py: Python<'_>, heuristic: String) -> PyResult<String> {
+    fn plan(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawPlan> {
         let group = self.group.live(py)?;
-        let plan: PlanRecord = interruptible(py, move || group.plan(&heuristic))?.or_raise(py)?;
-        Ok(serde_json::to_string(&plan).expect("names and numbers"))
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let plan = interruptible(py, move || group.plan(mapping))?;
+        with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
     }
 }
 
@@ -197,6 +199,10 @@ impl RawReport {
 
     fn json(&self) -> String {
         serde_json::to_string(&self.report).expect("names and numbers")
+    }
+
+    fn plans(&self) -> Vec<RawPlan> {
+        self.report.plans.iter().cloned().map(RawPlan).collect()
     }
 
     fn timeline(&self, title: &str) -> String {

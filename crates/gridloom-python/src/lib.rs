@@ -6,6 +6,7 @@
 //! | [`convert`] | Python objects to values and back |
 //! | [`session`] | grids, functions, calls under way |
 //! | [`group`] | groups, handles, reports |
+//! | [`plan`] | plans, and heuristics that are Python functions |
 //! | [`process`] | processes that talk by messages |
 //! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
@@ -26,6 +27,7 @@ mod errors;
 mod group;
 mod memory;
 mod message;
+mod plan;
 mod process;
 mod session;
 mod wait;
@@ -45,6 +47,8 @@ mod _gridloom {
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::message::RawMessageType;
+    #[pymodule_export]
+    use crate::plan::RawPlan;
     #[pymodule_export]
     use crate::process::{RawProcess, run_processes};
     #[pymodule_export]

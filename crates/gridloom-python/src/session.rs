@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use gridloom::{Arg, Error, Function, Grid, LocalConfig, Pending, SimulateConfig, Value, Watch};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
-use gridloom_core::map::Spec;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -21,6 +20,7 @@ use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error, exception};
 use crate::group::RawGroup;
 use crate::memory::element_of;
+use crate::plan::RawMapping;
 use crate::wait::{detached, forget_helpers, interruptible};
 
 /// For so long a caller looks for its result without sleeping: about the length of a quick call.
@@ -225,11 +225,9 @@ impl RawGrid {
         Ok(serde_json::to_string(&view.servers).expect("names and numbers"))
     }
 
-    fn group(&self, py: Python<'_>, heuristic: &str) -> PyResult<RawGroup> {
-        // A mistake in it is told where it stands, not when the group is mapped.
-        let spec = Spec::parse(heuristic).and_then(|spec| spec.heuristic().map(drop));
-        spec.map_err(|mistake| error(py, "InputError", &mistake.to_string()))?;
-        Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, heuristic))
+    fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {
+        let mapping = heuristic.mapping(py)?;
+        Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, mapping))
     }
 
     fn traffic(&self, py: Python<'_>) -> PyResult<String> {

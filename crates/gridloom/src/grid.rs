@@ -8,6 +8,7 @@ use std::time::Duration;
 use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph;
 use gridloom_core::idl::{Signature, near_names};
+use gridloom_core::map::MapBy;
 use gridloom_core::node::message::TaskReport;
 use gridloom_core::node::{Command, Event};
 use gridloom_core::perf::GridView;
@@ -17,9 +18,10 @@ use crate::attach::AttachConfig;
 use crate::backend::Backend;
 use crate::function::{Pending, Prepared};
 use crate::local::LocalProcesses;
+use crate::plan::Basis;
 use crate::report::{GroupRecord, PlanRecord, Report};
 use crate::timeline::timeline_html;
-use crate::{Error, Function, Group, LocalConfig, SimulateConfig, SimulationReport, Value};
+use crate::{Error, Function, Group, LocalConfig, Mapping, SimulateConfig, SimulationReport, Value};
 
 /// How long a session waits for its agent's first answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
@@ -250,9 +252,10 @@ impl Grid {
         self.state().grid.clone()
     }
 
-    /// A group whose calls are recorded, then mapped together by that heuristic.
-    pub fn group(&self, heuristic: &str) -> Group {
-        Group::new(self.clone(), heuristic.to_string())
+    /// A group whose calls are recorded, then mapped together: by the heuristic of that name (`"heft"`), by a plan that
+    /// [`Group::plan`] made or [`PlanRecord::load`] read, or by a heuristic of your own ([`Mapping::own`]).
+    pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
+        Group::new(self.clone(), mapping.into())
     }
 
     /// Bytes moved since the session began.
@@ -410,7 +413,7 @@ impl Grid {
         self.cancel(tasks);
     }
 
-    pub(crate) fn plan(&self, group: graph::Group, heuristic: String) -> Result<PlanRecord, Error> {
+    pub(crate) fn plan(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
         let functions = group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
         self.state().groups.insert(id, GroupRecord::new(functions));
@@ -424,7 +427,7 @@ impl Grid {
         self.0.launching.lock().expect("no panic while held")
     }
 
-    pub(crate) fn run(&self, group: graph::Group, heuristic: String, release: Vec<DatumId>) {
+    pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {
         let functions: BTreeMap<TaskId, String> =
             group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
         let unasked = std::mem::take(&mut *self.0.unasked.lock().expect("no panic while held"));
@@ -615,11 +618,12 @@ impl State {
             // A server's.
             Event::Learned { .. } => {}
             Event::AgentLost { address, why } => self.agent_lost = Some(TaskError::AgentLost { address, why }),
-            Event::GroupPlanned { at, group, plan, tasks, data, map_ns } => {
+            Event::GroupPlanned { at, group, plan, tasks, data, map_ns, seen } => {
                 let names = &self.names;
                 let record = self.groups.get_mut(&group);
                 if let Some(record) = record {
-                    let plan = record.planned(at, &plan, &tasks, &data, map_ns, names);
+                    let mut plan = record.planned(at, &plan, &tasks, &data, map_ns, names);
+                    plan.basis = seen.map(|seen| Arc::new(Basis::new(seen, &tasks, &data)));
                     // Only a group that was asked to be planned is waited for here; the entry of another is dropped
                     // with its record.
                     if !self.group_of_task.contains_key(tasks.first().unwrap_or(&TaskId { client, serial: 0 })) {

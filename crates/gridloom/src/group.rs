@@ -10,7 +10,7 @@ use gridloom_core::graph::{self, Source, Task};
 use gridloom_core::idl::Signature;
 
 use crate::function::Prepared;
-use crate::{Arg, Error, Function, Grid, PlanRecord, Report, Value};
+use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
 
 /// A result that is, or will be, on some server. Dropping the last clone releases it there.
 #[derive(Clone)]
@@ -108,7 +108,7 @@ struct Recording {
 }
 
 struct Recorder {
-    heuristic: String,
+    mapping: Mapping,
     recording: Mutex<Recording>,
     parts: Arc<Parts>,
 }
@@ -140,9 +140,9 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(grid: Grid, heuristic: String) -> Group {
+    pub(crate) fn new(grid: Grid, mapping: Mapping) -> Group {
         let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::default() });
-        let recorder = Recorder { heuristic, recording: Mutex::default(), parts };
+        let recorder = Recorder { mapping, recording: Mutex::default(), parts };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -237,13 +237,14 @@ impl Group {
         self.recorder.discard(why);
     }
 
-    /// What the agent would do with the calls recorded so far, by any heuristic; nothing is run.
+    /// What the agent would do with the calls recorded so far, mapped as [`Grid::group`] has it; nothing is run.
     ///
     /// # Errors
     /// If they cannot be mapped.
-    pub fn plan(&self, heuristic: &str) -> Result<PlanRecord, Error> {
+    pub fn plan(&self, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
         let group = self.recording().group(GroupId { client: self.grid.client(), serial: self.grid.next_serial() });
-        self.grid.plan(group, heuristic.to_string())
+        let by = mapping.into().by(&self.grid, &group)?;
+        self.grid.plan(group, by)
     }
 
     /// Waits until all calls that were launched have ended.
@@ -281,7 +282,7 @@ impl Group {
             self.grid.await_group(*part)?;
         }
         self.grid.told(&parts);
-        Ok(self.grid.report(&self.recorder.heuristic, &parts))
+        Ok(self.grid.report(&self.recorder.mapping.to_string(), &parts))
     }
 
     fn parts(&self) -> Vec<GroupId> {
@@ -357,8 +358,15 @@ impl Recorder {
             return Ok(());
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
-        self.parts.ids().push(id);
         let group = recording.group(id);
+        let by = match self.mapping.by(grid, &group) {
+            Ok(by) => by,
+            Err(error) => {
+                self.drop_recording(recording, &error.to_string());
+                return Err(error);
+            }
+        };
+        self.parts.ids().push(id);
         // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
         // handles are gone already.
         let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
@@ -366,7 +374,7 @@ impl Recorder {
         release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
         release.sort_unstable();
         release.dedup();
-        grid.run(group, self.heuristic.clone(), release);
+        grid.run(group, by, release);
         drop(recording.handles);
         Ok(())
     }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Fnv, NodeId, TaskError, TaskId, Time};
+use gridloom_core::base::{DatumId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::map::Plan;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use serde::Serialize;
+
+use crate::plan::{Basis, Named};
 
 /// A plan in names: what was predicted before the first task started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,6 +33,9 @@ pub struct PlanRecord {
     /// Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers of
     /// the same names in the same way, for real and in simulation.
     pub hash: String,
+    /// What it was made of: known of a plan that was asked for, not of one that was run.
+    #[serde(skip)]
+    pub(crate) basis: Option<Arc<Basis>>,
 }
 
 /// A task in a plan or in a measured run.
@@ -142,53 +148,16 @@ impl GroupRecord {
         map_ns: u64,
         names: &BTreeMap<NodeId, String>,
     ) -> PlanRecord {
-        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
-        let is_client = |node: &NodeId| tasks.first().is_some_and(|task| task.client == *node);
-        let moved = |over_client: bool| {
-            let over = plan.transfers.iter().filter(|t| (is_client(&t.from) || is_client(&t.to)) == over_client);
-            over.map(|t| t.size_bytes).sum()
+        let functions = |task: usize| self.functions.get(&tasks[task]).cloned().unwrap_or_default();
+        let named = Named {
+            plan,
+            client: tasks.first().map(|task| task.client),
+            name: &|node| names.get(&node).cloned().unwrap_or_else(|| node.to_string()),
+            tasks: &|task| (tasks[task].serial.to_string(), functions(task)),
+            datum: &|datum| data[datum].serial.to_string(),
+            map_s: gridloom_core::base::time::ns_to_seconds(map_ns),
         };
-        let mut hash = Fnv::default();
-        for (assignment, task) in plan.tasks.iter().zip(tasks) {
-            hash.text(self.functions.get(task).map_or("", String::as_str));
-            hash.text(&name(&assignment.server));
-        }
-        for transfer in &plan.transfers {
-            hash.number(u64::from(transfer.datum));
-            hash.text(&name(&transfer.from));
-            hash.text(&name(&transfer.to));
-        }
-        let record = PlanRecord {
-            heuristic: plan.heuristic.clone(),
-            makespan_seconds: plan.makespan_s,
-            lower_bound_seconds: plan.lower_bound_s,
-            map_seconds: gridloom_core::base::time::ns_to_seconds(map_ns),
-            client_bytes: moved(true),
-            server_bytes: moved(false),
-            tasks: (plan.tasks.iter().zip(tasks))
-                .map(|(assignment, task)| TaskRecord {
-                    task: task.serial.to_string(),
-                    function: self.functions.get(task).cloned().unwrap_or_default(),
-                    server: name(&assignment.server),
-                    start_seconds: assignment.start_s,
-                    end_seconds: assignment.end_s,
-                    error: None,
-                })
-                .collect(),
-            transfers: plan
-                .transfers
-                .iter()
-                .map(|transfer| TransferRecord {
-                    datum: data[transfer.datum as usize].serial.to_string(),
-                    from: name(&transfer.from),
-                    to: name(&transfer.to),
-                    size_bytes: transfer.size_bytes,
-                    start_seconds: transfer.start_s,
-                    end_seconds: transfer.end_s,
-                })
-                .collect(),
-            hash: format!("{:016x}", hash.0),
-        };
+        let record = named.record();
         self.plans.push((at, record.clone()));
         self.ended_at = None;
         record

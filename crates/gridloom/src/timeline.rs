@@ -11,7 +11,8 @@ const LEFT: f64 = 150.0;
 const TASK_LANE: f64 = 15.0;
 const TRANSFER_LANE: f64 = 6.0;
 const GAP: f64 = 5.0;
-const COLOURS: [&str; 8] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
+pub(crate) const COLOURS: [&str; 8] =
+    ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#44aa99"];
 
 /// The page: one chart for the plan (if the group had one plan), one for what was measured, on the same scale.
 pub fn timeline_html(title: &str, report: &Report) -> String {
@@ -169,10 +170,10 @@ impl<'a> Lanes<'a> {
 }
 
 /// Row, start and end.
-type Span<'a> = (&'a str, f64, f64);
+pub(crate) type Span<'a> = (&'a str, f64, f64);
 
 /// The first lane of its row that is free when each begins, in order of start.
-fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
+pub(crate) fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by(|a, b| spans[*a].1.total_cmp(&spans[*b].1).then(a.cmp(b)));
     let mut free: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -193,7 +194,7 @@ fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
 /// What begins so soon before another ends follows it: dates are measured by two clocks.
 const SAME_S: f64 = 1e-9;
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod call;
 pub mod deploy;
+pub mod explain;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;

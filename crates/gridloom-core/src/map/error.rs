@@ -121,6 +121,20 @@ pub enum MapError {
         /// What is wrong.
         why: String,
     },
+    /// A heuristic of the user's own gave up.
+    #[error("{why}")]
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// A plan that is given, or what a user's heuristic returned, does not fit.
+    #[error("{subject}: {why}")]
+    Unfit {
+        /// What does not fit.
+        subject: String,
+        /// The first thing that does not.
+        why: String,
+    },
     /// The exhaustive search would take too long.
     #[error(
         "exhaustive search of {tasks} tasks on {servers} servers exceeds its budget of {budget} nodes: map it with \

@@ -9,6 +9,9 @@
 //! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
 //! the parser of specs and the documentation see it.
 //!
+//! Plans also come from outside ([`Given`]): saved and edited, or by a heuristic of the user's own. [`explain()`] says what
+//! another server would have meant for a task.
+//!
 //! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
 //!
 //! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
@@ -23,6 +26,8 @@ pub mod contention;
 mod cpop;
 mod error;
 mod exact;
+mod explain;
+mod given;
 mod greedy;
 mod heft;
 mod improve;
@@ -64,6 +69,8 @@ pub use bounds::lower_bound;
 pub use branch::BranchAndBound;
 pub use cpop::Cpop;
 pub use error::MapError;
+pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
+pub use given::{AGAIN, GIVEN, Given, GivenTask, MapBy, Seen};
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
 pub use local::Local;
@@ -95,6 +102,13 @@ pub trait Heuristic {
     /// Whether its plans are made for links and cards that copies share.
     fn knows_contention(&self) -> bool {
         false
+    }
+}
+
+/// A function is one: `|problem: &Problem| { …; Ok(schedule.finish()) }`.
+impl<F: Fn(&Problem) -> Result<Plan, MapError>> Heuristic for F {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        self(problem)
     }
 }
 

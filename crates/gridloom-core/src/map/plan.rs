@@ -56,6 +56,16 @@ pub struct Plan {
     pub lower_bound_s: f64,
 }
 
+impl Plan {
+    /// Numbers of its tasks in the order in which they start; of those that start together, the one called first.
+    pub fn order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
+        let start_s = |task: &u32| self.tasks[*task as usize].start_s;
+        order.sort_by(|a, b| start_s(a).total_cmp(&start_s(b)).then(a.cmp(b)));
+        order
+    }
+}
+
 impl fmt::Display for Plan {
     /// A table of tasks and one of transfers, times in seconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -187,6 +187,11 @@ impl Problem {
         &self.functions[self.tasks[task].function as usize]
     }
 
+    /// Work of a task in floating-point operations, `None` if its signature does not state it.
+    pub fn work_flops(&self, task: usize) -> Option<f64> {
+        self.tasks[task].work_flops
+    }
+
     /// The data, by index.
     pub fn data(&self) -> &[Datum] {
         &self.data
@@ -234,6 +239,11 @@ impl Problem {
         self.functions.len()
     }
 
+    /// Name of a function that tasks call.
+    pub(super) fn function_name(&self, function: usize) -> &str {
+        &self.functions[function]
+    }
+
     /// What a task calls: function, problem size, and bytes of arguments and results together.
     pub(super) fn call(&self, task: usize) -> (usize, Size, u64) {
         let row = &self.tasks[task];
@@ -276,8 +286,8 @@ impl Problem {
         Problem { has_contention: false, ..self }
     }
 
-    /// Links from a place to all places.
-    pub(super) fn links_from(&self, place: usize) -> &[LinkEstimate] {
+    /// Links from a place to all places: to itself without latency, infinite latency where the two cannot talk.
+    pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
         let places = self.servers.len() + 1;
         &self.links[place * places..(place + 1) * places]
     }

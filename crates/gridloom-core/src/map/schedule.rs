@@ -129,6 +129,11 @@ impl<'p> Schedule<'p> {
         Schedule { insertion, ..self }
     }
 
+    /// What is scheduled.
+    pub fn problem(&self) -> &'p Problem {
+        self.problem
+    }
+
     /// Where a task was placed, `None` as long as it was not.
     pub fn placed(&self, task: usize) -> Option<Placed> {
         self.tasks[task]
@@ -143,6 +148,20 @@ impl<'p> Schedule<'p> {
         self.ready(task);
         let start_s = self.slots[server].fit(self.scratch.ready_s[server], seconds, self.insertion);
         Some((start_s, start_s + seconds))
+    }
+
+    /// When a datum that a task reads could be at a server, if the task were placed there now.
+    ///
+    /// # Panics
+    /// If it is nowhere: the task that makes it has not been placed.
+    pub fn arrival_s(&mut self, datum: u32, server: usize) -> f64 {
+        match self.held(datum as usize, server) {
+            Some(since_s) => since_s,
+            None => {
+                self.ready_of(&[datum]);
+                self.scratch.ready_s[server]
+            }
+        }
     }
 
     /// The server on which a task ends earliest, the first of several; the way to the client of results that only it

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use crate::graph::{Outline, Task};
 use crate::idl::Signature;
-use crate::map::Plan;
+use crate::map::{MapBy, Plan, Seen};
 use crate::perf::{FunctionModel, GridView, LinkEstimate};
 
 /// What a server tells the agent when it comes.
@@ -192,8 +192,10 @@ pub enum Message {
         round: u64,
         /// The graph.
         outline: Outline,
-        /// The heuristic's spec.
-        heuristic: String,
+        /// By what it is to be mapped.
+        heuristic: MapBy,
+        /// It will not run: nothing is promised, and what was seen comes with the plan.
+        plan_only: bool,
         /// What the client knows of its own links: server, link.
         client_links: Vec<(NodeId, LinkEstimate)>,
         /// Servers not to be used.
@@ -211,6 +213,8 @@ pub enum Message {
         plan: Plan,
         /// Where its servers can be dialled.
         addresses: Vec<(NodeId, String)>,
+        /// What it was made of, if it was only to be planned.
+        seen: Option<Box<Seen>>,
     },
     /// What the group's plan rests on has changed much: it may pay to map again what is left.
     Stale {

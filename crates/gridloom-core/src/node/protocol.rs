@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId, Time};
 use crate::graph::{Group, Task};
 use crate::idl::Signature;
-use crate::map::Plan;
+use crate::map::{MapBy, Plan, Seen};
 use crate::node::message::{Message, TaskReport, TransferReport};
 use crate::perf::{FunctionModel, GridView};
 
@@ -211,15 +211,15 @@ pub enum Command {
     Run {
         /// The group.
         group: Group,
-        /// The heuristic's spec.
-        heuristic: String,
+        /// By what it is mapped.
+        heuristic: MapBy,
     },
     /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`.
     Plan {
         /// The group.
         group: Group,
-        /// The heuristic's spec.
-        heuristic: String,
+        /// By what it is mapped.
+        heuristic: MapBy,
     },
     /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
     Get {
@@ -276,6 +276,8 @@ pub enum Event {
         data: Vec<DatumId>,
         /// Nanoseconds from the request for the plan to its arrival.
         map_ns: u64,
+        /// What it was made of, if the group was only to be planned.
+        seen: Option<Arc<Seen>>,
     },
     /// A group that was only to be planned cannot be mapped.
     GroupNotMapped {

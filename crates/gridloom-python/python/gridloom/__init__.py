@@ -63,13 +63,16 @@ from ._errors import (
 from ._function import Function, Future
 from ._grid import Grid, ServerInfo, Simulation, Traffic
 from ._gridloom import __version__
-from ._group import Group, Handle, Plan, Report, TaskRecord, TransferRecord
+from ._group import Group, Handle, Report
+from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
+from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process, ProcessRun, process, run_processes
 
 __all__ = [
     "AgentLost",
+    "Alternative",
     "ArgumentError",
     "Array",
     "C",
@@ -84,6 +87,7 @@ __all__ = [
     "DeadlineExceeded",
     "DependencyFailed",
     "Discarded",
+    "Explanation",
     "F",
     "Function",
     "Future",
@@ -97,6 +101,10 @@ __all__ = [
     "Out",
     "Peer",
     "Plan",
+    "Problem",
+    "ProblemDatum",
+    "ProblemServer",
+    "ProblemTask",
     "Process",
     "ProcessEnded",
     "ProcessError",
@@ -110,6 +118,7 @@ __all__ = [
     "ServerLost",
     "Simulation",
     "StalledError",
+    "Step",
     "StoreFull",
     "TaskError",
     "TaskRecord",

@@ -19,6 +19,8 @@ from . import _gridloom
 from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
 from ._group import Group
+from ._heuristic import Heuristic, mapping_of
+from ._plan import Plan
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -173,13 +175,15 @@ class Grid:
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
 
-    def group(self, heuristic: str = "heft") -> Group:
+    def group(self, heuristic: str | Plan | Heuristic = "heft") -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
         Parameters
         ----------
-        heuristic : str, optional
-            How the calls are mapped; ``gridloom heuristics`` lists what there is.
+        heuristic : str, Plan or function, optional
+            How the calls are mapped: by a heuristic (``gridloom heuristics`` lists what there is); as a plan says that
+            `Group.plan` or `Plan.load` gave; or by a function of your own, which takes a `Problem` and returns a server for each
+            task, by number or name (or a pair: those, and the order of the tasks).
 
         Returns
         -------
@@ -191,7 +195,7 @@ class Grid:
         InputError
             If there is no such heuristic, or it has no such parameter.
         """
-        raw = self._raw.group(heuristic)
+        raw = self._raw.group(mapping_of(heuristic))
         _warn(self._raw.take_unread(False))
         return Group(self, raw)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from contextvars import Token
@@ -14,92 +13,14 @@ import numpy.typing as npt
 
 from . import _gridloom
 from ._errors import Discarded, UsageError
+from ._heuristic import Heuristic, mapping_of
+from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ._function import Function
     from ._grid import Grid
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskRecord:
-    """A task in a plan or in a measured run.
-
-    Attributes
-    ----------
-    task, function, server : str
-        Its name, its function, and its server (empty if it never got to one).
-    start_seconds, end_seconds : float
-        Seconds from the start of the plan.
-    error : str or None
-        Why it gave no result.
-    """
-
-    task: str
-    function: str
-    server: str
-    start_seconds: float
-    end_seconds: float
-    error: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class TransferRecord:
-    """A transfer in a plan or in a measured run.
-
-    Attributes
-    ----------
-    datum, source, target : str
-        The datum, its sender and its receiver.
-    size_bytes : int
-        Bytes moved.
-    start_seconds, end_seconds : float
-        Seconds from the start of the plan.
-    """
-
-    datum: str
-    source: str
-    target: str
-    size_bytes: int
-    start_seconds: float
-    end_seconds: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What is predicted of a group before its first task starts.
-
-    Attributes
-    ----------
-    heuristic : str
-        The heuristic that mapped it.
-    makespan_seconds : float
-        Predicted makespan, seconds, return of the results to the client included.
-    lower_bound_seconds : float
-        No plan can take less by the same models, seconds.
-    map_seconds : float
-        Seconds from the request for the plan to its arrival.
-    client_bytes, server_bytes : int
-        Bytes over the client's links, and between servers.
-    tasks : list of TaskRecord
-        Tasks with predicted times.
-    transfers : list of TransferRecord
-        Transfers with predicted times.
-    hash : str
-        Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers
-        of the same names in the same way, for real and in simulation.
-    """
-
-    heuristic: str
-    makespan_seconds: float
-    lower_bound_seconds: float
-    map_seconds: float
-    client_bytes: int
-    server_bytes: int
-    tasks: list[TaskRecord]
-    transfers: list[TransferRecord]
-    hash: str
 
 
 class Report:
@@ -148,11 +69,11 @@ class Report:
         self._record = record
         for name, value in record.items():
             if name == "plans":
-                value = [_plan(plan) for plan in value]
+                value = [plan_of(plan) for plan in raw.plans()]
             elif name == "tasks":
                 value = [TaskRecord(**task) for task in value]
             elif name == "transfers":
-                value = [_transfer(transfer) for transfer in value]
+                value = [transfer_of(transfer) for transfer in value]
             setattr(self, name, value)
 
     def __str__(self) -> str:
@@ -191,17 +112,6 @@ class Report:
             If it cannot be written.
         """
         Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
-
-
-def _transfer(record: dict[str, Any]) -> TransferRecord:
-    rest = {name: value for name, value in record.items() if name not in ("from", "to")}
-    return TransferRecord(source=record["from"], target=record["to"], **rest)
-
-
-def _plan(record: dict[str, Any]) -> Plan:
-    tasks = [TaskRecord(**task) for task in record["tasks"]]
-    transfers = [_transfer(transfer) for transfer in record["transfers"]]
-    return Plan(**{**record, "tasks": tasks, "transfers": transfers})
 
 
 class Handle:
@@ -411,25 +321,27 @@ class Group:
         """
         return Report(self._raw.report())
 
-    def plan(self, heuristic: str = "heft") -> Plan:
+    def plan(self, heuristic: str | Plan | Heuristic = "heft") -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
 
         Parameters
         ----------
-        heuristic : str, optional
-            Any heuristic; ``gridloom heuristics`` lists them.
+        heuristic : str, Plan or function, optional
+            As `Grid.group` takes it.
 
         Returns
         -------
         Plan
-            Tasks and transfers with predicted times.
+            Tasks and transfers with predicted times. It can be printed, drawn, explained, saved, edited and run.
 
         Raises
         ------
         NotMapped
-            If they cannot be mapped, or there is no such heuristic.
+            If they cannot be mapped, or the plan is not one of these calls.
+        InputError
+            If there is no such heuristic.
         """
-        return _plan(json.loads(self._raw.plan(heuristic)))
+        return plan_of(self._raw.plan(mapping_of(heuristic)))
 
     def __len__(self) -> int:
         """Calls recorded and not launched."""

@@ -171,7 +171,7 @@ impl Player {
         self.held.extend(work.wanted);
         self.groups.insert(work.group.id, tasks);
         self.open.insert(work.group.id);
-        let heuristic = ["heft", "greedy", "random"][self.draw.random.below(3) as usize].to_string();
+        let heuristic = ["heft", "greedy", "random"][self.draw.random.below(3) as usize].into();
         sim.command(self.node, Command::Run { group: work.group, heuristic });
         sim.command(self.node, Command::Release { data: release });
     }

@@ -14,7 +14,7 @@ use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::graph::Outline;
 use crate::idl::Signature;
-use crate::map;
+use crate::map::{MapBy, Seen};
 use crate::member::Members;
 use crate::node::message::{Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
@@ -69,7 +69,8 @@ struct MapRequest {
     group: GroupId,
     round: u64,
     outline: Outline,
-    heuristic: String,
+    heuristic: MapBy,
+    plan_only: bool,
     client_links: Vec<(NodeId, LinkEstimate)>,
     without: Vec<NodeId>,
     busy: Vec<(NodeId, f64)>,
@@ -182,7 +183,7 @@ impl Agent {
             Message::MapGroup { group, .. } if group.client != from => {
                 log(out, format!("{from} asked for a plan of {group}, which is another client's"));
             }
-            Message::MapGroup { group, round, outline, heuristic, mut client_links, without, busy } => {
+            Message::MapGroup { group, round, outline, heuristic, plan_only, mut client_links, without, busy } => {
                 client_links.retain(|(_, link)| link.is_sane());
                 self.waiting.push(MapRequest {
                     client: from,
@@ -190,6 +191,7 @@ impl Agent {
                     round,
                     outline,
                     heuristic,
+                    plan_only,
                     client_links,
                     without,
                     busy,
@@ -535,7 +537,8 @@ impl Agent {
     }
 
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { client, group, round, mut outline, heuristic, client_links, without, busy } = request;
+        let MapRequest { client, group, round, mut outline, heuristic, plan_only, client_links, without, busy } =
+            request;
         let mut grid = self.grid_view(now, &client_links, &without, Some(group));
         occupy(&mut grid, &busy);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
@@ -545,14 +548,14 @@ impl Agent {
                 datum.at.push(client);
             }
         }
-        match map::map_group(&heuristic, &outline, &grid, client) {
+        match heuristic.map(&outline, &grid, client) {
             Ok(plan) => {
                 let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
                 for task in &plan.tasks {
                     let end = ends.entry(task.server).or_default();
                     *end = end.max(task.end_s);
                 }
-                for (node, end_s) in &ends {
+                for (node, end_s) in ends.iter().filter(|_| !plan_only) {
                     let end = now + crate::base::time::seconds_to_ns(*end_s);
                     let server = self.servers.get_mut(node).expect("mapped onto a known server");
                     server.promised.insert(group, Promise { end, pace: server.pace });
@@ -560,7 +563,8 @@ impl Agent {
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
                 let addresses = addresses.collect();
-                send(out, client, Message::GroupMapped { group, round, plan, addresses });
+                let seen = plan_only.then(|| Box::new(Seen::new(client, outline, grid)));
+                send(out, client, Message::GroupMapped { group, round, plan, addresses, seen });
             }
             Err(why) => send(out, client, Message::GroupNotMapped { group, round, why: why.to_string() }),
         }

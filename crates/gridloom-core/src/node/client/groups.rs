@@ -5,14 +5,7 @@ use crate::node::client::recovery::nested_error;
 use crate::node::message::Supply;
 
 impl Client {
-    pub(super) fn on_run(
-        &mut self,
-        now: Time,
-        group: Group,
-        heuristic: String,
-        plan_only: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_run(&mut self, now: Time, group: Group, heuristic: MapBy, plan_only: bool, out: &mut Vec<Effect>) {
         let id = group.id;
         let count = group.tasks.len();
         if plan_only {
@@ -23,6 +16,7 @@ impl Client {
         let refusal = is_valid(&group).err();
         self.register(group);
         let run = GroupRun {
+            is_given: matches!(heuristic, MapBy::Given(_)),
             heuristic,
             left: count,
             remembered: count,

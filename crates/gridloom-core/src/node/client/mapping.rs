@@ -3,10 +3,10 @@
 use super::*;
 use crate::base::limits::TASKS_PER_MESSAGE;
 use crate::graph::Source;
-use crate::map::Plan;
+use crate::map::{Plan, Seen};
 
 impl Client {
-    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: String, out: &mut Vec<Effect>) {
+    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: MapBy, out: &mut Vec<Effect>) {
         if self.agent.is_some() && !self.links_known() {
             self.early_plans.push((group, heuristic));
             self.wait_for_links(now, out);
@@ -21,6 +21,7 @@ impl Client {
         let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
         let run = GroupRun {
             heuristic: heuristic.clone(),
+            is_given: false,
             left: 0,
             remembered: 0,
             mapping: Some(mapping),
@@ -37,6 +38,7 @@ impl Client {
                     round: self.round,
                     outline: outlined.outline,
                     heuristic,
+                    plan_only: true,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
                     busy: Vec::new(),
@@ -117,7 +119,8 @@ impl Client {
                     group,
                     round: self.round,
                     outline: outlined.outline,
-                    heuristic: run.heuristic.clone(),
+                    heuristic: run.heuristic.take(),
+                    plan_only: false,
                     client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
                     without: self.lost.keys().copied().collect(),
                     busy,
@@ -191,7 +194,14 @@ impl Client {
         }
     }
 
-    pub(super) fn on_mapped(&mut self, now: Time, group: GroupId, plan: Plan, out: &mut Vec<Effect>) {
+    pub(super) fn on_mapped(
+        &mut self,
+        now: Time,
+        group: GroupId,
+        plan: Plan,
+        seen: Option<Box<Seen>>,
+        out: &mut Vec<Effect>,
+    ) {
         let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
@@ -213,12 +223,10 @@ impl Client {
             tasks: mapping.tasks.clone(),
             data: mapping.data.clone(),
             map_ns: now.since(mapping.asked.unwrap_or(now)),
+            seen: seen.map(Arc::from),
         }));
         if self.groups[&group].plan_only {
             self.groups.remove(&group);
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::GroupEnded { group });
-            }
             return;
         }
         self.planned(now, group, now.since(mapping.asked.unwrap_or(now)));

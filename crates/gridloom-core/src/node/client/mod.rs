@@ -22,6 +22,7 @@ use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Ti
 use crate::call::Calls;
 use crate::graph::{Group, Task};
 use crate::idl::Signature;
+use crate::map::MapBy;
 use crate::member::Members;
 use crate::node::message::{Message, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
@@ -115,7 +116,9 @@ struct Mapping {
 
 #[derive(Debug)]
 struct GroupRun {
-    heuristic: String,
+    heuristic: MapBy,
+    /// It was first mapped as given.
+    is_given: bool,
     /// Tasks that have not ended.
     left: usize,
     /// Tasks that are not forgotten.
@@ -151,7 +154,7 @@ pub struct Client {
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
     /// Groups to be planned once the links are measured.
-    early_plans: Vec<(Group, String)>,
+    early_plans: Vec<(Group, MapBy)>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -422,9 +425,9 @@ impl Client {
             Message::SupplyFailed { datum, from: source, fault, why } => {
                 self.on_supply_failed(now, from, datum, source, fault, &why, out);
             }
-            Message::GroupMapped { group, round, plan, addresses } if self.is_current(group, round) => {
+            Message::GroupMapped { group, round, plan, addresses, seen } if self.is_current(group, round) => {
                 self.addresses.extend(addresses);
-                self.on_mapped(now, group, plan, out);
+                self.on_mapped(now, group, plan, seen, out);
             }
             Message::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
                 self.mapping_failed(now, group, TaskError::NotMapped { why }, out);

@@ -37,9 +37,11 @@ impl Client {
 
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
         let Some(run) = self.groups.get(&group) else { return };
-        let name = run.heuristic.split('[').next().unwrap_or_default();
+        let spec = run.heuristic.spec();
+        // Who gives a plan wants that one.
+        let is_steadfast = run.is_given || STEADFAST.contains(&spec.split('[').next().unwrap_or_default());
         let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && !run.plan_only;
-        if !is_idle || STEADFAST.contains(&name) || now < run.remapping.pause_until {
+        if !is_idle || is_steadfast || now < run.remapping.pause_until {
             return;
         }
         let left = self.left_at(group);

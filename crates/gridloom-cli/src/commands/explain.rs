@@ -1,0 +1,77 @@
+//! `gridloom explain`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use gridloom::{PlanRecord, StepRecord};
+use serde_json::json;
+
+use super::{print_json, print_text};
+
+/// Explain a saved plan: what each server does, and what the makespan hangs on. With a task: why it is where it is, and what
+/// each other server would have meant.
+///
+/// Plans are saved by `plan.save(FILE)` in Python and `PlanRecord::save` in Rust, with the times and links that they were made
+/// for. After a task's server or order was edited there, times are predicted anew.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom explain plan.json\n  gridloom explain plan.json 12\n  \
+gridloom explain plan.json --svg plan.svg")]
+pub struct Options {
+    /// The saved plan
+    plan: PathBuf,
+    /// Number of a task: they are counted from 0, in order of their calls
+    task: Option<usize>,
+    /// Draw the plan into an SVG file: slots and links over time
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let plan = PlanRecord::load(&options.plan)?;
+    if let Some(file) = &options.svg {
+        std::fs::write(file, plan.gantt_svg()).with_context(|| file.display().to_string())?;
+    }
+    if let Some(task) = options.task {
+        let explained = plan.explain(task)?;
+        match options.json {
+            true => print_json(&json!(explained))?,
+            false => print_text(&explained.to_string())?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    // A plan without what it was made of can still be shown.
+    let path = plan.critical_path().unwrap_or_default();
+    if options.json {
+        print_json(&json!({ "plan": plan, "critical_path": path }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_text(&plan.to_string())?;
+    if !path.is_empty() {
+        print_text(&in_words(&path))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Steps printed of each end of a long path.
+const STEPS_SHOWN: usize = 20;
+
+fn in_words(path: &[StepRecord]) -> String {
+    let mut text = String::from("the makespan hangs on\n");
+    let left = path.len().saturating_sub(2 * STEPS_SHOWN);
+    for (number, step) in path.iter().enumerate() {
+        if left > 0 && number == STEPS_SHOWN {
+            text.push_str(&format!("  \u{2026} {left} more\n"));
+        }
+        if left > 0 && (STEPS_SHOWN..STEPS_SHOWN + left).contains(&number) {
+            continue;
+        }
+        let StepRecord { what, start_seconds, end_seconds, waits_for_slot, .. } = step;
+        let waits = if *waits_for_slot { " (waits for the slot)" } else { "" };
+        text.push_str(&format!("  {start_seconds:.4} s to {end_seconds:.4} s: {what}{waits}\n"));
+    }
+    text
+}

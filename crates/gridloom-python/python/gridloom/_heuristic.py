@@ -1,0 +1,207 @@
+"""Heuristics of the user's own: Python functions from a problem to a server for each task."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ._errors import UsageError
+from ._plan import Plan
+
+if TYPE_CHECKING:
+    from . import _gridloom
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemTask:
+    """A call to be mapped.
+
+    Attributes
+    ----------
+    number : int
+        Its number: from 0, in order of the calls. A task comes after those whose results it reads.
+    function : str
+        What it calls.
+    work_flops : float or None
+        Floating-point operations, if its signature tells.
+    inputs, outputs : tuple of int
+        Numbers of the data that it reads and makes.
+    seconds : tuple of float
+        How long it is predicted to run, by server, seconds; infinite where it cannot.
+    """
+
+    number: int
+    function: str
+    work_flops: float | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemServer:
+    """A server that tasks can be mapped to.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    slots : int
+        Tasks of the group that it runs at a time.
+    busy_seconds : tuple of float
+        Seconds until each slot is free of what other groups were promised.
+    memory_bytes : int
+        Bound on its store.
+    """
+
+    name: str
+    slots: int
+    busy_seconds: tuple[float, ...]
+    memory_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemDatum:
+    """An array or number that tasks make or read.
+
+    Attributes
+    ----------
+    size_bytes : int
+        Its size.
+    producer : int or None
+        The task that makes it; None if it is there before.
+    readers : int
+        How many tasks read it.
+    wanted : bool
+        Whether it has to come to the client.
+    held_by : tuple of int
+        Places that hold it before the group runs: numbers of servers, or `Problem.client`.
+    """
+
+    size_bytes: int
+    producer: int | None
+    readers: int
+    wanted: bool
+    held_by: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A group and a grid as known now, for a heuristic to read.
+
+    Attributes
+    ----------
+    tasks : tuple of ProblemTask
+        The calls.
+    servers : tuple of ProblemServer
+        In order of name. A server is named by its number here, or its name.
+    data : tuple of ProblemDatum
+        By number.
+    client : int
+        The place of the client in `link_seconds`: one past the last server.
+    """
+
+    tasks: tuple[ProblemTask, ...]
+    servers: tuple[ProblemServer, ...]
+    data: tuple[ProblemDatum, ...]
+    _links: tuple[tuple[tuple[float, float], ...], ...] = dataclasses.field(repr=False)
+
+    @property
+    def client(self) -> int:  # noqa: D102
+        return len(self.servers)
+
+    def link_seconds(self, source: int, target: int, size_bytes: int) -> float:
+        """Predict how long a datum takes from one place to another.
+
+        Parameters
+        ----------
+        source, target : int
+            Places: numbers of servers, or `client`.
+        size_bytes : int
+            Size of the datum.
+
+        Returns
+        -------
+        float
+            Seconds: 0 to itself, infinite if the two cannot talk (data then go through the client).
+        """
+        latency_seconds, bandwidth = self._links[source][target]
+        return latency_seconds + size_bytes / bandwidth
+
+
+#: A function from a problem to the server of each task (number or name), or to those and the order of the tasks.
+Heuristic: TypeAlias = Callable[[Problem], "Sequence[int | str] | tuple[Sequence[int | str], Sequence[int]]"]
+
+
+def mapping_of(heuristic: str | Plan | Heuristic) -> _gridloom._Mapping:
+    """What the library takes for what a program may give."""
+    if isinstance(heuristic, str):
+        return heuristic
+    if isinstance(heuristic, Plan):
+        return heuristic._raw
+    if callable(heuristic):
+        function = heuristic
+        return (getattr(function, "__name__", type(function).__name__), lambda told: _asked(function, told))
+    raise UsageError(f"a group is mapped by the name of a heuristic, a Plan or a function, not by {type(heuristic).__name__}")
+
+
+def _asked(heuristic: Heuristic, told: str) -> str | tuple[list[int], list[int] | None]:
+    """The place of each task and their order, or what is wrong with what the heuristic returned."""
+    problem = _problem(json.loads(told))
+    returned: Any = heuristic(problem)
+    order: Any = None
+    if isinstance(returned, tuple) and len(returned) == 2 and not isinstance(returned[0], (str, int, np.integer)):
+        returned, order = returned
+    if isinstance(returned, str) or not hasattr(returned, "__len__") or not hasattr(returned, "__iter__"):
+        return f"{_short(returned)}, not a server for each task"
+    if len(returned) != len(problem.tasks):
+        return f"{len(returned)} servers for {len(problem.tasks)} tasks"
+    places = {server.name: place for place, server in enumerate(problem.servers)}
+    chosen = []
+    for task, server in zip(problem.tasks, returned):
+        place = server
+        if isinstance(server, str):
+            if server not in places:
+                return f"{server!r} for task {task.number}, and there is no server of that name"
+            place = places[server]
+        if isinstance(place, (bool, np.bool_)) or not isinstance(place, (int, np.integer)):
+            return f"{_short(server)} for task {task.number}, which is no name and no number of a server"
+        if not 0 <= place < len(places):
+            return f"{place} for task {task.number}; servers are numbered from 0 to {len(places) - 1}"
+        chosen.append(int(place))
+    if order is None:
+        return chosen, None
+    try:
+        order = [int(task) for task in order]
+    except (TypeError, ValueError):
+        return f"{_short(order)} for the order, which is no list of tasks' numbers"
+    if wrong := [task for task in order if not 0 <= task < len(chosen)]:
+        return f"task {wrong[0]} in the order; tasks are numbered from 0 to {len(chosen) - 1}"
+    return chosen, order
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _problem(record: dict[str, Any]) -> Problem:
+    def number(value: float | None) -> float:
+        return math.inf if value is None else value
+
+    tasks = tuple(
+        ProblemTask(
+            place, task["function"], task["work_flops"], tuple(task["inputs"]), tuple(task["outputs"]),
+            tuple(number(seconds) for seconds in task["seconds"]),
+        )
+        for place, task in enumerate(record["tasks"])
+    )
+    servers = tuple(ProblemServer(**{**server, "busy_seconds": tuple(server["busy_seconds"])}) for server in record["servers"])
+    data = tuple(ProblemDatum(**{**datum, "held_by": tuple(datum["held_by"])}) for datum in record["data"])
+    links = tuple(tuple((number(latency), number(bandwidth)) for latency, bandwidth in row) for row in record["links"])
+    return Problem(tasks, servers, data, links)

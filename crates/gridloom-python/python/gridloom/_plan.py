@@ -1,0 +1,316 @@
+"""Plans: shown, drawn, explained, saved, edited."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from . import _gridloom
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRecord:
+    """A task in a plan or in a measured run.
+
+    Attributes
+    ----------
+    task, function, server : str
+        Its name, its function, and its server (empty if it never got to one).
+    start_seconds, end_seconds : float
+        Seconds from the start of the plan.
+    error : str or None
+        Why it gave no result.
+    """
+
+    task: str
+    function: str
+    server: str
+    start_seconds: float
+    end_seconds: float
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferRecord:
+    """A transfer in a plan or in a measured run.
+
+    Attributes
+    ----------
+    datum, source, target : str
+        The datum, its sender and its receiver.
+    size_bytes : int
+        Bytes moved.
+    start_seconds, end_seconds : float
+        Seconds from the start of the plan.
+    """
+
+    datum: str
+    source: str
+    target: str
+    size_bytes: int
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """A task on one of the servers, all others being where they are, scheduled again in the same order.
+
+    Attributes
+    ----------
+    server : str
+        The server.
+    inputs_seconds, start_seconds, end_seconds : float
+        When the last input is there, and when the task starts and ends, seconds from the start of the plan.
+    last_input : str
+        What that input is; empty if there is none.
+    makespan_seconds : float
+        Makespan of the plan, seconds.
+    decides : str
+        What makes the greatest difference to where it is (of the server where it is: what takes longest): ``"inputs"``,
+        ``"slots"`` or ``"run"``.
+    cannot : str or None
+        Why the server cannot run it; times are 0 then.
+    """
+
+    server: str
+    inputs_seconds: float
+    last_input: str
+    start_seconds: float
+    end_seconds: float
+    makespan_seconds: float
+    decides: str
+    cannot: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Why a task of a plan is where it is. ``str()`` gives it as text.
+
+    Attributes
+    ----------
+    task : int
+        Its number.
+    function, server : str
+        Its function and its server.
+    is_critical : bool
+        Whether the makespan hangs on it.
+    alternatives : list of Alternative
+        Where it is, then the other servers, those that would give the least makespan first; at the end those that cannot
+        run it.
+    """
+
+    task: int
+    function: str
+    server: str
+    is_critical: bool
+    alternatives: list[Alternative]
+    _text: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as plain dictionaries, lists, texts and numbers, such as JSON holds.
+
+        Returns
+        -------
+        dict
+            By name of attribute.
+        """
+        copy = dataclasses.asdict(self)
+        del copy["_text"]
+        return copy
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of the chain of tasks and transfers that the makespan hangs on.
+
+    Attributes
+    ----------
+    what : str
+        A task or a transfer, in words.
+    task : int or None
+        Its number, if it is a task.
+    start_seconds, end_seconds : float
+        Seconds from the start of the plan.
+    waits_for_slot : bool
+        Whether it waits for the step before only because that has its slot.
+    """
+
+    what: str
+    task: int | None
+    start_seconds: float
+    end_seconds: float
+    waits_for_slot: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is predicted of a group before its first task starts. ``str()`` gives it as text.
+
+    ``grid.group(plan)`` runs it: the group must make the same calls in the same order. Tasks are numbered from 0 in that order.
+
+    Attributes
+    ----------
+    heuristic : str
+        The heuristic that mapped it; ``"given"`` of a plan that was edited or given to a group.
+    makespan_seconds : float
+        Predicted makespan, seconds, return of the results to the client included.
+    lower_bound_seconds : float
+        No plan can take less by the same models, seconds.
+    map_seconds : float
+        Seconds from the request for the plan to its arrival.
+    client_bytes, server_bytes : int
+        Bytes over the client's links, and between servers.
+    tasks : list of TaskRecord
+        Tasks with predicted times.
+    transfers : list of TransferRecord
+        Transfers with predicted times.
+    hash : str
+        Fingerprint of what goes where, times apart: 16 hexadecimal digits. The same for the same calls mapped onto servers
+        of the same names in the same way, for real and in simulation.
+    """
+
+    heuristic: str
+    makespan_seconds: float
+    lower_bound_seconds: float
+    map_seconds: float
+    client_bytes: int
+    server_bytes: int
+    tasks: list[TaskRecord]
+    transfers: list[TransferRecord]
+    hash: str
+    _raw: _gridloom.RawPlan = dataclasses.field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return str(self._raw).rstrip("\n")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Plan:
+        """Read a plan that was saved, and perhaps edited: of each task its ``server`` and its ``order``.
+
+        Parameters
+        ----------
+        path : path
+            File to read.
+
+        Returns
+        -------
+        Plan
+            If it was edited, with times predicted anew.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, is no plan, or was edited into one that cannot be run.
+        """
+        return plan_of(_gridloom.RawPlan.load(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, JSON, a task a line.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_text(self._raw.file(), encoding="utf-8")
+
+    def move(self, task: int, server: str) -> Plan:
+        """Put a task on another server.
+
+        Parameters
+        ----------
+        task : int
+            Its number.
+        server : str
+            The server's name.
+
+        Returns
+        -------
+        Plan
+            Another plan, with times predicted anew.
+
+        Raises
+        ------
+        InputError
+            If there is no such task or server, or the server cannot run it.
+        """
+        return plan_of(self._raw.moved(task, server))
+
+    def gantt(self, path: str | os.PathLike[str]) -> None:
+        """Draw it: a row for each slot of a server, a row for each link. Tasks that the makespan hangs on have a dark edge.
+
+        Parameters
+        ----------
+        path : path
+            File to write, SVG.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_text(self._raw.gantt(), encoding="utf-8")
+
+    def explain(self, task: int) -> Explanation:
+        """Tell why a task is where it is: what each other server would have meant for it and for the makespan.
+
+        Parameters
+        ----------
+        task : int
+            Its number.
+
+        Returns
+        -------
+        Explanation
+            ``print`` it, or look at its alternatives.
+
+        Raises
+        ------
+        InputError
+            If there is no such task.
+        UsageError
+            If it is a plan of a `Report`, which does not say what it was made of.
+        """
+        told, text = self._raw.explain(task)
+        record = json.loads(told)
+        alternatives = [Alternative(**alternative) for alternative in record.pop("alternatives")]
+        return Explanation(alternatives=alternatives, _text=text.rstrip("\n"), **record)
+
+    def critical_path(self) -> list[Step]:
+        """Tell what the makespan hangs on.
+
+        Returns
+        -------
+        list of Step
+            Tasks and transfers, each of which starts when the one before ends.
+
+        Raises
+        ------
+        UsageError
+            If it is a plan of a `Report`, which does not say what it was made of.
+        """
+        return [Step(**step) for step in json.loads(self._raw.critical_path())]
+
+
+def transfer_of(record: dict[str, Any]) -> TransferRecord:
+    rest = {name: value for name, value in record.items() if name not in ("from", "to")}
+    return TransferRecord(source=record["from"], target=record["to"], **rest)
+
+
+def plan_of(raw: _gridloom.RawPlan) -> Plan:
+    record = json.loads(raw.json())
+    tasks = [TaskRecord(**task) for task in record["tasks"]]
+    transfers = [transfer_of(transfer) for transfer in record["transfers"]]
+    return Plan(**{**record, "tasks": tasks, "transfers": transfers, "_raw": raw})

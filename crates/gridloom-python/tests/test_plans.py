@@ -1,0 +1,231 @@
+"""Plans that are saved, edited, given, explained and drawn, and heuristics of the user's own, in both worlds."""
+
+import json
+import re
+
+import gridloom as gl
+import numpy as np
+import pytest
+from conftest import FUNCTIONS
+
+
+@pytest.fixture(params=["simulated", "real"])
+def world(request, platform):
+    if request.param == "simulated":
+        with gl.simulate(platform, functions=[FUNCTIONS], execute=True) as grid:
+            yield grid
+    else:
+        request.getfixturevalue("program")
+        with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
+            yield grid
+
+
+def record(grid, group, calls=3):
+    """A product of products; with less calls, less of it."""
+    matmul = grid.function("tests/matmul")
+    a = np.arange(400.0).reshape(20, 20) / 400
+    with group:
+        left = matmul(a, a)
+        right = matmul(a, left)
+        return matmul(left, right) if calls == 3 else right
+
+
+def planned(grid, heuristic="heft"):
+    group = grid.group()
+    matmul = grid.function("tests/matmul")
+    a = np.arange(400.0).reshape(20, 20) / 400
+    with group:
+        left = matmul(a, a)
+        right = matmul(a, left)
+        product = matmul(left, right)
+        plan = group.plan(heuristic)
+        group.discard()
+    del left, right, product
+    return plan
+
+
+def waits(grid, plan, calls=3):
+    group = grid.group(plan)
+    record(grid, group, calls)
+    group.wait()
+
+
+def names(grid):
+    return [server.name for server in grid.servers()]
+
+
+def test_a_plan_is_saved_edited_and_run(world, tmp_path):
+    plan = planned(world)
+    plan.save(tmp_path / "plan.json")
+    again = gl.Plan.load(tmp_path / "plan.json")
+    assert again == plan and str(again) == str(plan)
+    first, second, third = names(world)
+    # By hand.
+    text = (tmp_path / "plan.json").read_text()
+    (tmp_path / "edited.json").write_text(re.sub(r'("number":1,.*?"server":)"[^"]*"', rf'\1"{third}"', text))
+    edited = gl.Plan.load(tmp_path / "edited.json")
+    assert edited.tasks[1].server == third and edited.heuristic == "given"
+    # By method.
+    moved = edited.move(0, first).move(2, second)
+    assert [task.server for task in moved.tasks] == [first, third, second]
+    assert moved.makespan_seconds == max(t.end_seconds for t in [*moved.tasks, *moved.transfers])
+    group = world.group(moved)
+    product = record(world, group)
+    a = np.arange(400.0).reshape(20, 20) / 400
+    assert np.allclose(product.get(), a @ a @ (a @ a @ a))
+    report = group.report()
+    ran = {task.task: task.server for task in report.tasks}
+    assert [ran[task] for task in sorted(ran, key=int)] == [first, third, second]
+    assert report.heuristic == report.plans[0].heuristic == "given"
+
+
+def test_plans_that_do_not_fit(platform, tmp_path):
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        plan = planned(grid)
+
+        def refused(change, match):
+            plan.save(tmp_path / "plan.json")
+            lines = (tmp_path / "plan.json").read_text().splitlines()
+            # Without the problem: what the agent says is looked at.
+            lines = [line for line in lines if not line.startswith('"problem"')]
+            lines[-2] = lines[-2].rstrip(",")
+            (tmp_path / "plan.json").write_text(change("\n".join(lines)))
+            with pytest.raises(gl.NotMapped, match=match):
+                waits(grid, gl.Plan.load(tmp_path / "plan.json"))
+
+        def order(text):
+            return text.replace('"order":2', '"order":-1')
+
+        with pytest.raises(gl.NotMapped, match=r"it has 3 tasks and the group 2: task 2 \('tests/matmul'\) is not in the group"):
+            waits(grid, plan, calls=2)
+        refused(lambda text: text.replace("tests/matmul", "tests/halve"), "task 0 calls 'tests/halve' there and 'tests/matmul'")
+        refused(lambda text: re.sub('"server":"s.*?"', '"server":"desk"', text), "'desk', and there is none of that name; there are s0, s1, s2")
+        refused(order, r"its order has task 2 \('tests/matmul'\) before task 0 \('tests/matmul'\), whose result it reads")
+        with pytest.raises(gl.InputError, match="there is none of that name"):
+            plan.move(0, "desk")
+        with pytest.raises(gl.InputError, match="no task 7; it has 3"):
+            plan.move(7, "s0")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda text: text[:300], r"plan\.json:\d+:\d+: not a plan: EOF"),
+        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:12:\d+: not a plan: unknown field `servr`"),
+        (lambda text: text.replace("gridloom plan 1", "gridloom plan 9"), "format is 'gridloom plan 9'; this version reads"),
+        (lambda text: text.replace('"number":1', '"number":0'), "task 0 is there twice"),
+        (lambda text: text.replace('"number":2', '"number":3'), "task 2 is missing"),
+        (lambda text: re.sub('"server":"s.*?"', '"server":"desk"', text), "'desk', and there is none of that name"),
+    ],
+)
+def test_files_that_are_no_plans(platform, tmp_path, change, match):
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        planned(grid).save(tmp_path / "plan.json")
+    path = tmp_path / "plan.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(gl.InputError, match=match):
+        gl.Plan.load(path)
+    with pytest.raises(gl.InputError, match=r"none\.json"):
+        gl.Plan.load(tmp_path / "none.json")
+
+
+def test_a_plan_is_shown_and_explained(platform, tmp_path):
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        plan = planned(grid)
+        group = grid.group()
+        record(grid, group).get()
+        ran = group.report().plans[0]
+    assert str(plan).startswith("plan by heft: 3 tasks on ") and "times the bound" in str(plan)
+    plan.gantt(tmp_path / "plan.svg")
+    svg = (tmp_path / "plan.svg").read_text()
+    assert svg.count("<title>task ") == 3 and 'stroke="#000"' in svg
+    explained = plan.explain(1)
+    assert explained.server == plan.tasks[1].server == explained.alternatives[0].server
+    assert explained.alternatives[0].makespan_seconds == plan.makespan_seconds
+    assert len(explained.alternatives) == 3 and "elsewhere" in str(explained)
+    for other in explained.alternatives[1:]:
+        assert plan.move(1, other.server).makespan_seconds == pytest.approx(other.makespan_seconds)
+    assert json.loads(json.dumps(explained.to_dict()))["task"] == 1
+    path = plan.critical_path()
+    assert path[0].start_seconds == 0.0 and path[-1].end_seconds == plan.makespan_seconds
+    with pytest.raises(gl.InputError, match="no task 3"):
+        plan.explain(3)
+    with pytest.raises(gl.UsageError, match="does not say what it was made of"):
+        ran.explain(0)
+    assert "3 tasks" in str(ran)
+
+
+def test_a_heuristic_of_the_users_own(world):
+    def spread(problem):
+        assert [task.function for task in problem.tasks] == ["tests/matmul"] * 3
+        assert problem.link_seconds(0, 0, 10**9) == 0.0 < problem.link_seconds(0, problem.client, 8)
+        assert problem.data[0].held_by == (problem.client,) and problem.data[-1].wanted
+        assert all(seconds > 0 for task in problem.tasks for seconds in task.seconds)
+        return [number % len(problem.servers) for number in range(len(problem.tasks))]
+
+    plan = planned(world, spread)
+    assert plan.heuristic == "spread" and [task.server for task in plan.tasks] == names(world)
+    group = world.group(spread)
+    assert record(world, group).get().shape == (20, 20)
+    assert [plan.heuristic for plan in group.report().plans] == ["spread"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (None, "heuristic 'mine' returned what cannot be run: None, not a server for each task"),
+        ("s0", "'s0', not a server for each task"),
+        ([0, 1], "2 servers for 3 tasks"),
+        ([0, 1, 3], "3 for task 2; servers are numbered from 0 to 2"),
+        ([0, -1, 0], "-1 for task 1"),
+        ([0, "desk", 0], "'desk' for task 1, and there is no server of that name"),
+        ([0, 1.5, 0], "1.5 for task 1, which is no name and no number of a server"),
+        (([0, 0, 0], [2, 1, 0]), r"its order has task 2 \('tests/matmul'\) before task 0"),
+        (([0, 0, 0], [0, 1]), "its order lacks task 2"),
+        (([0, 0, 0], [0, 1, 9]), "task 9 in the order; tasks are numbered from 0 to 2"),
+        (([0, 0, 0], "x"), "'x' for the order"),
+    ],
+)
+def test_heuristics_that_return_nonsense(platform, returned, match):
+    def mine(problem):
+        return returned
+
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        with pytest.raises(gl.NotMapped, match=match):
+            planned(grid, mine)
+        group = grid.group(mine)
+        with pytest.raises(gl.NotMapped, match=match):
+            record(grid, group)
+
+
+def test_a_heuristic_that_raises(platform):
+    def mine(problem):
+        return 1 / 0
+
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        matmul = grid.function("tests/matmul")
+        with pytest.raises(gl.NotMapped, match="heuristic 'mine': it raised ZeroDivisionError") as caught:
+            with grid.group(mine):
+                product = matmul(np.eye(2), np.eye(2))
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        with pytest.raises(gl.Discarded, match="it raised ZeroDivisionError"):
+            product.get()
+        with pytest.raises(gl.UsageError, match="not by int"):
+            grid.group(3)
+
+
+def test_what_is_left_of_a_given_plan_is_mapped_again(program):
+    with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        first, second = names(grid)
+        sleep = grid.function("tests/sleep")
+        group = grid.group(lambda problem: [second])
+        with group:
+            slept = sleep(1.0)
+        import os
+        import signal
+
+        os.kill(grid.server_processes()[1], signal.SIGKILL)
+        assert slept.get() == 1.0
+        report = group.report()
+        assert [plan.heuristic for plan in report.plans] == ["<lambda>", "heft"]
+        assert report.plans[1].tasks[0].server == first

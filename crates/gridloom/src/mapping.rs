@@ -1,0 +1,113 @@
+//! By what a group is mapped: a heuristic by name, a plan, or a heuristic of the program's own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gridloom_core::base::TaskError;
+use gridloom_core::graph;
+use gridloom_core::map::{Given, Heuristic, MapBy, MapError};
+
+use crate::{Error, Grid, PlanRecord};
+
+/// By what a group is mapped; what [`Grid::group`] takes.
+#[derive(Clone)]
+pub struct Mapping(How);
+
+#[derive(Clone)]
+enum How {
+    Named(MapBy),
+    Own { name: String, heuristic: Arc<dyn Heuristic + Send + Sync> },
+}
+
+impl Mapping {
+    /// A heuristic of your own: a closure from the [`Problem`](gridloom_core::map::Problem) to a plan, or a type that
+    /// implements [`Heuristic`]. It runs in the client, when the group is launched. Its plan is checked: one that cannot be run
+    /// is an error with `name`, and nothing else is tried then. What is left when a server is lost is mapped by `heft`.
+    ///
+    /// ```
+    /// use gridloom::Mapping;
+    /// use gridloom::core::map::{Problem, Schedule};
+    ///
+    /// // Each task where it runs fastest, wherever its data are.
+    /// let fastest = Mapping::own("fastest", |problem: &Problem| {
+    ///     let mut schedule = Schedule::new(problem);
+    ///     for task in 0..problem.task_count() {
+    ///         let seconds = |server: &usize| problem.seconds(task, *server).unwrap_or(f64::INFINITY);
+    ///         let servers = 0..problem.servers().len();
+    ///         let best = servers.min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+    ///         schedule.place(task, best.expect("a grid has servers"));
+    ///     }
+    ///     Ok(schedule.finish())
+    /// });
+    /// assert_eq!(fastest.to_string(), "fastest");
+    /// ```
+    pub fn own(name: &str, heuristic: impl Heuristic + Send + Sync + 'static) -> Mapping {
+        Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic) })
+    }
+
+    /// What the agent is told. A heuristic of the program's own runs here, on what the agent sees.
+    pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+        let (name, heuristic) = match &self.0 {
+            How::Named(by) => return Ok(by.clone()),
+            How::Own { name, heuristic } => (name, heuristic),
+        };
+        let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
+        // Asked for is what the agent sees; the quickest way to map comes with it.
+        let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
+        let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not say what it sees".into()))?;
+        let problem = basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?;
+        let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
+        let plan = heuristic.map(&problem).map_err(|why| match why {
+            MapError::Unfit { why, .. } => returned(why),
+            why => not_mapped(format!("heuristic '{name}': {why}")),
+        })?;
+        plan.validate(&problem).map_err(returned)?;
+        let given = Given { heuristic: name.clone(), ..Given::of_plan(&plan, &problem) };
+        Ok(MapBy::Given(Box::new(given)))
+    }
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            How::Named(by) => by.fmt(f),
+            How::Own { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({self})")
+    }
+}
+
+impl From<&str> for Mapping {
+    fn from(spec: &str) -> Mapping {
+        Mapping(How::Named(spec.into()))
+    }
+}
+
+impl From<&String> for Mapping {
+    fn from(spec: &String) -> Mapping {
+        spec.as_str().into()
+    }
+}
+
+impl From<String> for Mapping {
+    fn from(spec: String) -> Mapping {
+        Mapping(How::Named(spec.into()))
+    }
+}
+
+impl From<&PlanRecord> for Mapping {
+    fn from(plan: &PlanRecord) -> Mapping {
+        Mapping(How::Named(MapBy::Given(Box::new(plan.given()))))
+    }
+}
+
+impl From<PlanRecord> for Mapping {
+    fn from(plan: PlanRecord) -> Mapping {
+        Mapping::from(&plan)
+    }
+}

@@ -1,0 +1,241 @@
+//! Why a task is where it is, in names and words.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use gridloom_core::map::{self, Decides, Outcome, Problem, Step, What};
+use serde::Serialize;
+
+use super::Basis;
+use crate::report::bytes;
+use crate::{Error, PlanRecord, TaskRecord};
+
+/// Why a task of a plan is where it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// Its number.
+    pub task: usize,
+    /// Its function.
+    pub function: String,
+    /// Its server.
+    pub server: String,
+    /// Whether the makespan hangs on it.
+    pub is_critical: bool,
+    /// Where it is, then the other servers, those that would give the least makespan first; at the end those that
+    /// cannot run it.
+    pub alternatives: Vec<AlternativeRecord>,
+}
+
+/// A task on one server, all others being where they are, scheduled again in the same order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AlternativeRecord {
+    /// The server.
+    pub server: String,
+    /// When the last input is there, seconds from the start of the plan.
+    pub inputs_seconds: f64,
+    /// What that input is, empty if there is none.
+    pub last_input: String,
+    /// When it starts.
+    pub start_seconds: f64,
+    /// When it ends.
+    pub end_seconds: f64,
+    /// Makespan of the plan.
+    pub makespan_seconds: f64,
+    /// What makes the greatest difference to where it is (of the server where it is: what takes longest): `inputs`, `slots` or
+    /// `run`.
+    pub decides: &'static str,
+    /// Why the server cannot run it; times are 0 then.
+    pub cannot: Option<String>,
+}
+
+/// A step of the critical path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepRecord {
+    /// `task 3 linalg/dgemm on server-1`, `result of task 2 from server-1 to client`.
+    pub what: String,
+    /// The task's number, if it is one.
+    pub task: Option<usize>,
+    /// Its start, seconds from the start of the plan.
+    pub start_seconds: f64,
+    /// Its end.
+    pub end_seconds: f64,
+    /// Whether it waits for the step before only because that has its slot.
+    pub waits_for_slot: bool,
+}
+
+impl PlanRecord {
+    /// Why a task is where it is: what the others servers would have meant.
+    ///
+    /// # Errors
+    /// If there is no such task, or it is not known what the plan was made of (a plan of a [`Report`](crate::Report)).
+    pub fn explain(&self, task: usize) -> Result<Explained, Error> {
+        let (problem, _) = self.made_of()?;
+        let explanation = map::explain(&self.given(), &problem, task).map_err(super::unusable)?;
+        let alternatives = explanation.alternatives.iter().map(|alternative| {
+            let server = problem.name(alternative.server).to_string();
+            match &alternative.outcome {
+                Ok(outcome) => possible(server, outcome, &problem),
+                Err(why) => AlternativeRecord {
+                    server,
+                    inputs_seconds: 0.0,
+                    last_input: String::new(),
+                    start_seconds: 0.0,
+                    end_seconds: 0.0,
+                    makespan_seconds: 0.0,
+                    decides: "",
+                    cannot: Some(why.clone()),
+                },
+            }
+        });
+        Ok(Explained {
+            task,
+            function: problem.function(task).to_string(),
+            server: problem.name(explanation.server).to_string(),
+            is_critical: self.critical_tasks().contains(&task),
+            alternatives: alternatives.collect(),
+        })
+    }
+
+    /// The chain of tasks and transfers that the makespan hangs on, first to last.
+    ///
+    /// # Errors
+    /// If it is not known what the plan was made of.
+    pub fn critical_path(&self) -> Result<Vec<StepRecord>, Error> {
+        let (problem, _) = self.made_of()?;
+        let plan = self.given().plan(&problem).map_err(super::unusable)?;
+        let path = map::critical_path(&plan, &problem).map_err(super::unusable)?;
+        Ok(path.iter().map(|step| self.step_record(step, &problem)).collect())
+    }
+
+    /// Numbers of the tasks that the makespan hangs on; none if it is not known what the plan was made of.
+    pub(super) fn critical_tasks(&self) -> BTreeSet<usize> {
+        self.critical_path().map_or_else(|_| BTreeSet::new(), |path| path.iter().filter_map(|step| step.task).collect())
+    }
+
+    fn step_record(&self, step: &Step, problem: &Problem) -> StepRecord {
+        let place = |node| problem.place(node).map_or("?", |place| problem.name(place));
+        let (what, task) = match step.what {
+            What::Task(task) => {
+                let TaskRecord { function, server, .. } = &self.tasks[task as usize];
+                (format!("task {task} {function} on {server}"), Some(task as usize))
+            }
+            What::Transfer(moved) => {
+                let (from, to) = (place(moved.from), place(moved.to));
+                (format!("{} from {from} to {to}", datum_words(moved.datum, problem)), None)
+            }
+        };
+        let Step { start_s, end_s, waits_for_slot, .. } = *step;
+        StepRecord { what, task, start_seconds: start_s, end_seconds: end_s, waits_for_slot }
+    }
+
+    fn made_of(&self) -> Result<(Problem, &Basis), Error> {
+        let Some(basis) = self.basis.as_deref() else {
+            let why =
+                "this plan does not say what it was made of: explain one that the group was asked for with plan()";
+            return Err(Error::Usage(why.into()));
+        };
+        Ok((self.problem(basis)?, basis))
+    }
+}
+
+fn possible(server: String, outcome: &Outcome, problem: &Problem) -> AlternativeRecord {
+    AlternativeRecord {
+        server,
+        inputs_seconds: outcome.inputs_s,
+        last_input: outcome.last_input.map(|datum| datum_words(datum, problem)).unwrap_or_default(),
+        start_seconds: outcome.start_s,
+        end_seconds: outcome.end_s,
+        makespan_seconds: outcome.makespan_s,
+        decides: match outcome.decides {
+            Decides::Inputs => "inputs",
+            Decides::Slots => "slots",
+            Decides::Run => "run",
+        },
+        cannot: None,
+    }
+}
+
+/// A datum as whoever wrote the program knows it.
+fn datum_words(datum: u32, problem: &Problem) -> String {
+    let facts = &problem.data()[datum as usize];
+    match facts.producer {
+        Some(task) => format!("result of task {task}"),
+        None => format!("an argument of {}", bytes(facts.size_bytes)),
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explained { task, function, server, is_critical, alternatives } = self;
+        let here = &alternatives[0];
+        let hangs = if *is_critical { "the makespan hangs on it" } else { "the makespan does not hang on it" };
+        writeln!(
+            f,
+            "task {task} {function} on {server}: {:.4} s to {:.4} s of {:.4} s; {hangs}",
+            here.start_seconds, here.end_seconds, here.makespan_seconds
+        )?;
+        writeln!(f, "  {}", course(here))?;
+        if alternatives.len() == 1 {
+            return writeln!(f, "there is no other server");
+        }
+        writeln!(f, "elsewhere, with all other tasks where they are and in the same order:")?;
+        let width =
+            alternatives.iter().map(|other| other.server.chars().count()).max().unwrap_or(0).max("server".len());
+        writeln!(f, "  {:width$} {:>12} {:>12} {:>12} {:>12}  why", "server", "inputs", "start", "end", "makespan")?;
+        for other in alternatives.iter().take(ALTERNATIVES_SHOWN) {
+            if let Some(why) = &other.cannot {
+                let why = why.split_once(", ").map_or(why.as_str(), |(_, why)| why);
+                writeln!(f, "  {:width$} cannot run it: {}", other.server, why)?;
+                continue;
+            }
+            let AlternativeRecord { server, inputs_seconds, start_seconds, end_seconds, makespan_seconds, .. } = other;
+            let why = if std::ptr::eq(other, here) { "where it is".to_string() } else { difference(other, here) };
+            writeln!(
+                f,
+                "  {server:width$} {inputs_seconds:>12.4} {start_seconds:>12.4} {end_seconds:>12.4} {makespan_seconds:>12.4}  {why}"
+            )?;
+        }
+        if alternatives.len() > ALTERNATIVES_SHOWN {
+            writeln!(f, "  and {} more", alternatives.len() - ALTERNATIVES_SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+fn course(here: &AlternativeRecord) -> String {
+    let AlternativeRecord { inputs_seconds, last_input, start_seconds, end_seconds, .. } = here;
+    let inputs = match last_input.as_str() {
+        "" => "it has no inputs".to_string(),
+        last => format!("its inputs are there at {inputs_seconds:.4} s (last: {last})"),
+    };
+    let slot = match start_seconds - inputs_seconds {
+        wait_s if wait_s > SAME_S => format!("a slot {wait_s:.4} s later"),
+        _ => "a slot at once".to_string(),
+    };
+    format!("{inputs}, {slot}, and it runs {:.4} s", end_seconds - start_seconds)
+}
+
+/// What makes it end when it does, compared with where it is.
+fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
+    let parts = |at: &AlternativeRecord| {
+        [at.inputs_seconds, at.start_seconds - at.inputs_seconds, at.end_seconds - at.start_seconds]
+    };
+    let (there, here_parts) = (parts(other), parts(here));
+    let by = |part: usize| there[part] - here_parts[part];
+    let ends = other.end_seconds - here.end_seconds;
+    if ends.abs() <= SAME_S {
+        return "ends at the same time".into();
+    }
+    let (part, words) = match other.decides {
+        "inputs" => (0, ["inputs arrive", "later", "earlier"]),
+        "slots" => (1, ["waits for a slot", "longer", "less"]),
+        _ => (2, ["runs", "longer", "less"]),
+    };
+    let [what, more, less] = words;
+    format!("{what} {:.4} s {}", by(part).abs(), if by(part) >= 0.0 { more } else { less })
+}
+
+/// Servers listed in text; the record has all.
+const ALTERNATIVES_SHOWN: usize = 30;
+/// Times closer than this are the same.
+const SAME_S: f64 = 1e-9;

@@ -1,0 +1,219 @@
+//! Saved plans: JSON, a task and a transfer a line, so that a plan can be edited by hand and compared line by line.
+//!
+//! What is read of an edited plan are the tasks' `server` and `order`; `docs/plans.md` describes all of it. Whether
+//! they were edited shows in their fingerprint, `tasks_hash`: times and transfers are then predicted anew.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gridloom_core::base::Fnv;
+use gridloom_core::map::{Given, Seen};
+use serde::{Deserialize, Serialize};
+
+use super::Basis;
+use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
+
+/// What stands first in the file. The number changes when a reader of the present format would misread it.
+const FORMAT: &str = "gridloom plan 1";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    heuristic: String,
+    makespan_seconds: f64,
+    lower_bound_seconds: f64,
+    map_seconds: f64,
+    client_bytes: u64,
+    server_bytes: u64,
+    hash: String,
+    tasks_hash: String,
+    tasks: Vec<FileTask>,
+    transfers: Vec<FileTransfer>,
+    #[serde(default)]
+    problem: Option<FileProblem>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTask {
+    number: usize,
+    name: String,
+    function: String,
+    server: String,
+    /// Any number: tasks ask for their servers in this order.
+    order: serde_json::Number,
+    start_seconds: f64,
+    end_seconds: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTransfer {
+    datum: String,
+    from: String,
+    to: String,
+    size_bytes: u64,
+    start_seconds: f64,
+    end_seconds: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileProblem {
+    tasks: Vec<u64>,
+    data: Vec<u64>,
+    seen: Seen,
+}
+
+#[derive(Serialize)]
+struct ProblemToSave<'a> {
+    tasks: &'a [u64],
+    data: &'a [u64],
+    seen: &'a Seen,
+}
+
+impl PlanRecord {
+    /// Writes it to a file, which can be edited.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        std::fs::write(path, self.to_json()).map_err(|error| Error::Input(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads one that was saved.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no plan: file, line and column; or if it was edited into one that cannot be run.
+    pub fn load(path: impl AsRef<Path>) -> Result<PlanRecord, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{name}: {error}")))?;
+        PlanRecord::parse(&name, &text)
+    }
+
+    /// As it is saved.
+    pub fn to_json(&self) -> String {
+        let mut ranks = vec![0; self.tasks.len()];
+        self.order().iter().enumerate().for_each(|(rank, task)| ranks[*task as usize] = rank);
+        let tasks = self.tasks.iter().zip(&ranks).enumerate().map(|(number, (task, rank))| {
+            let TaskRecord { task: name, function, server, start_seconds, end_seconds, .. } = task.clone();
+            let order = (*rank).into();
+            json(&FileTask { number, name, function, server, order, start_seconds, end_seconds })
+        });
+        let lines = |lines: Vec<String>| match lines.is_empty() {
+            true => "[]".to_string(),
+            false => format!("[\n{}\n]", lines.join(",\n")),
+        };
+        let mut fields = vec![
+            ("format", json(FORMAT)),
+            ("heuristic", json(&self.heuristic)),
+            ("makespan_seconds", json(&self.makespan_seconds)),
+            ("lower_bound_seconds", json(&self.lower_bound_seconds)),
+            ("map_seconds", json(&self.map_seconds)),
+            ("client_bytes", json(&self.client_bytes)),
+            ("server_bytes", json(&self.server_bytes)),
+            ("hash", json(&self.hash)),
+            ("tasks_hash", json(&tasks_hash(&self.tasks, &self.order()))),
+            ("tasks", lines(tasks.collect())),
+            ("transfers", lines(self.transfers.iter().map(json).collect())),
+        ];
+        if let Some(Basis { seen, tasks, data }) = self.basis.as_deref() {
+            fields.push(("problem", json(&ProblemToSave { tasks, data, seen })));
+        }
+        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+        format!("{{\n{}\n}}\n", fields.join(",\n"))
+    }
+
+    /// Reads one from text; `name` is the file's, for errors.
+    ///
+    /// # Errors
+    /// As [`PlanRecord::load`].
+    pub fn parse(name: &str, text: &str) -> Result<PlanRecord, Error> {
+        let file: File = serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let why = error.to_string();
+            let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
+            Error::Input(format!("{name}:{line}:{column}: not a plan: {why}"))
+        })?;
+        file.record().map_err(|error| Error::Input(format!("{name}: {error}")))
+    }
+}
+
+impl File {
+    fn record(mut self) -> Result<PlanRecord, Error> {
+        if self.format != FORMAT {
+            let why = format!("its format is '{}'; this version reads '{FORMAT}'", self.format);
+            return Err(Error::Input(why));
+        }
+        self.tasks.sort_by_key(|task| task.number);
+        if let Some((expected, task)) = self.tasks.iter().enumerate().find(|(at, task)| *at != task.number) {
+            let why = if task.number < expected { "there twice" } else { "missing" };
+            let number = task.number.min(expected);
+            return Err(Error::Input(format!(
+                "task {number} is {why}; tasks are numbered from 0 in order of their calls"
+            )));
+        }
+        let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
+        let rank = |task: &u32| self.tasks[*task as usize].order.as_f64().unwrap_or(f64::INFINITY);
+        order.sort_by(|a, b| rank(a).total_cmp(&rank(b)).then(a.cmp(b)));
+        let task = |task: FileTask| TaskRecord {
+            task: task.name,
+            function: task.function,
+            server: task.server,
+            start_seconds: task.start_seconds,
+            end_seconds: task.end_seconds,
+            error: None,
+        };
+        let transfer = |FileTransfer { datum, from, to, size_bytes, start_seconds, end_seconds }| TransferRecord {
+            datum,
+            from,
+            to,
+            size_bytes,
+            start_seconds,
+            end_seconds,
+        };
+        let basis = |FileProblem { tasks, data, seen }| Arc::new(Basis { seen: Arc::new(seen), tasks, data });
+        let record = PlanRecord {
+            heuristic: self.heuristic,
+            makespan_seconds: self.makespan_seconds,
+            lower_bound_seconds: self.lower_bound_seconds,
+            map_seconds: self.map_seconds,
+            client_bytes: self.client_bytes,
+            server_bytes: self.server_bytes,
+            tasks: self.tasks.into_iter().map(task).collect(),
+            transfers: self.transfers.into_iter().map(transfer).collect(),
+            hash: self.hash,
+            basis: self.problem.map(basis),
+        };
+        if tasks_hash(&record.tasks, &order) == self.tasks_hash && order == record.order() {
+            return Ok(record);
+        }
+        let given = Given { order: order.clone(), plain: false, ..record.given() };
+        let mut edited = record.predicted(&given)?;
+        if edited.basis.is_none() {
+            // Nothing tells its times: only their order is kept, in the numbers that it is read from.
+            for (rank, task) in order.iter().enumerate() {
+                let task = &mut edited.tasks[*task as usize];
+                (task.start_seconds, task.end_seconds) = (rank as f64, rank as f64);
+            }
+        }
+        Ok(edited)
+    }
+}
+
+/// Fingerprint of what can be edited.
+fn tasks_hash(tasks: &[TaskRecord], order: &[u32]) -> String {
+    let mut hash = Fnv::default();
+    for task in tasks {
+        hash.text(&task.function);
+        hash.text(&task.server);
+    }
+    order.iter().for_each(|task| hash.number(u64::from(*task)));
+    format!("{:016x}", hash.0)
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("names and numbers")
+}

@@ -1,0 +1,186 @@
+//! Plans as the program sees them: named, printed, drawn, explained, saved, edited and given back.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`file`] | the format of saved plans |
+//! | [`text`] | a plan in words |
+//! | [`gantt`] | a plan as a drawing |
+//! | [`explain`] | why a task is where it is |
+
+mod explain;
+mod file;
+mod gantt;
+mod text;
+
+use std::sync::Arc;
+
+use gridloom_core::base::{DatumId, Fnv, NodeId, TaskId};
+use gridloom_core::map::{AGAIN, GIVEN, Given, GivenTask, MapError, Plan, Problem, Seen};
+
+use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
+pub use explain::{AlternativeRecord, Explained, StepRecord};
+pub use gantt::gantt_svg;
+
+/// What a plan was made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Basis {
+    /// The group and the grid.
+    pub(crate) seen: Arc<Seen>,
+    /// Names of its tasks, as numbers.
+    pub(crate) tasks: Vec<u64>,
+    /// Names of its data, as numbers.
+    pub(crate) data: Vec<u64>,
+}
+
+impl Basis {
+    pub(crate) fn new(seen: Arc<Seen>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
+        let (tasks, data) = (tasks.iter().map(|task| task.serial), data.iter().map(|datum| datum.serial));
+        Basis { seen, tasks: tasks.collect(), data: data.collect() }
+    }
+}
+
+/// A plan with what its numbers stand for.
+pub(crate) struct Named<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) client: Option<NodeId>,
+    pub(crate) name: &'a dyn Fn(NodeId) -> String,
+    /// Name and function of a task.
+    pub(crate) tasks: &'a dyn Fn(usize) -> (String, String),
+    pub(crate) datum: &'a dyn Fn(usize) -> String,
+    pub(crate) map_s: f64,
+}
+
+impl Named<'_> {
+    pub(crate) fn record(&self) -> PlanRecord {
+        let Named { plan, client, name, tasks, datum, map_s } = self;
+        let is_client = |node: NodeId| Some(node) == *client;
+        let moved = |over_client: bool| {
+            let over = plan.transfers.iter().filter(|t| (is_client(t.from) || is_client(t.to)) == over_client);
+            over.map(|t| t.size_bytes).sum()
+        };
+        let mut hash = Fnv::default();
+        for (number, assignment) in plan.tasks.iter().enumerate() {
+            hash.text(&tasks(number).1);
+            hash.text(&name(assignment.server));
+        }
+        for transfer in &plan.transfers {
+            hash.number(u64::from(transfer.datum));
+            hash.text(&name(transfer.from));
+            hash.text(&name(transfer.to));
+        }
+        let task = |(number, assignment): (usize, &gridloom_core::map::Assignment)| {
+            let (task, function) = tasks(number);
+            TaskRecord {
+                task,
+                function,
+                server: name(assignment.server),
+                start_seconds: assignment.start_s,
+                end_seconds: assignment.end_s,
+                error: None,
+            }
+        };
+        let transfer = |transfer: &gridloom_core::map::Transfer| TransferRecord {
+            datum: datum(transfer.datum as usize),
+            from: name(transfer.from),
+            to: name(transfer.to),
+            size_bytes: transfer.size_bytes,
+            start_seconds: transfer.start_s,
+            end_seconds: transfer.end_s,
+        };
+        PlanRecord {
+            heuristic: plan.heuristic.clone(),
+            makespan_seconds: plan.makespan_s,
+            lower_bound_seconds: plan.lower_bound_s,
+            map_seconds: *map_s,
+            client_bytes: moved(true),
+            server_bytes: moved(false),
+            tasks: plan.tasks.iter().enumerate().map(task).collect(),
+            transfers: plan.transfers.iter().map(transfer).collect(),
+            hash: format!("{:016x}", hash.0),
+            basis: None,
+        }
+    }
+}
+
+impl PlanRecord {
+    /// Another plan, with a task on another server. If what the plan was made of is known (it is of one that
+    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew.
+    ///
+    /// # Errors
+    /// If there is no such task or server, or the server cannot run it.
+    pub fn moved(&self, task: usize, server: &str) -> Result<PlanRecord, Error> {
+        let mut plan = self.clone();
+        let count = plan.tasks.len();
+        let Some(moved) = plan.tasks.get_mut(task) else {
+            return Err(Error::Input(format!(
+                "the plan has no task {task}; it has {count}, and they are counted from 0"
+            )));
+        };
+        moved.server = server.to_string();
+        let given = Given { order: self.order(), ..plan.given() };
+        plan.predicted(&Given { plain: false, ..given })
+    }
+
+    /// Its servers and order, for another group.
+    pub(crate) fn given(&self) -> Given {
+        let mut servers: Vec<&str> = self.tasks.iter().map(|task| task.server.as_str()).collect();
+        let mut functions: Vec<&str> = self.tasks.iter().map(|task| task.function.as_str()).collect();
+        for names in [&mut servers, &mut functions] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        let index = |names: &[&str], name: &str| names.binary_search(&name).expect("listed above") as u32;
+        let task = |task: &TaskRecord| GivenTask {
+            function: index(&functions, &task.function),
+            server: index(&servers, &task.server),
+        };
+        Given {
+            heuristic: String::new(),
+            plain: self.heuristic.split('[').next() == Some("mct"),
+            again: AGAIN.into(),
+            tasks: self.tasks.iter().map(task).collect(),
+            order: self.order(),
+            servers: servers.into_iter().map(str::to_string).collect(),
+            functions: functions.into_iter().map(str::to_string).collect(),
+        }
+    }
+
+    /// Numbers of its tasks in order of start; of those that start together, the one called first.
+    pub(crate) fn order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
+        let start_s = |task: &u32| self.tasks[*task as usize].start_seconds;
+        order.sort_by(|a, b| start_s(a).total_cmp(&start_s(b)).then(a.cmp(b)));
+        order
+    }
+
+    /// With those servers and order, and times and transfers by what it was made of, if that is known.
+    fn predicted(self, given: &Given) -> Result<PlanRecord, Error> {
+        let Some(basis) = self.basis.clone() else { return Ok(PlanRecord { heuristic: GIVEN.into(), ..self }) };
+        let problem = self.problem(&basis)?;
+        let plan = given.plan(&problem).map_err(unusable)?;
+        let record = Named {
+            plan: &plan,
+            client: Some(basis.seen.client),
+            name: &|node| problem.place(node).map_or_else(|| node.to_string(), |place| problem.name(place).to_string()),
+            tasks: &|task| (basis.tasks[task].to_string(), problem.function(task).to_string()),
+            datum: &|datum| basis.data[datum].to_string(),
+            map_s: self.map_seconds,
+        }
+        .record();
+        Ok(PlanRecord { basis: Some(basis), ..record })
+    }
+
+    /// The problem that it solves.
+    fn problem(&self, basis: &Basis) -> Result<Problem, Error> {
+        let problem = basis.seen.problem().map_err(unusable)?;
+        let (tasks, data) = (problem.task_count(), problem.data().len());
+        if (basis.tasks.len(), basis.data.len(), self.tasks.len()) != (tasks, data, tasks) {
+            return Err(Error::Input("the plan and the problem saved with it are not of the same group".into()));
+        }
+        Ok(problem)
+    }
+}
+
+fn unusable(why: MapError) -> Error {
+    Error::Input(why.to_string())
+}

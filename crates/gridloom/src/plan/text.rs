@@ -1,0 +1,85 @@
+//! A plan in words: its makespan and how far that is from the bound, what each server does, what moves over each link.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::PlanRecord;
+use crate::report::bytes;
+
+/// Numbers of tasks listed of a server.
+const TASKS_SHOWN: usize = 12;
+/// Servers and links listed: the busiest.
+const ROWS_SHOWN: usize = 40;
+
+impl fmt::Display for PlanRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut servers: BTreeMap<&str, (f64, Vec<usize>)> = BTreeMap::new();
+        for number in self.order() {
+            let task = &self.tasks[number as usize];
+            let (busy_s, tasks) = servers.entry(&task.server).or_default();
+            *busy_s += task.end_seconds - task.start_seconds;
+            tasks.push(number as usize);
+        }
+        let mut links: BTreeMap<(&str, &str), (usize, u64, f64)> = BTreeMap::new();
+        for moved in &self.transfers {
+            let (count, size_bytes, seconds) = links.entry((&moved.from, &moved.to)).or_default();
+            *count += 1;
+            *size_bytes = size_bytes.saturating_add(moved.size_bytes);
+            *seconds += moved.end_seconds - moved.start_seconds;
+        }
+        let (tasks, on) = (count(self.tasks.len(), "task"), count(servers.len(), "server"));
+        writeln!(f, "plan by {}: {tasks} on {on}, {}", self.heuristic, count(self.transfers.len(), "transfer"))?;
+        let (makespan_s, bound_s) = (self.makespan_seconds, self.lower_bound_seconds);
+        write!(f, "makespan {makespan_s:.4} s, lower bound {bound_s:.4} s")?;
+        match bound_s > 0.0 {
+            true => writeln!(f, ": {:.2} times the bound", makespan_s / bound_s)?,
+            false => writeln!(f)?,
+        }
+        let slots: BTreeMap<&str, u32> = self
+            .basis
+            .iter()
+            .flat_map(|basis| &basis.seen.grid.servers)
+            .map(|server| (server.name.as_str(), server.slots.max(1)))
+            .collect();
+        let mut rows: Vec<_> = servers.into_iter().collect();
+        let more = keep_busiest(&mut rows, |(_, (busy_s, _))| *busy_s);
+        for (server, (busy_s, tasks)) in rows {
+            // Of a plan whose grid is not known a server is taken to have one slot.
+            let slots = f64::from(*slots.get(server).unwrap_or(&1));
+            let busy = if makespan_s > 0.0 { 100.0 * busy_s / (slots * makespan_s) } else { 0.0 };
+            let shown: Vec<String> = tasks.iter().take(TASKS_SHOWN).map(usize::to_string).collect();
+            let left = tasks.len() - shown.len();
+            let left = if left > 0 { format!(" and {left} more") } else { String::new() };
+            writeln!(f, "  {server}: {}, busy {busy:.0} %: {}{left}", count(tasks.len(), "task"), shown.join(", "))?;
+        }
+        if more > 0 {
+            writeln!(f, "  and {} less busy", count(more, "server"))?;
+        }
+        let mut rows: Vec<_> = links.into_iter().collect();
+        let more = keep_busiest(&mut rows, |(_, (_, _, seconds))| *seconds);
+        for ((from, to), (number, size_bytes, seconds)) in rows {
+            writeln!(f, "  {from} -> {to}: {}, {}, {seconds:.4} s", count(number, "transfer"), bytes(size_bytes))?;
+        }
+        if more > 0 {
+            writeln!(f, "  and {} less busy", count(more, "link"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps as many rows as are shown, in their order; gives how many were left out.
+fn keep_busiest<T>(rows: &mut Vec<T>, busy: impl Fn(&T) -> f64) -> usize {
+    if rows.len() <= ROWS_SHOWN {
+        return 0;
+    }
+    let mut all: Vec<f64> = rows.iter().map(&busy).collect();
+    all.sort_by(|a, b| b.total_cmp(a));
+    let (least, before) = (all[ROWS_SHOWN - 1], rows.len());
+    rows.retain(|row| busy(row) >= least);
+    rows.truncate(ROWS_SHOWN);
+    before - rows.len()
+}
+
+pub(super) fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,107 @@
+//! Plans given to groups, and heuristics of the program's own, on a simulated grid.
+
+use std::path::PathBuf;
+
+use gridloom::core::base::{Dtype, Meta};
+use gridloom::core::map::{MapError, Plan, Problem, Schedule};
+use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, SimulateConfig, Value};
+
+const STAR: &str = r#"
+host = [{ name = "client", speed = "1Gf" }, { name = "near", speed = "10Gf" }, { name = "far", speed = "10Gf" }]
+[[star]]
+name = "lan"
+hosts = ["client", "near", "far"]
+bandwidth = "1GBps"
+latency = "50us"
+"#;
+
+const KERNELS: &str = r#"
+Module kernels;
+Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
+"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
+"#;
+
+fn grid(test: &str) -> Grid {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("platform.toml"), STAR).unwrap();
+    std::fs::write(folder.join("kernels.idl"), KERNELS).unwrap();
+    let (platform, functions) = (folder.join("platform.toml"), vec![folder.join("kernels.idl")]);
+    Grid::simulate(SimulateConfig { platform, functions, ..SimulateConfig::default() }).unwrap()
+}
+
+/// Two products and the product of these.
+fn record(grid: &Grid, group: &Group) -> Handle {
+    let product = grid.function("kernels/product").unwrap();
+    let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[500, 500]));
+    let call = |a, b| group.call(&product, &[a, b]).unwrap().remove(0);
+    let (left, right) = (call(matrix().into(), matrix().into()), call(matrix().into(), matrix().into()));
+    call((&left).into(), (&right).into())
+}
+
+fn servers(plan: &PlanRecord) -> Vec<&str> {
+    plan.tasks.iter().map(|task| task.server.as_str()).collect()
+}
+
+#[test]
+fn a_plan_is_saved_edited_and_run() {
+    let grid = grid("plan-given");
+    let group = grid.group("heft");
+    let result = record(&grid, &group);
+    let plan = group.plan("heft").unwrap();
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plan-given/plan.json");
+    plan.save(&path).unwrap();
+    assert_eq!(PlanRecord::load(&path).unwrap(), plan);
+    let moved = plan.moved(0, "far").unwrap().moved(1, "near").unwrap().moved(2, "far").unwrap();
+    assert_eq!((servers(&moved), moved.heuristic.as_str()), (vec!["far", "near", "far"], "given"));
+    group.discard();
+    drop(result);
+
+    let group = grid.group(&moved);
+    let result = record(&grid, &group);
+    assert_eq!(group.plan(&moved).unwrap().makespan_seconds, moved.makespan_seconds);
+    result.get().unwrap();
+    let report = group.report().unwrap();
+    assert_eq!(
+        (servers(&report.plans[0]), report.plans[0].hash.as_str()),
+        (vec!["far", "near", "far"], moved.hash.as_str())
+    );
+}
+
+#[test]
+fn a_closure_maps_a_group() {
+    let grid = grid("plan-own");
+    let in_turn = Mapping::own("in-turn", |problem: &Problem| {
+        let mut schedule = Schedule::new(problem);
+        for task in 0..problem.task_count() {
+            schedule.place(task, task % problem.servers().len());
+        }
+        Ok(schedule.finish())
+    });
+    let group = grid.group(in_turn);
+    record(&grid, &group).get().unwrap();
+    let report = group.report().unwrap();
+    assert_eq!((servers(&report.plans[0]), report.heuristic.as_str()), (vec!["far", "near", "far"], "in-turn"));
+}
+
+#[test]
+fn a_heuristic_that_fails_is_named() {
+    let grid = grid("plan-bad");
+    let refused = |mapping: Mapping, expected: &str| {
+        let group = grid.group(mapping);
+        let result = record(&grid, &group);
+        let error = group.launch().unwrap_err().to_string();
+        assert!(error.contains(expected), "'{error}' does not say '{expected}'");
+        assert!(matches!(result.get(), Err(Error::Discarded { .. })));
+    };
+    let none = |_: &Problem| Err(MapError::Failed { why: "not today".into() });
+    refused(Mapping::own("none", none), "heuristic 'none': not today");
+    let early = |problem: &Problem| -> Result<Plan, MapError> {
+        let mut schedule = Schedule::new(problem);
+        (0..problem.task_count()).for_each(|task| schedule.place(task, 0));
+        let mut plan = schedule.finish();
+        plan.tasks[2].start_s = 0.0;
+        Ok(plan)
+    };
+    refused(Mapping::own("early", early), "heuristic 'early' returned what cannot be run: task 2 takes");
+}
