@@ -19,7 +19,7 @@ use gridloom::{Arg, Function, Grid, LocalConfig, Value};
 use gridloom_core::base::{Dtype, Meta, NodeId};
 use gridloom_core::graph::{Outline, OutlineDatum, OutlineTask};
 use gridloom_core::map;
-use gridloom_core::perf::{FunctionRate, GridView, LinkEstimate, ServerView};
+use gridloom_core::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 use gridloom_net::payload::Payload;
 use limits::Peer;
 use serde_json::{Value as Json, json};
@@ -387,7 +387,8 @@ fn mapping() -> Figure {
                 plain: false,
                 memory_bytes: 1 << 40,
                 speed_flops: Some(1e9 * (1 + number % 4) as f64),
-                functions: [("m/f".to_string(), FunctionRate::default())].into(),
+                pace: 1.0,
+                functions: [("m/f".to_string(), FunctionModel::default())].into(),
                 busy_s: vec![0.0],
             })
             .collect(),

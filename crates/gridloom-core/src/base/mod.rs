@@ -6,6 +6,7 @@ pub mod fnv;
 pub mod id;
 pub mod limits;
 pub mod machine;
+mod random;
 pub mod time;
 pub mod value;
 
@@ -13,5 +14,6 @@ pub use error::TaskError;
 pub use fnv::Fnv;
 pub use id::{DatumId, GroupId, NodeId, TaskId};
 pub use machine::Machine;
+pub use random::SplitMix64;
 pub use time::Time;
 pub use value::{ByteOrder, Dtype, Meta, Order};

@@ -1,8 +1,8 @@
 //! Curves and what they are learned from.
 
 use super::*;
+use crate::base::SplitMix64;
 use crate::base::limits::MODEL_POINTS_MAX;
-use crate::map::SplitMix64;
 
 fn point(size: f64, seconds: f64) -> Point {
     Point { size, seconds, spread_s: 0.0, calls: 1 }
