@@ -92,7 +92,7 @@ def test_a_group_inside_another_may_read_its_handles(grid):
 
 
 def test_an_unknown_heuristic_is_refused_where_the_group_begins(grid):
-    with pytest.raises(gl.InputError, match="unknown heuristic 'heff'; known: heft"):
+    with pytest.raises(gl.InputError, match="unknown heuristic 'heff'; known: auto, heft"):
         grid.group("heff")
 
 

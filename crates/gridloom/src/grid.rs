@@ -250,7 +250,7 @@ impl Grid {
         self.state().grid.clone()
     }
 
-    /// A group whose calls are recorded, then mapped together by that heuristic.
+    /// A group whose calls are recorded, then mapped together by that heuristic; `auto` is the one to take if in doubt.
     pub fn group(&self, heuristic: &str) -> Group {
         Group::new(self.clone(), heuristic.to_string())
     }
