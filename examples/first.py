@@ -9,7 +9,7 @@ c, d = a + b, a - b
 
 with gl.local(servers=4) as grid:  # or gl.connect("agent.example.org:7711")
     dgemm = grid.function("linalg/dgemm")
-    with grid.group("heft") as group:  # calls are recorded, then mapped together
+    with grid.group() as group:  # calls are recorded, then mapped together
         ab = dgemm(a, b)
         cd = dgemm(c, d)
         abcd = dgemm(ab, cd)  # ab and cd never visit the client

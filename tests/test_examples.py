@@ -89,7 +89,7 @@ def test_the_demonstration_runs_on_a_platform_of_many_hosts(tmp_path):
     command += ["examples/demo/demo.py", "--n", "256", "--out", str(tmp_path / "out")]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one == two
-    assert [heuristic for heuristic, _, _ in one["groups"]] == ["heft[slack=0.05,polish=1000000]"] * 3
+    assert [heuristic for heuristic, _, _ in one["groups"]] == ["auto"] * 3
     assert all(predicted > 0 and simulated > 0 for _, predicted, simulated in one["groups"])
 
 
@@ -159,7 +159,7 @@ def test_the_readmes_first_program_runs():
     program = re.search(r"```python\n(import gridloom as gl\nimport numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
     assert program == (ROOT / "examples" / "program.py").read_text()
     out = run(sys.executable, "examples/program.py")
-    assert "3 calls on 2 servers, mapped by heft" in out
+    assert "3 calls on 2 servers, mapped by auto" in out
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
 
 

@@ -7,7 +7,7 @@ fn main() -> Result<(), Error> {
     let b = Value::from_f64(&[2, 2], &[0.0, 1.0, 1.0, 0.0]);
     let grid = Grid::local(LocalConfig::default())?; // or Grid::connect("agent.example.org:7711")
     let dgemm = grid.function("linalg/dgemm")?;
-    let group = grid.group("heft"); // calls are recorded, then mapped together
+    let group = grid.group("auto"); // calls are recorded, then mapped together
     let ab = group.call(&dgemm, &[(&a).into(), (&b).into()])?.remove(0);
     let abb = group.call(&dgemm, &[(&ab).into(), (&b).into()])?.remove(0); // ab never visits the client
     group.launch()?;

@@ -252,7 +252,7 @@ impl Grid {
         self.state().grid.clone()
     }
 
-    /// A group whose calls are recorded, then mapped together: by the heuristic of that name (`"heft"`), by a plan that
+    /// A group whose calls are recorded, then mapped together: by the heuristic of that name (`"auto"` is the one to take if in doubt), by a plan that
     /// [`Group::plan`] made or [`PlanRecord::load`] read, or by a heuristic of your own ([`Mapping::own`]).
     pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
         Group::new(self.clone(), mapping.into())

@@ -12,7 +12,7 @@
 //! let grid = Grid::local(LocalConfig::default())?;
 //! let dgemm = grid.function("linalg/dgemm")?;
 //! let eye = Value::from_f64(&[2, 2], &[1.0, 0.0, 0.0, 1.0]);
-//! let group = grid.group("heft");
+//! let group = grid.group("auto");
 //! let ab = group.call(&dgemm, &[(&eye).into(), (&eye).into()])?.remove(0);
 //! let abc = group.call(&dgemm, &[(&ab).into(), (&eye).into()])?.remove(0);
 //! group.launch()?;

@@ -8,8 +8,13 @@
 //! and the plan has the times that came of it; sources of data are searched too. Without, by lines ([`super::pairs`]).
 //!
 //! **What it may cost.** Budgets are in steps (a count, not a time: same input, same plan), sized so that mapping takes less
-//! than two seconds on one core. The search gets no more than what takes 5 % of the time that the best member is
-//! predicted to take: short groups are mapped by the members alone, of which there are fewer the shorter the group is.
+//! than two seconds on one core. They are no more than what takes a small part of the time that `heft`'s plan is predicted to
+//! take, so that mapping takes less than 5 % of what is mapped (as long as `heft` itself does): the shorter a group is, the
+//! fewer members it is mapped by, and the shortest have the plan of `heft`, judged once.
+//!
+//! **What need not move does not.** Figures of real groups are estimates, so that of plans that end within `slack` of the earliest
+//! found, the one that moves fewest bytes is as good, and safer ([`tidy`]). Recorded workflows have exact figures
+//! ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
 //! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks, [`JUDGED_TASKS_MAX`] with contention, only `heft` makes a plan to start
 //! from, since others take time that grows with the square of the tasks. Above [`JUDGE_ENTRIES_MAX`] data × places plans are not judged with contention: such a group has the plan of a
@@ -17,11 +22,15 @@
 //!
 //! Measured: see `gridloom map --baseline`.
 
+mod tidy;
+
 use std::collections::BTreeMap;
 
 use super::bounds;
+use super::branch::BranchAndBound;
 use super::contention::{Choice, Judge, Lister, Outcome, search};
 use super::error::MapError;
+use super::heft::Heft;
 use super::improve::{improve, line_of};
 use super::pairs::{self, Line, Pass};
 use super::plan::{Assignment, Plan, Transfer};
@@ -41,11 +50,17 @@ pub(super) const ENTRY: Entry = Entry {
             default: "120000000",
         },
         Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" },
+        Parameter {
+            name: "slack",
+            about: "ends that differ by less than this part count as equal, and fewer bytes moved decide; 0 for exact figures",
+            default: "0.05",
+        },
         Parameter { name: "contention", about: "yes or no: copies share links and cards", default: "yes" },
     ],
     make: |values| {
         let (steps, seed) = (values.whole("steps")?, values.whole("seed")?);
-        Ok(Box::new(Auto { steps, seed, contention: values.yes("contention")? }))
+        let (slack, contention) = (values.fraction("slack")?, values.yes("contention")?);
+        Ok(Box::new(Auto { steps, seed, slack, contention }))
     },
 };
 
@@ -56,13 +71,16 @@ pub struct Auto {
     pub steps: u64,
     /// Starts the drawing: same seed, same plan.
     pub seed: u64,
+    /// Ends that differ by less than this part count as equal, unless figures are exact.
+    pub slack: f64,
     /// Whether copies share links and cards, if the problem says so too.
     pub contention: bool,
 }
 
-/// Whose plans are tried, the one that is always tried first.
-const MEMBERS: &[&str] =
-    &["heft", "cpop", "min-min", "max-min", "sufferage", "peft", "greedy", "heft[slack=0.05,polish=1000000]"];
+/// Whose plans are tried, besides those of `heft`.
+const MEMBERS: &[&str] = &["cpop", "min-min", "max-min", "sufferage", "peft", "greedy"];
+/// Those that are tried, too, where all that the client holds is everywhere.
+const BLIND_MEMBERS: &[&str] = &["cpop", "min-min", "max-min"];
 
 /// Tasks above which only `heft` maps.
 pub const MEMBERS_TASKS_MAX: usize = 20_000;
@@ -82,19 +100,32 @@ const STEP_S: f64 = 5e-9;
 const JUDGE_STEP: u64 = 10;
 /// Part of the budget that goes into a line without contention, to start from.
 const PART_OF_PAIRS: f64 = 0.2;
-/// Part of the plan's own time that may be spent on the search.
-const PART_MAX: f64 = 0.05;
-/// Predicted seconds of a group by task below which one member has to do.
-const MEMBERS_S_PER_TASK: f64 = 2e-3;
+/// The same for moving fewer bytes.
+const PART_OF_TIDYING: f64 = 0.3;
+/// Steps that one of mending a plan without contention counts for, and how many of those there are at most.
+const POLISH_STEP: u64 = 6;
+const POLISH_STEPS_MAX: u64 = 1_000_000;
+/// Part of the time of `heft`'s plan that the steps may take.
+const PART_MAX: f64 = 0.015;
+/// The same with exact figures, where what a search gains is gained.
+const PART_MAX_EXACT: f64 = 0.05;
+/// Runs of the judge below which `heft`'s plan has to do.
+const RUNS_MIN: u64 = 10;
+/// Runs of the judge that the members need besides what they take themselves: each plan is judged several times.
+const MEMBERS_RUNS: u64 = 60;
+/// What the members take themselves, in steps, as measured.
+const MEMBERS_STEPS_PER_TASK_AND_SERVER: u64 = 500;
+const MEMBERS_STEPS_PER_PAIR: u64 = 10;
 
 impl Heuristic for Auto {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        let lead = Heft { slack: self.slack(problem), ..Heft::PUBLISHED }.map(problem)?;
         let entries = problem.data().len().saturating_mul(problem.client() + 1);
-        let judged = self.contention && problem.has_contention() && entries <= JUDGE_ENTRIES_MAX;
-        if judged {
-            return Ok(self.with_contention(problem, &members(problem, JUDGED_TASKS_MAX)?));
+        if self.contention && problem.has_contention() && entries <= JUDGE_ENTRIES_MAX {
+            self.with_contention(problem, lead)
+        } else {
+            self.without_contention(problem, lead)
         }
-        Ok(self.without_contention(problem, members(problem, MEMBERS_TASKS_MAX)?))
     }
 
     fn knows_contention(&self) -> bool {
@@ -103,56 +134,103 @@ impl Heuristic for Auto {
 }
 
 impl Auto {
-    fn without_contention(&self, problem: &Problem, plans: Vec<Plan>) -> Plan {
-        let earliest = |plans: Vec<Plan>| {
-            plans.into_iter().min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("heft has a plan")
-        };
-        let mut best = earliest(plans);
-        let steps = self.steps.min(worth(best.makespan_s));
-        if steps < search_min(problem) {
-            return best;
-        }
-        if problem.task_count() <= BRANCHED_TASKS_MAX {
-            let nodes = (steps / NODE_STEPS).min(BRANCHED_NODES_MAX);
-            let spec = format!("branch-and-bound[nodes={nodes}]");
-            let branched = Spec::parse(&spec).and_then(|spec| spec.heuristic()?.map(problem));
-            best = earliest(std::iter::once(best).chain(branched.ok()).collect());
-        }
-        improve(problem, best, |trial, line| pairs::anneal(problem, trial, &[line], steps, self.seed).0)
+    fn slack(&self, problem: &Problem) -> f64 {
+        if problem.has_exact_figures() { 0.0 } else { self.slack }
     }
 
-    fn with_contention(&self, problem: &Problem, plans: &[Plan]) -> Plan {
-        let steps = self.steps.min(worth(plans[0].makespan_s));
-        let mut lister = Lister::new(problem);
-        let mut lines: Vec<Line> = plans.iter().map(|plan| line_of(problem, plan)).collect();
-        let mut starts: Vec<Choice> = Vec::new();
-        for (plan, Line { servers, order }) in plans.iter().zip(lines.clone()) {
-            starts.push(Choice { servers, order, sources: sources(problem, plan) });
+    /// Steps that a group may take whose lead takes so long.
+    fn worth(&self, problem: &Problem, seconds: f64) -> u64 {
+        let part = if problem.has_exact_figures() { PART_MAX_EXACT } else { PART_MAX };
+        self.steps.min((part * seconds / STEP_S) as u64)
+    }
+
+    /// Plans of `heft` with a mended order, if figures are not exact, and of the portfolio.
+    fn members(&self, problem: &Problem, steps: u64) -> Result<Vec<Plan>, MapError> {
+        let mut plans = plans_of(MEMBERS, problem)?;
+        let (slack, polish) = (if problem.has_exact_figures() { 0.05 } else { self.slack }, polish_steps(steps));
+        plans.push(Heft { slack, polish, ..Heft::PUBLISHED }.map(problem)?);
+        Ok(plans)
+    }
+
+    fn without_contention(&self, problem: &Problem, lead: Plan) -> Result<Plan, MapError> {
+        let steps = self.worth(problem, lead.makespan_s);
+        let mut plans = vec![lead];
+        if problem.task_count() <= MEMBERS_TASKS_MAX && steps >= members_steps(problem) {
+            plans.extend(self.members(problem, steps)?);
         }
-        if let Some(blind) = blind(problem) {
-            starts.push(Choice {
-                servers: blind.servers.clone(),
-                order: blind.order.clone(),
-                sources: BTreeMap::new(),
-            });
+        let earliest = |plans: &[Plan]| {
+            plans.iter().min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("heft has a plan").clone()
+        };
+        let mut best = earliest(&plans);
+        if steps >= search_min(problem) {
+            if problem.task_count() <= BRANCHED_TASKS_MAX {
+                let nodes = (steps / NODE_STEPS).min(BRANCHED_NODES_MAX);
+                let branched = BranchAndBound { nodes, must_finish: false }.map(problem);
+                best = earliest(&std::iter::once(best).chain(branched.ok()).collect::<Vec<_>>());
+            }
+            best = improve(problem, best, |trial, line| pairs::anneal(problem, trial, &[line], steps, self.seed).0);
+        }
+        Ok(tidy::of_plans(problem, best, plans, self.slack(problem)))
+    }
+
+    fn with_contention(&self, problem: &Problem, lead: Plan) -> Result<Plan, MapError> {
+        let mut judge = Judge::new(problem);
+        let choice = choice_of(problem, &lead);
+        let outcome = judged(&mut judge, &choice);
+        let (steps, run) = (self.worth(problem, outcome.makespan_s), judge.steps() * JUDGE_STEP);
+        if steps < run.saturating_mul(RUNS_MIN) {
+            return Ok(plan_of(problem, &choice, &outcome));
+        }
+        let has_members = problem.task_count() <= JUDGED_TASKS_MAX
+            && steps >= members_steps(problem).saturating_add(run.saturating_mul(MEMBERS_RUNS));
+        let mut plans = vec![lead];
+        if has_members {
+            plans.extend(self.members(problem, steps)?);
+        }
+        let choice = self.searched(problem, &plans, steps);
+        let outcome = judged(&mut judge, &choice);
+        Ok(plan_of(problem, &choice, &outcome))
+    }
+
+    /// The best choice that so many steps find from those plans.
+    fn searched(&self, problem: &Problem, plans: &[Plan], steps: u64) -> Choice {
+        let mut lines: Vec<Line> = plans.iter().map(|plan| line_of(problem, plan)).collect();
+        let mut starts: Vec<Choice> = plans.iter().map(|plan| choice_of(problem, plan)).collect();
+        for blind in blind(problem, if plans.len() > 1 { BLIND_MEMBERS } else { &[] }) {
+            let Line { servers, order } = blind.clone();
+            starts.push(Choice { servers, order, sources: BTreeMap::new() });
             lines.push(blind);
         }
         if steps >= search_min(problem) {
             lines.extend(in_pairs(problem, &lines, (steps as f64 * PART_OF_PAIRS) as u64, self.seed));
         }
+        let mut lister = Lister::new(problem);
         starts.extend(lines.iter().map(|line| lister.complete(&line.order, &line.servers)));
-        let (choice, _) = search(problem, &starts, steps / JUDGE_STEP, self.seed);
-        let mut judge = Judge::new(problem);
-        let outcome = judge.run(&choice, f64::INFINITY).expect("it ran before").expect("there is no limit");
-        plan_of(problem, &choice, outcome)
+        let (best, _) = search(problem, &starts, steps / JUDGE_STEP, self.seed);
+        match self.slack(problem) {
+            0.0 => best,
+            slack => {
+                let budget = (steps as f64 * PART_OF_TIDYING) as u64 / JUDGE_STEP;
+                tidy::of_choices(problem, best, &starts, slack, budget)
+            }
+        }
     }
 }
 
-/// The line of `heft` where all that the client holds is everywhere.
-fn blind(problem: &Problem) -> Option<Line> {
+fn judged(judge: &mut Judge<'_>, choice: &Choice) -> Outcome {
+    judge.run(choice, f64::INFINITY).expect("a plan's order runs").expect("there is no limit").clone()
+}
+
+fn plans_of(specs: &[&str], problem: &Problem) -> Result<Vec<Plan>, MapError> {
+    specs.iter().map(|spec| Spec::parse(spec)?.heuristic()?.map(problem)).collect()
+}
+
+/// Lines of `heft`, and of the others named, where all that the client holds is everywhere.
+fn blind(problem: &Problem, others: &[&str]) -> Vec<Line> {
     let blind = problem.in_pairs(false);
-    let plan = Spec::parse(MEMBERS[0]).ok()?.heuristic().ok()?.map(&blind).ok()?;
-    Some(line_of(&blind, &plan))
+    let heft = Heft::PUBLISHED.map(&blind).ok();
+    let others = plans_of(others, &blind).unwrap_or_default();
+    heft.iter().chain(&others).map(|plan| line_of(&blind, plan)).collect()
 }
 
 /// The best line without contention that a budget finds.
@@ -162,9 +240,15 @@ fn in_pairs(problem: &Problem, lines: &[Line], steps: u64, seed: u64) -> Option<
     Some(pairs::anneal(&problem, &mut pass, lines, steps, seed).0)
 }
 
-/// Steps that take a part of that time that is small enough.
-fn worth(seconds: f64) -> u64 {
-    (PART_MAX * seconds / STEP_S) as u64
+/// Steps that the members' plans count for.
+fn members_steps(problem: &Problem) -> u64 {
+    let (tasks, servers) = (problem.task_count() as u64, problem.client() as u64);
+    tasks.saturating_mul(MEMBERS_STEPS_PER_TASK_AND_SERVER * servers + MEMBERS_STEPS_PER_PAIR * tasks)
+}
+
+/// Steps of mending that cost a part of so many.
+fn polish_steps(steps: u64) -> u64 {
+    ((steps as f64 * PART_OF_TIDYING) as u64 / POLISH_STEP).min(POLISH_STEPS_MAX)
 }
 
 /// Steps below which a search finds nothing: one change of each task.
@@ -173,17 +257,10 @@ fn search_min(problem: &Problem) -> u64 {
     tasks.saturating_mul(tasks)
 }
 
-/// Plans of the portfolio, that of `heft` first, alone for more tasks than those.
-fn members(problem: &Problem, tasks_max: usize) -> Result<Vec<Plan>, MapError> {
-    let map = |spec: &str| Spec::parse(spec)?.heuristic()?.map(problem);
-    let mut plans = vec![map(MEMBERS[0])?];
-    let tasks = problem.task_count();
-    if tasks <= tasks_max && plans[0].makespan_s >= MEMBERS_S_PER_TASK * tasks as f64 {
-        for spec in &MEMBERS[1..] {
-            plans.push(map(spec)?);
-        }
-    }
-    Ok(plans)
+/// What a plan decides.
+fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
+    let Line { servers, order } = line_of(problem, plan);
+    Choice { servers, order, sources: sources(problem, plan) }
 }
 
 /// Where a plan has data copied from.

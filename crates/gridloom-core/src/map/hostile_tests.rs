@@ -7,7 +7,7 @@ use crate::base::NodeId;
 use crate::graph::{OutlineDatum, OutlineTask};
 use crate::perf::{LinkEstimate, Point};
 
-const SPECS: [&str; 17] = [
+const SPECS: [&str; 19] = [
     "heft",
     "heft[insertion=no,slack=0.05,polish=1000]",
     "cpop",
@@ -25,6 +25,8 @@ const SPECS: [&str; 17] = [
     "branch-and-bound[nodes=200]",
     "local[from=mct,steps=500]",
     "anneal[steps=500]",
+    "auto[steps=20000]",
+    "auto[contention=no,steps=20000]",
 ];
 
 fn number(rng: &mut SplitMix64) -> f64 {

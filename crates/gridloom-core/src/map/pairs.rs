@@ -11,6 +11,8 @@ use super::random::SplitMix64;
 /// Temperatures at the start and at the end, as parts of the makespan.
 const HOT: f64 = 0.01;
 const COLD: f64 = 0.00005;
+/// Draws for each way to give tasks servers: more find nothing.
+const DRAWS_PER_ASSIGNMENT: u64 = 64;
 
 /// Servers and order of tasks.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,9 +167,11 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
             }
         }
     }
-    // Draws are bounded too: where there is one server and one order, nothing is ever evaluated.
+    // Draws are bounded too: where there is one server and one order, nothing is ever evaluated; and a tiny group has few
+    // lines, all of which have soon been drawn.
+    let draws_max = budget.min(servers.saturating_pow(tasks.min(64) as u32).saturating_mul(DRAWS_PER_ASSIGNMENT));
     let mut draws = 0;
-    while pass.steps() - from < budget && draws < budget {
+    while pass.steps() - from < budget && draws < draws_max {
         draws += 1;
         let done = (pass.steps() - from) as f64 / budget as f64;
         let temperature = HOT * (COLD / HOT).powf(done) * current_s;

@@ -6,8 +6,8 @@
 //! moved, and all ends earlier. So once all tasks are placed, single tasks are moved to another server, and pairs of
 //! tasks exchange theirs, as long as that helps:
 //!
-//! - a plan that ends clearly earlier, by more than [`TOLERANCE`], is better;
-//! - of plans that end within [`TOLERANCE`] of the earliest one taken, the one that moves fewer bytes is better, because
+//! - a plan that ends clearly earlier, by more than a tolerance, is better;
+//! - of plans that end within the tolerance of the earliest one taken, the one that moves fewer bytes is better, because
 //!   cost models are not known more precisely and a byte not moved is one that cannot be late;
 //! - of plans that move the same, the one that ends earlier is better;
 //! - no server is given up to save bytes, unless all ends earlier too.
@@ -16,17 +16,17 @@
 //! 24 % less, on average. On the chain of eight matrices with noisy figures they end 1 to 2 % earlier. With a tolerance
 //! of 1 % it is 1 to 3 %, but then rates known to ±10 % suffice to move a matrix more in one case of four.
 //!
-//! Times are always the [`Schedule`]'s: every trial places all tasks anew, in the same order. A budget of steps bounds
-//! that (a count, not a time: same input, same plan); a trial takes as many as the group has tasks, data and arguments
-//! and the grid has servers. The budget is no more than what takes 5 % of the plan's own predicted time: mending the plan of
-//! a hundred short calls must not take longer than the calls. A group whose budget would not pay for one trial of each
-//! task is left as it is.
+//! Every trial places all tasks anew, in the same order: by the [`Schedule`] for `heft`, with contention for `auto` (see
+//! [`Trial`]). A budget of steps bounds that (a count, not a time: same input, same plan); a trial by the schedule takes as
+//! many as the group has tasks, data and arguments and the grid has servers. The budget is no more than what takes 5 % of
+//! the plan's own predicted time: mending the plan of a hundred short calls must not take longer than the calls. A group
+//! whose budget would not pay for one trial of each task is left as it is.
 
 use super::problem::Problem;
 use super::schedule::Schedule;
 
 /// Ends that differ by less than this part count as equal.
-pub(super) const TOLERANCE: f64 = 0.05;
+const TOLERANCE: f64 = 0.05;
 
 /// What a step takes, seconds, as measured (`examples/map_speed`, with polish and without): to reckon with, not a promise.
 const STEP_S: f64 = 30e-9;
@@ -42,49 +42,99 @@ pub(super) fn polish(
     budget: u64,
 ) -> Vec<usize> {
     let arguments: usize = order.iter().map(|task| problem.inputs(*task).len() + problem.outputs(*task).len()).sum();
-    let trial = (order.len() + problem.data().len() + arguments + problem.servers().len()) as u64;
-    if trial.saturating_mul(order.len() as u64) > budget {
-        return servers.to_vec();
+    let steps = (order.len() + problem.data().len() + arguments + problem.servers().len()) as u64;
+    let trial = Placing { problem, order, insertion };
+    let mut mending = Mending::new(problem, order, servers, trial, (steps, budget), TOLERANCE);
+    if let Some(end_s) = mending.begin() {
+        mending.left = mending.left.min((PART_MAX * end_s / STEP_S) as u64);
+        mending.mend(end_s);
     }
-    let mut search = Search {
-        problem,
-        order,
-        insertion,
-        trial,
-        left: budget,
-        servers: servers.to_vec(),
-        end_s: 0.0,
-        bytes: 0,
-        earliest_s: 0.0,
-    };
-    if let Some((end_s, bytes)) = search.evaluate(f64::INFINITY) {
-        search.left = search.left.min((PART_MAX * end_s / STEP_S) as u64);
-        if trial.saturating_mul(order.len() as u64) > search.left {
-            return search.servers;
-        }
-        (search.end_s, search.bytes, search.earliest_s) = (end_s, bytes, end_s);
-        while search.sweep() {}
-    }
-    search.servers
+    mending.servers
 }
 
-struct Search<'a> {
+/// Runs all tasks on the servers given.
+pub(super) trait Trial {
+    /// End of everything and bytes moved; `None` if it ends after the limit.
+    fn run(&mut self, servers: &[usize], limit_s: f64) -> Option<(f64, u64)>;
+}
+
+/// One trial by the schedule.
+struct Placing<'a> {
     problem: &'a Problem,
     order: &'a [usize],
     insertion: bool,
+}
+
+impl Trial for Placing<'_> {
+    fn run(&mut self, servers: &[usize], limit_s: f64) -> Option<(f64, u64)> {
+        let mut schedule = Schedule::new(self.problem).with_insertion(self.insertion);
+        for task in self.order {
+            schedule.place(*task, servers[*task]);
+            if schedule.placed(*task)?.end_s > limit_s {
+                return None;
+            }
+        }
+        let (end_s, bytes) = schedule.outcome();
+        (end_s <= limit_s).then_some((end_s, bytes))
+    }
+}
+
+/// A plan that is being mended.
+pub(super) struct Mending<'a, T> {
+    problem: &'a Problem,
+    /// Tasks in the order in which they are tried.
+    order: &'a [usize],
+    pub(super) trial: T,
     /// Steps of one trial.
-    trial: u64,
+    steps: u64,
     /// Steps left.
     left: u64,
+    /// Ends that differ by less than this part count as equal.
+    tolerance: f64,
     /// The best known, by task.
-    servers: Vec<usize>,
+    pub(super) servers: Vec<usize>,
     end_s: f64,
     bytes: u64,
     /// Earliest end of a plan taken; no plan is taken that ends later than this by more than the tolerance.
     earliest_s: f64,
 }
 
-impl Search<'_> {
+impl<'a, T: Trial> Mending<'a, T> {
+    /// Begins with those servers; a trial takes so many of so many steps.
+    pub(super) fn new(
+        problem: &'a Problem,
+        order: &'a [usize],
+        servers: &[usize],
+        trial: T,
+        (steps, left): (u64, u64),
+        tolerance: f64,
+    ) -> Mending<'a, T> {
+        let servers = servers.to_vec();
+        Mending { problem, order, trial, steps, left, tolerance, servers, end_s: 0.0, bytes: 0, earliest_s: 0.0 }
+    }
+
+    /// Tries the servers that it begins with; when they end, if there are steps for mending.
+    pub(super) fn begin(&mut self) -> Option<f64> {
+        if !self.can_try_all() {
+            return None;
+        }
+        (self.end_s, self.bytes) = self.evaluate(f64::INFINITY)?;
+        Some(self.end_s)
+    }
+
+    /// Mends as long as that helps, if there are steps for it; `earliest_s` is when the earliest plan known ends.
+    pub(super) fn mend(&mut self, earliest_s: f64) {
+        self.earliest_s = earliest_s;
+        if self.can_try_all() {
+            while self.sweep() {}
+        }
+    }
+
+    /// Whether there are steps for one trial of each task.
+    fn can_try_all(&self) -> bool {
+        self.steps.saturating_mul(self.order.len() as u64) <= self.left
+    }
+
     /// Tries all moves and exchanges once; whether one helped and there is budget for more.
     fn sweep(&mut self) -> bool {
         let (problem, order) = (self.problem, self.order);
@@ -98,7 +148,7 @@ impl Search<'_> {
                 let possible = || problem.seconds(*task, theirs).is_some() && problem.seconds(*other, mine).is_some();
                 helped |= mine != theirs && possible() && self.improves(&mut [(*task, theirs), (*other, mine)]);
             }
-            if self.left < self.trial {
+            if self.left < self.steps {
                 return false;
             }
         }
@@ -109,9 +159,9 @@ impl Search<'_> {
     fn improves(&mut self, changes: &mut [(usize, usize)]) -> bool {
         let used = self.used();
         changes.iter_mut().for_each(|(task, server)| std::mem::swap(&mut self.servers[*task], server));
-        let limit_s = self.earliest_s * (1.0 + TOLERANCE);
+        let limit_s = self.earliest_s * (1.0 + self.tolerance);
         if let Some((end_s, bytes)) = self.evaluate(limit_s) {
-            let clearly_earlier = end_s * (1.0 + TOLERANCE) < self.earliest_s;
+            let clearly_earlier = end_s * (1.0 + self.tolerance) < self.earliest_s;
             let fewer = bytes < self.bytes && (end_s <= self.end_s || self.used() >= used);
             if clearly_earlier || fewer || (bytes == self.bytes && end_s < self.end_s) {
                 (self.end_s, self.bytes, self.earliest_s) = (end_s, bytes, self.earliest_s.min(end_s));
@@ -131,15 +181,7 @@ impl Search<'_> {
 
     /// End of everything and bytes moved; `None` if it ends after the limit, or the budget is used up.
     fn evaluate(&mut self, limit_s: f64) -> Option<(f64, u64)> {
-        self.left = self.left.checked_sub(self.trial)?;
-        let mut schedule = Schedule::new(self.problem).with_insertion(self.insertion);
-        for task in self.order {
-            schedule.place(*task, self.servers[*task]);
-            if schedule.placed(*task)?.end_s > limit_s {
-                return None;
-            }
-        }
-        let (end_s, bytes) = schedule.outcome();
-        (end_s <= limit_s).then_some((end_s, bytes))
+        self.left = self.left.checked_sub(self.steps)?;
+        self.trial.run(&self.servers, limit_s)
     }
 }

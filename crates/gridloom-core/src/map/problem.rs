@@ -106,6 +106,7 @@ pub struct Problem {
     links: Vec<LinkEstimate>,
     complete: bool,
     has_contention: bool,
+    has_exact_figures: bool,
 }
 
 /// A datum to its own place takes no time.
@@ -137,6 +138,7 @@ impl Problem {
             links: Vec::new(),
             complete: true,
             has_contention: true,
+            has_exact_figures: false,
         };
         problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
         problem.read_links(grid)?;
@@ -284,6 +286,16 @@ impl Problem {
     /// The same problem where each copy has its link to itself.
     pub fn without_contention(self) -> Problem {
         Problem { has_contention: false, ..self }
+    }
+
+    /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.
+    pub fn has_exact_figures(&self) -> bool {
+        self.has_exact_figures
+    }
+
+    /// The same problem where figures are as stated.
+    pub fn with_exact_figures(self) -> Problem {
+        Problem { has_exact_figures: true, ..self }
     }
 
     /// Links from a place to all places: to itself without latency, infinite latency where the two cannot talk.

@@ -3,7 +3,7 @@
 >>> import gridloom as gl                                    # doctest: +SKIP
 >>> with gl.local(servers=4) as grid:                        # doctest: +SKIP
 ...     dgemm = grid.function("linalg/dgemm")
-...     with grid.group("heft") as group:    # calls are recorded, then mapped together
+...     with grid.group() as group:          # calls are recorded, then mapped together
 ...         ab = dgemm(a, b)
 ...         cd = dgemm(c, d)
 ...         abcd = dgemm(ab, cd)             # ab and cd never visit the client

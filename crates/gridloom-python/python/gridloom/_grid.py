@@ -175,7 +175,7 @@ class Grid:
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
 
-    def group(self, heuristic: str | Plan | Heuristic = "heft") -> Group:
+    def group(self, heuristic: str | Plan | Heuristic = "auto") -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
         Parameters

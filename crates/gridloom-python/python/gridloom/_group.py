@@ -229,7 +229,7 @@ def _value(other: Any) -> Any:
 
 
 class Group:
-    """Calls that are recorded, then mapped together: ``with grid.group("heft") as group:``.
+    """Calls that are recorded, then mapped together: ``with grid.group() as group:``.
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
     once. At the end of the block the calls are mapped together and run; the program goes on without waiting. If the block
@@ -321,7 +321,7 @@ class Group:
         """
         return Report(self._raw.report())
 
-    def plan(self, heuristic: str | Plan | Heuristic = "heft") -> Plan:
+    def plan(self, heuristic: str | Plan | Heuristic = "auto") -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
 
         Parameters

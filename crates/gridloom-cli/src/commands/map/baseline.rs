@@ -1,7 +1,10 @@
 //! The table over a folder of workflows and their platforms.
 //!
 //! The folder has `baseline.json`: `{"workflows": [{"workflow": NAME, "platforms": [PLATFORM, ...]}]}`, and `NAME.json` for each.
+//! If it has `best_known.json` too, `{"model": MODEL, "cases": [{"workflow": NAME, "k": PLATFORM, "best_known_seconds": …}]}`, `auto` is
+//! compared with those.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -28,6 +31,38 @@ struct Row {
     mct_s: f64,
     auto_s: f64,
     map_s: f64,
+    /// Of those that are known for one model.
+    best_known_s: Option<f64>,
+}
+
+/// The best makespans that somebody has found, by workflow and platform, for one model.
+struct BestKnown {
+    model: Option<Model>,
+    seconds: BTreeMap<(String, String), f64>,
+}
+
+impl BestKnown {
+    /// What the folder has.
+    fn read(folder: &Path) -> Result<BestKnown> {
+        let path = folder.join("best_known.json");
+        if !path.exists() {
+            return Ok(BestKnown { model: None, seconds: BTreeMap::new() });
+        }
+        let known: Value = serde_json::from_str(&read_text(&path)?).with_context(|| path.display().to_string())?;
+        let name = known["model"].as_str().with_context(|| format!("{}: no 'model'", path.display()))?;
+        let model = name.parse::<Model>().map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+        let case = |case: &Value| {
+            let workflow = case["workflow"].as_str()?.to_owned();
+            Some(((workflow, case["k"].to_string()), case["best_known_seconds"].as_f64()?))
+        };
+        let seconds = known["cases"].as_array().into_iter().flatten().filter_map(case).collect();
+        Ok(BestKnown { model: Some(model), seconds })
+    }
+
+    fn of(&self, model: Model, workflow: &str, platform: &Value) -> Option<f64> {
+        let key = (workflow.to_owned(), platform.to_string());
+        self.seconds.get(&key).copied().filter(|_| self.model == Some(model))
+    }
 }
 
 /// Maps all cases by all models and prints the table.
@@ -37,10 +72,22 @@ pub fn run(folder: &Path, json: bool) -> Result<()> {
     let workflows = baseline["workflows"].as_array().with_context(|| format!("{}: no 'workflows'", path.display()))?;
     if !json {
         print_line(&format!(
-            "{:32} {:>2} {:5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} {:>8} {:>7}",
-            "workflow", "k", "model", "bound", "heft", "best of 4", "mct", "auto", "of best", "of mct", "map s"
+            "{:32} {:>2} {:5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} {:>8} {:>8} {:>7}",
+            "workflow",
+            "k",
+            "model",
+            "bound",
+            "heft",
+            "best of 4",
+            "mct",
+            "auto",
+            "of best",
+            "of mct",
+            "of known",
+            "map s"
         ))?;
     }
+    let best_known = BestKnown::read(folder)?;
     let mut rows = Vec::new();
     for model in [Model::M0, Model::M1, Model::M2] {
         for entry in workflows {
@@ -50,7 +97,8 @@ pub fn run(folder: &Path, json: bool) -> Result<()> {
             for platform in entry["platforms"].as_array().into_iter().flatten() {
                 let servers = Servers::parse(&platform.to_string(), name)?;
                 let case = Case { workflow: &workflow, servers: &servers, model };
-                let row = row(&case, name, &platform["platform"]["k"])?;
+                let k = &platform["platform"]["k"];
+                let row = Row { best_known_s: best_known.of(model, name, k), ..row(&case, name, k)? };
                 if !json {
                     print_row(&row)?;
                 }
@@ -84,14 +132,16 @@ fn row(case: &Case<'_>, name: &str, platform: &Value) -> Result<Row> {
         mct_s: if case.model == Model::M2 { mapped("mct")?.0 } else { case.plain_s() },
         auto_s,
         map_s,
+        best_known_s: None,
     })
 }
 
 fn print_row(row: &Row) -> Result<()> {
-    let Row { workflow, platform, model, bound_s, heft_s, best_of_four_s, mct_s, auto_s, map_s } = row;
+    let Row { workflow, platform, model, bound_s, heft_s, best_of_four_s, mct_s, auto_s, map_s, best_known_s } = row;
+    let of_known = best_known_s.map_or("-".into(), |known_s| format!("{:.4}", auto_s / known_s));
     print_line(&format!(
         "{workflow:32} {platform:>2} {:5} {bound_s:12.3} {heft_s:12.3} {best_of_four_s:12.3} {mct_s:12.3} {auto_s:12.3} \
-         {:8.4} {:8.4} {map_s:7.3}",
+         {:8.4} {:8.4} {of_known:>8} {map_s:7.3}",
         format!("{model:?}").to_lowercase(),
         auto_s / best_of_four_s,
         auto_s / mct_s,
@@ -103,6 +153,7 @@ fn as_json(row: &Row) -> Value {
         "workflow": row.workflow, "k": row.platform, "model": format!("{:?}", row.model).to_lowercase(),
         "lower_bound_seconds": row.bound_s, "heft_seconds": row.heft_s, "best_of_four_seconds": row.best_of_four_s,
         "mct_seconds": row.mct_s, "auto_seconds": row.auto_s, "map_seconds": row.map_s,
+        "best_known_seconds": row.best_known_s,
     })
 }
 
@@ -130,6 +181,15 @@ fn print_means(rows: &[Row]) -> Result<()> {
             mean(&over_heft[..MOST.min(over_heft.len())]),
             over_heft.last().copied().unwrap_or(1.0),
         ))?;
+        let of_known: Vec<f64> = rows.iter().filter_map(|row| Some(row.auto_s / row.best_known_s?)).collect();
+        if !of_known.is_empty() {
+            let worst = of_known.iter().copied().fold(0.0, f64::max);
+            let cases = of_known.len();
+            let mean = mean(&of_known);
+            print_line(&format!(
+                "{name}: auto takes {mean:.4} of the best known over {cases} cases, {worst:.4} at worst"
+            ))?;
+        }
     }
     Ok(())
 }

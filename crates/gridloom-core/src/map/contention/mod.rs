@@ -223,6 +223,9 @@ impl<'p> Judge<'p> {
         (0..self.queues.len()).for_each(|server| self.start_tasks(server));
         while let Some(at_s) = self.next_s() {
             if at_s > limit_s {
+                if self.waits_for_slots_only() && self.check_complete().is_ok() {
+                    break;
+                }
                 return Ok(None);
             }
             self.now_s = at_s;
@@ -412,6 +415,12 @@ impl<'p> Judge<'p> {
             (Some(copy_s), Some(timed_s)) => Some(copy_s.min(timed_s)),
             (one, other) => one.or(other),
         }
+    }
+
+    /// Whether nothing goes on but what slots were busy with before.
+    fn waits_for_slots_only(&mut self) -> bool {
+        let is_slot = |Reverse(timed): &Reverse<Timed>| matches!(timed.what, What::SlotFree(_));
+        self.timed.iter().all(is_slot) && self.sharing.next_s().is_none()
     }
 
     fn end_copies(&mut self) {

@@ -2,12 +2,14 @@
 //!
 //! 1. Lists ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in order of
 //!    speed, of the client's link, and of what one of them would need for the whole group; and the choices handed in.
-//! 2. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
+//! 2. For a few tasks, all ways to give them servers.
+//! 3. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
 //!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then found anew. A worse choice is kept with a probability that falls with the
 //!    budget (simulated annealing; Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983).
 //!
 //! The budget is in steps, not seconds: same problem, same choice.
 
+use super::super::bounds::lower_bound;
 use super::super::heft::upward_ranks;
 use super::super::problem::Problem;
 use super::super::random::SplitMix64;
@@ -21,6 +23,12 @@ const HOT: f64 = 0.02;
 const COLD: f64 = 0.0002;
 /// One change in so many is whether the client sends a datum once.
 const SENT_ONCE_ONE_IN: u64 = 16;
+/// Ways to give tasks servers up to which all are tried: five tasks on four servers.
+const ASSIGNMENTS_MAX: u64 = 1024;
+/// Draws for each way to give tasks servers: more find nothing.
+const DRAWS_PER_ASSIGNMENT: u64 = 8;
+/// What ends later than the bound by no more than this part is as good as it can be: sums are rounded.
+const PART_OVER_BOUND: f64 = 1e-9;
 
 /// Finds a choice; `start` are some to begin with.
 ///
@@ -37,11 +45,13 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
         shared: shared(problem),
         once: vec![false; problem.data().len()],
         best: None,
+        bound_s: lower_bound(problem) * (1.0 + PART_OVER_BOUND),
     };
     for choice in start {
         search.offer(choice);
     }
     search.lists();
+    search.all_of_a_tiny_group();
     search.anneal();
     search.best.expect("a list on all servers was judged")
 }
@@ -59,6 +69,8 @@ struct Search<'p> {
     /// By datum: whether the client sends it to one place only. Of the best choice, and of the last.
     once: Vec<bool>,
     best: Option<(Choice, f64)>,
+    /// What ends by then cannot be made better.
+    bound_s: f64,
 }
 
 impl Search<'_> {
@@ -81,6 +93,10 @@ impl Search<'_> {
             self.best = Some((choice.clone(), makespan_s));
         }
         makespan_s
+    }
+
+    fn is_best_possible(&self) -> bool {
+        self.best.as_ref().is_some_and(|(_, best_s)| *best_s <= self.bound_s)
     }
 
     fn lists(&mut self) {
@@ -114,7 +130,7 @@ impl Search<'_> {
                 if !seen.insert((set.clone(), std::ptr::from_ref(order) as usize)) || !covers(problem, &set) {
                     continue;
                 }
-                if self.best.is_some() && self.steps() > limit {
+                if self.is_best_possible() || (self.best.is_some() && self.steps() > limit) {
                     return;
                 }
                 let mut is_in = vec![false; servers];
@@ -134,13 +150,44 @@ impl Search<'_> {
         }
     }
 
+    /// Every way to give a tiny group servers, where changes of one task at a time may not lead from a good one to the best:
+    /// in the order of the best and in that of the calls, with data sent once as for the best and not.
+    fn all_of_a_tiny_group(&mut self) {
+        let Some((best, _)) = &self.best else { return };
+        let (best, servers) = (best.order.clone(), self.problem.client() as u64);
+        let assignments = servers.saturating_pow(best.len().min(64) as u32);
+        if assignments > ASSIGNMENTS_MAX {
+            return;
+        }
+        let called: Vec<u32> = (0..best.len() as u32).collect();
+        let once = [self.once.clone(), vec![false; self.once.len()]];
+        for (order, once) in [&best, &called].into_iter().flat_map(|order| once.iter().map(move |once| (order, once))) {
+            self.lister.send_once(once);
+            for code in 0..assignments {
+                if self.steps() > self.budget || self.is_best_possible() {
+                    return;
+                }
+                let server = |task: usize| (code / servers.pow(task as u32) % servers) as u32;
+                let chosen: Vec<u32> = (0..best.len()).map(server).collect();
+                let is_able = |task: usize| self.problem.seconds(task, chosen[task] as usize).is_some();
+                if (0..best.len()).all(is_able) {
+                    let choice = self.lister.complete(order, &chosen);
+                    self.offer(&choice);
+                }
+            }
+        }
+    }
+
     fn anneal(&mut self) {
         let Some((mut current, mut current_s)) = self.best.clone() else { return };
         let (from, servers) = (self.steps(), self.problem.client() as u32);
         if servers < 2 || current.order.is_empty() {
             return;
         }
-        while self.steps() < self.budget {
+        // A tiny group has few choices, and all have soon been drawn.
+        let assignments = u64::from(servers).saturating_pow(current.order.len().min(64) as u32);
+        let draws_max = self.draws.saturating_add(assignments.saturating_mul(DRAWS_PER_ASSIGNMENT));
+        while self.steps() < self.budget && self.draws < draws_max && !self.is_best_possible() {
             let done = (self.steps() - from) as f64 / (self.budget - from) as f64;
             let temperature = HOT * (COLD / HOT).powf(done) * current_s;
             self.draws += 1;

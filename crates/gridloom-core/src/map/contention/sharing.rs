@@ -14,6 +14,8 @@ const BYTES_OVER: f64 = 1e-6;
 /// The same as a part of what was served, and of the time that has passed.
 const PART_OVER: f64 = 1e-12;
 const NO_CLASS: u32 = u32::MAX;
+/// Wider links are not told apart, bytes per second: what is left of a card stays a number.
+const BANDWIDTH_MAX: f64 = 1e18;
 
 #[derive(Debug)]
 pub(super) struct Sharing {
@@ -56,9 +58,10 @@ impl Sharing {
         for from in 0..places {
             for (to, link) in problem.links_from(from).iter().enumerate() {
                 if from != to && link.latency_s.is_finite() {
-                    links[from * places + to] = link.bandwidth;
-                    cards[from] = cards[from].max(link.bandwidth);
-                    cards[places + to] = cards[places + to].max(link.bandwidth);
+                    let bandwidth = link.bandwidth.min(BANDWIDTH_MAX);
+                    links[from * places + to] = bandwidth;
+                    cards[from] = cards[from].max(bandwidth);
+                    cards[places + to] = cards[places + to].max(bandwidth);
                 }
             }
         }
@@ -171,6 +174,7 @@ impl Sharing {
             self.users[class.from] += count;
             self.users[self.places + class.to] += count;
         }
+        let mut last_level = 0.0f64;
         while !self.open.is_empty() {
             self.steps += self.open.len() as u64;
             // The level at which a card or link is full; all classes held back there have their rate.
@@ -179,6 +183,9 @@ impl Sharing {
                 let class = &self.classes[*number as usize];
                 level = level.min(self.bound(class));
             }
+            // Levels rise; where rounding leaves nothing of a card, a copy has to go on all the same.
+            level = level.max(last_level);
+            last_level = level;
             let limit = level * (1.0 + PART_OVER);
             let mut open = std::mem::take(&mut self.open);
             // First who is held back, then what they use: bounds must not move in between.

@@ -68,6 +68,7 @@ impl Problem {
             links: self.straight_links(),
             complete: true,
             has_contention: false,
+            has_exact_figures: self.has_exact_figures,
         }
     }
 

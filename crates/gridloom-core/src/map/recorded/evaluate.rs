@@ -68,7 +68,7 @@ impl Case<'_> {
     /// # Errors
     /// If the mapper cannot take it, for times beyond its limits.
     pub fn problem(&self) -> Result<Problem, MapError> {
-        let problem = Problem::new(&self.outline(), &self.grid(), CLIENT)?;
+        let problem = Problem::new(&self.outline(), &self.grid(), CLIENT)?.with_exact_figures();
         Ok(if self.model == Model::M2 { problem } else { problem.without_contention() })
     }
 
