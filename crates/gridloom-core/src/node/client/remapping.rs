@@ -13,7 +13,7 @@ use crate::base::time::seconds_to_ns;
 use crate::perf::Size;
 
 /// Plans of these are kept as they are: they were not made from times.
-const STEADFAST: [&str; 3] = ["round-robin", "random", "given"];
+const STEADFAST: [&str; 2] = ["round-robin", "random"];
 
 /// How a group has been mapped again.
 #[derive(Debug, Default)]
