@@ -1,7 +1,9 @@
 """Plans that are saved, edited, given, explained and drawn, and heuristics of the user's own, in both worlds."""
 
 import json
+import os
 import re
+import signal
 
 import gridloom as gl
 import numpy as np
@@ -214,18 +216,18 @@ def test_a_heuristic_that_raises(platform):
             grid.group(3)
 
 
-def test_what_is_left_of_a_given_plan_is_mapped_again(program):
+def test_what_is_left_of_a_given_plan_is_mapped_again(program, gate):
     with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
         first, second = names(grid)
-        sleep = grid.function("tests/sleep")
+        hold = grid.function("tests/hold")
         group = grid.group(lambda problem: [second])
         with group:
-            slept = sleep(1.0)
-        import os
-        import signal
-
-        os.kill(grid.server_processes()[1], signal.SIGKILL)
-        assert slept.get() == 1.0
+            held = hold(np.zeros(3), str(gate.path))
+        victim = gate.server()  # It runs there: the plan is in force.
+        assert victim == grid.server_processes()[1]
+        os.kill(victim, signal.SIGKILL)
+        gate.open()
+        assert np.array_equal(held.get(), np.ones(3))
         report = group.report()
         assert [plan.heuristic for plan in report.plans] == ["<lambda>", "heft"]
         assert report.plans[1].tasks[0].server == first
