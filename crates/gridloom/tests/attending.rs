@@ -1,7 +1,8 @@
 //! What simulated processes are promised when they wait, attend, measure and break.
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gridloom::process::{Main, Measure, Process, ProcessError, RunReport, StackKind, simulate};
@@ -27,25 +28,18 @@ type Notes = Arc<Mutex<Vec<String>>>;
 type Body = fn(&mut Process, &Notes) -> Result<(), Error>;
 
 fn config(test: &str, faults: &str, processes: &[(&str, Body)]) -> SimulateConfig {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-    write("platform.toml", PLATFORM);
-    write("some.faults", faults);
-    write("kernels.idl", KERNELS);
     let process = |(name, _): &(&str, Body)| {
         let (function, host) = name.split_once('@').unwrap();
         format!("[[process]]\nhost = '{host}'\nfunction = '{function}'\n")
     };
-    write("deployment.toml", &processes.iter().map(process).collect::<String>());
+    let deployment: String = processes.iter().map(process).collect();
+    let folder = support::folder(test, &[("some.faults", faults), ("deployment.toml", &deployment)]);
+    // With faults there is a grid, which has to offer something.
     SimulateConfig {
-        platform: folder.join("platform.toml"),
         deployment: Some(folder.join("deployment.toml")),
-        // With faults there is a grid, which has to offer something.
-        functions: vec![folder.join("kernels.idl")],
         faults: (!faults.is_empty()).then(|| folder.join("some.faults")),
         reference_flops: Some(1e9),
-        ..SimulateConfig::default()
+        ..support::simulation(test, PLATFORM, KERNELS, &[])
     }
 }
 

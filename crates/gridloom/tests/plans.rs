@@ -1,10 +1,12 @@
 //! Plans given to groups, and heuristics of the program's own, on a simulated grid.
 
+mod support;
+
 use std::path::PathBuf;
 
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::core::map::{MapError, Plan, Problem, Schedule};
-use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, SimulateConfig, Value};
+use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, Value};
 
 const STAR: &str = r#"
 host = [{ name = "client", speed = "1Gf" }, { name = "near", speed = "10Gf" }, { name = "far", speed = "10Gf" }]
@@ -15,19 +17,8 @@ bandwidth = "1GBps"
 latency = "50us"
 "#;
 
-const KERNELS: &str = r#"
-Module kernels;
-Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
-"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
-"#;
-
 fn grid(test: &str) -> Grid {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("platform.toml"), STAR).unwrap();
-    std::fs::write(folder.join("kernels.idl"), KERNELS).unwrap();
-    let (platform, functions) = (folder.join("platform.toml"), vec![folder.join("kernels.idl")]);
-    Grid::simulate(SimulateConfig { platform, functions, ..SimulateConfig::default() }).unwrap()
+    Grid::simulate(support::simulation(test, STAR, support::PRODUCT, &[])).unwrap()
 }
 
 /// Two products and the product of these.

@@ -1,7 +1,8 @@
 //! Simulated processes that use the grid, beside their messages: on both kinds of stack.
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gridloom::core::base::{Dtype, Meta};
@@ -36,22 +37,16 @@ type Notes = Arc<Mutex<Vec<String>>>;
 
 /// A deployment's processes as (host, function) and what else is said of them.
 fn config(test: &str, processes: &[(&str, &str, &str)]) -> SimulateConfig {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
-    write("platform.toml", PLATFORM);
-    write("kernels.idl", KERNELS);
     let process = |(host, function, more): &(&str, &str, &str)| {
         format!("[[process]]\nhost = '{host}'\nfunction = '{function}'\n{more}\n")
     };
-    write("deployment.toml", &processes.iter().map(process).collect::<String>());
+    let deployment: String = processes.iter().map(process).collect();
+    let folder = support::folder(test, &[("deployment.toml", &deployment)]);
     SimulateConfig {
-        platform: folder.join("platform.toml"),
         deployment: Some(folder.join("deployment.toml")),
-        functions: vec![folder.join("kernels.idl")],
         report: Some(folder.join("report.json")),
         reference_flops: Some(1e9),
-        ..SimulateConfig::default()
+        ..support::simulation(test, PLATFORM, KERNELS, &[])
     }
 }
 

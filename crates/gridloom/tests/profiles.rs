@@ -1,9 +1,9 @@
 //! Programs on simulated platforms that change: what profiles say of speeds, links and hosts.
 
-use std::path::{Path, PathBuf};
+mod support;
 
 use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Grid, Report, SimulateConfig, Value};
+use gridloom::{Grid, Report, Value};
 
 const PLATFORM: &str = r#"
 [[host]]
@@ -25,22 +25,9 @@ latency = "1ms"
 const KERNELS: &str = "Module kernels;\n\
     Define product(IN int n, IN double a[n][n], OUT double c[n][n]) CalcOrder 2*n^3 Calls \"C\" product(n, a, c);\n";
 
-fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// A grid on that platform; files beside it are (name, text).
 fn grid(test: &str, platform: &str, files: &[(&str, &str)]) -> Grid {
-    let folder = folder(test);
-    for (name, text) in files.iter().chain([&("kernels.idl", KERNELS)]) {
-        std::fs::write(folder.join(name), text).unwrap();
-    }
-    let name = if platform.trim_start().starts_with('<') { "platform.xml" } else { "platform.toml" };
-    std::fs::write(folder.join(name), platform).unwrap();
-    let functions = vec![folder.join("kernels.idl")];
-    Grid::simulate(SimulateConfig { platform: folder.join(name), functions, ..SimulateConfig::default() }).unwrap()
+    Grid::simulate(support::simulation(test, platform, KERNELS, files)).unwrap()
 }
 
 /// The platform with a profile.

@@ -1,6 +1,7 @@
 //! Whole programs on simulated grids: the machines that run for real, in virtual time.
 
-use std::path::PathBuf;
+mod support;
+
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -30,22 +31,8 @@ bandwidth = "1GBps"
 latency = "50us"
 "#;
 
-const KERNELS: &str = r#"
-Module kernels;
-Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
-"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
-"#;
-
 fn config(test: &str, platform: &str) -> SimulateConfig {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("platform.toml"), platform).unwrap();
-    std::fs::write(folder.join("kernels.idl"), KERNELS).unwrap();
-    SimulateConfig {
-        platform: folder.join("platform.toml"),
-        functions: vec![folder.join("kernels.idl")],
-        ..SimulateConfig::default()
-    }
+    support::simulation(test, platform, support::PRODUCT, &[])
 }
 
 /// The product of eight matrices by binary tree.

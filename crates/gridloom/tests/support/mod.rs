@@ -1,0 +1,33 @@
+//! What tests of simulated grids share: the files that a simulation reads.
+
+use std::path::PathBuf;
+
+use gridloom::SimulateConfig;
+
+/// The product of two square matrices.
+#[allow(dead_code, reason = "not every test multiplies")]
+pub const PRODUCT: &str = r#"
+Module kernels;
+Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
+"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
+"#;
+
+/// The test's own folder, with those files (name, text) in it.
+pub fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).unwrap();
+    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+    folder
+}
+
+/// A simulation on a platform, TOML or XML, whose servers offer these functions; `files` stand beside.
+pub fn simulation(test: &str, platform: &str, functions: &str, files: &[(&str, &str)]) -> SimulateConfig {
+    let name = if platform.trim_start().starts_with('<') { "platform.xml" } else { "platform.toml" };
+    let own = [(name, platform), ("kernels.idl", functions)];
+    let folder = folder(test, &[&own, files].concat());
+    SimulateConfig {
+        platform: folder.join(name),
+        functions: vec![folder.join("kernels.idl")],
+        ..SimulateConfig::default()
+    }
+}
