@@ -52,6 +52,13 @@ pub(super) fn polish(
     mending.servers
 }
 
+/// Number of servers that have a task.
+pub(super) fn used(problem: &Problem, servers: impl Iterator<Item = usize>) -> usize {
+    let mut used = vec![false; problem.client()];
+    servers.for_each(|server| used[server] = true);
+    used.into_iter().filter(|used| *used).count()
+}
+
 /// Runs all tasks on the servers given.
 pub(super) trait Trial {
     /// End of everything and bytes moved; `None` if it ends after the limit.
@@ -172,11 +179,8 @@ impl<'a, T: Trial> Mending<'a, T> {
         false
     }
 
-    /// Number of servers that have a task.
     fn used(&self) -> usize {
-        let mut used = vec![false; self.problem.client()];
-        self.servers.iter().for_each(|server| used[*server] = true);
-        used.into_iter().filter(|used| *used).count()
+        used(self.problem, self.servers.iter().copied())
     }
 
     /// End of everything and bytes moved; `None` if it ends after the limit, or the budget is used up.

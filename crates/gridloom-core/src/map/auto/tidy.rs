@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::super::contention::{Choice, Judge, Lister, Outcome};
 use super::super::plan::Plan;
-use super::super::polish::{Mending, Trial};
+use super::super::polish::{Mending, Trial, used};
 use super::super::problem::Problem;
 
 /// The plan that moves least among `best`, which ends earliest, and the others.
@@ -100,13 +100,6 @@ fn moved_bytes(problem: &Problem, outcome: &Outcome) -> u64 {
 
 fn used_by(problem: &Problem, choice: &Choice) -> usize {
     used(problem, choice.servers.iter().map(|server| *server as usize))
-}
-
-/// Number of servers that have a task.
-fn used(problem: &Problem, servers: impl Iterator<Item = usize>) -> usize {
-    let mut used = vec![false; problem.client()];
-    servers.for_each(|server| used[server] = true);
-    used.into_iter().filter(|used| *used).count()
 }
 
 /// By datum: whether a choice has the client send it to one of several places only.
