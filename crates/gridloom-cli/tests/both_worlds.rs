@@ -16,7 +16,8 @@ use gridloom_core::graph::{Argument, Group, Output, Source, Task};
 use gridloom_core::idl::{self, Definition};
 use gridloom_core::node::conformance::{C_SOURCE, IDL};
 use gridloom_core::node::{
-    Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Message, Node, Role, Server, ServerConfig,
+    Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, MapRequest, Message, Node, Role, Server,
+    ServerConfig,
 };
 use gridloom_core::perf::ServerView;
 use gridloom_core::platform::{HostId, Platform};
@@ -287,7 +288,7 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
     Some(match effect {
         Effect::Send { to, message } => {
             let said = match message {
-                Message::MapGroup { group, heuristic, outline, .. } => {
+                Message::MapGroup(MapRequest { group, heuristic, outline, .. }) => {
                     format!("map group {} of {} tasks by {heuristic}", group.serial, outline.tasks.len())
                 }
                 Message::GroupMapped { group, plan, .. } => {

@@ -29,6 +29,9 @@ pub struct Options {
     /// How far calls were from what the models had predicted
     #[arg(long, conflicts_with_all = ["function", "plot"])]
     accuracy: bool,
+    /// What a call of that size is predicted to take, floating-point operations such as 2e9, or bytes if it states no work
+    #[arg(long, requires = "function", conflicts_with = "plot", value_parser = parse_problem_size)]
+    size: Option<f64>,
     /// Draw the function's curves into an SVG file
     #[arg(long, value_name = "FILE", requires = "function")]
     plot: Option<PathBuf>,
@@ -37,6 +40,13 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn parse_problem_size(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(size) if size.is_finite() && size >= 0.0 => Ok(size),
+        _ => Err("a finite number that is not negative is wanted".into()),
+    }
 }
 
 /// A model of a function on a server.
@@ -65,6 +75,7 @@ impl Row<'_> {
             "by_bytes": points(&self.model.by_bytes),
             "accuracy": {
                 "compared": accuracy.count,
+                "outliers": accuracy.outliers,
                 "measured_over_predicted": accuracy.bias.exp(),
                 "error": accuracy.error.exp() - 1.0,
             },
@@ -106,6 +117,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match (&options.function, options.accuracy) {
+        (Some(_), _) if options.size.is_some() => print_predictions(&rows, options.size.unwrap_or_default())?,
         (Some(_), _) => print_points(&rows)?,
         (None, true) => print_accuracy(&rows)?,
         (None, false) => print_summary(&rows)?,
@@ -158,18 +170,31 @@ fn print_points(rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
+fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
+    for row in rows {
+        for (curve, unit) in row.curves() {
+            let Some(found) = curve.predict(size) else { continue };
+            let note = if found.is_extrapolated { "  (extrapolated)" } else { "" };
+            let (seconds, spread) = (scaled(found.seconds, "s"), scaled(found.spread_s, "s"));
+            print_line(&format!("{:<16} {:>14} {seconds:>12} ± {spread}{note}", row.server.name, scaled(size, unit)))?;
+        }
+    }
+    Ok(())
+}
+
 fn print_accuracy(rows: &[Row]) -> Result<()> {
     print_line(&format!(
-        "{:<28} {:<16} {:>9} {:>20} {:>8}",
-        "function", "server", "compared", "measured/predicted", "off by"
+        "{:<28} {:<16} {:>9} {:>9} {:>20} {:>8}",
+        "function", "server", "compared", "outliers", "measured/predicted", "off by"
     ))?;
     for row in rows.iter().filter(|row| row.model.accuracy.count > 0) {
         let accuracy = row.model.accuracy;
         print_line(&format!(
-            "{:<28} {:<16} {:>9} {:>20.3} {:>7.1}%",
+            "{:<28} {:<16} {:>9} {:>9} {:>20.3} {:>7.1}%",
             row.function,
             row.server.name,
             accuracy.count,
+            accuracy.outliers,
             accuracy.bias.exp(),
             100.0 * (accuracy.error.exp() - 1.0)
         ))?;

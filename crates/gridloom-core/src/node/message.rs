@@ -101,6 +101,27 @@ pub struct TransferReport {
     pub age_ns: u64,
 }
 
+/// A request for a plan.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MapRequest {
+    /// The group.
+    pub group: GroupId,
+    /// Number of this request among the client's: returned in the answer, so that a late one is told from the last.
+    pub round: u64,
+    /// The graph.
+    pub outline: Outline,
+    /// By what it is to be mapped.
+    pub heuristic: MapBy,
+    /// It will not run: nothing is promised, and what was seen comes with the plan.
+    pub plan_only: bool,
+    /// What the client knows of its own links: server, link.
+    pub client_links: Vec<(NodeId, LinkEstimate)>,
+    /// Servers not to be used.
+    pub without: Vec<NodeId>,
+    /// Seconds for which tasks of the group that are not mapped now keep servers busy, an entry a task.
+    pub busy: Vec<(NodeId, f64)>,
+}
+
 /// The messages.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Message {
@@ -185,24 +206,7 @@ pub enum Message {
         functions: Option<Vec<Signature>>,
     },
     /// A client asks for a group to be mapped.
-    MapGroup {
-        /// The group.
-        group: GroupId,
-        /// Number of this request among the client's: returned in the answer, so that a late one is told from the last.
-        round: u64,
-        /// The graph.
-        outline: Outline,
-        /// By what it is to be mapped.
-        heuristic: MapBy,
-        /// It will not run: nothing is promised, and what was seen comes with the plan.
-        plan_only: bool,
-        /// What the client knows of its own links: server, link.
-        client_links: Vec<(NodeId, LinkEstimate)>,
-        /// Servers not to be used.
-        without: Vec<NodeId>,
-        /// Seconds for which tasks of the group that are not mapped now keep servers busy, an entry a task.
-        busy: Vec<(NodeId, f64)>,
-    },
+    MapGroup(MapRequest),
     /// The plan, with the grid that it was made for.
     GroupMapped {
         /// The group.

@@ -11,7 +11,7 @@ pub mod world;
 
 pub use agent::{Agent, AgentConfig};
 pub use client::{Client, ClientConfig};
-pub use message::Message;
+pub use message::{MapRequest, Message};
 pub use protocol::{Command, Effect, Event, Input, Role, TimerId};
 pub use server::{Server, ServerConfig};
 pub use world::World;

@@ -27,7 +27,6 @@ pub struct Learner {
     accuracy: Accuracy,
     mean_s: Option<f64>,
     calls: u64,
-    outliers: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +79,7 @@ impl Learner {
             if let Some(prediction) = windows.curve().predict(size) {
                 self.accuracy.compare(prediction.seconds, seconds);
                 let limit_s = (OUTLIER_SPREADS * prediction.spread_s).max(OUTLIER_PART * prediction.seconds);
-                self.outliers += u64::from((seconds - prediction.seconds).abs() > limit_s);
+                self.accuracy.outliers += u64::from((seconds - prediction.seconds).abs() > limit_s);
             }
             self.calls += 1;
             let weight = (1.0 / self.calls as f64).max(MEAN_WEIGHT_MIN);
@@ -102,11 +101,6 @@ impl Learner {
     /// Mean seconds of a warm call, whatever its size; `None` before the first.
     pub fn mean_s(&self) -> Option<f64> {
         self.mean_s
-    }
-
-    /// Calls that were far from what was expected.
-    pub fn outliers(&self) -> u64 {
-        self.outliers
     }
 
     /// The model as it is now.

@@ -15,9 +15,13 @@
 //! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes ascend strictly and are at least 1, seconds never descend, all are finite;
 //! so the time of a call never descends with its size.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use crate::base::DatumId;
 use crate::base::limits::{MODEL_POINTS_MAX, SPEED_FLOPS_DEFAULT, WORK_FLOPS_DEFAULT};
+use crate::graph::Task;
 
 /// Sizes within this part of each other are one point; a sample's time is scaled to the point's size.
 pub(super) const SAME_SIZE: f64 = 0.1;
@@ -39,6 +43,13 @@ impl Size {
     /// The size of a call with that work, if stated, and those bytes.
     pub fn new(work_flops: Option<f64>, bytes: u64) -> Size {
         work_flops.map_or(Size::Bytes(bytes), Size::Work)
+    }
+
+    /// The size of a task; `bytes_of` knows the data that it reads.
+    pub fn of_task(task: &Task, bytes_of: impl Fn(DatumId) -> u64) -> Size {
+        let read: BTreeSet<DatumId> = task.inputs().collect();
+        let made = task.outputs.iter().map(|output| output.meta.size_bytes());
+        Size::new(task.work_flops, read.into_iter().map(bytes_of).chain(made).fold(0, u64::saturating_add))
     }
 }
 
@@ -157,6 +168,8 @@ fn make_monotone(points: &mut [Point]) {
 pub struct Accuracy {
     /// Predictions that were compared.
     pub count: u64,
+    /// Calls among them that were far from what was expected: beyond five spreads, and a third.
+    pub outliers: u64,
     /// Mean of measured / predicted, as a logarithm; old ones are forgotten exponentially.
     pub bias: f64,
     /// Mean distance of measured / predicted from 1, as a logarithm.
@@ -243,7 +256,8 @@ impl FunctionModel {
             0 => 0.0,
             total => models.clone().map(|(m, _)| of(&m.accuracy) * m.accuracy.count as f64).sum::<f64>() / total as f64,
         };
-        let accuracy = Accuracy { count: total, bias: mean(|one| one.bias), error: mean(|one| one.error) };
+        let outliers = models.clone().map(|(model, _)| model.accuracy.outliers).fold(0, u64::saturating_add);
+        let accuracy = Accuracy { count: total, outliers, bias: mean(|one| one.bias), error: mean(|one| one.error) };
         FunctionModel { by_work, by_bytes, accuracy }
     }
 }

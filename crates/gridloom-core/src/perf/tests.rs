@@ -49,7 +49,7 @@ fn outliers_count_for_nothing_and_changes_are_learned() {
     is_about(&learned(&calls), 100.0, 3.0, false);
     let mut learner = Learner::default();
     calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, false));
-    assert_eq!(learner.outliers(), 5, "the one and the first four of the change");
+    assert_eq!(learner.model().accuracy.outliers, 5, "the one and the first four of the change");
 }
 
 #[test]

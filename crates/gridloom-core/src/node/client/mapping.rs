@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::base::limits::TASKS_PER_MESSAGE;
-use crate::graph::Source;
+use crate::graph::{Outline, Source};
 use crate::map::{Plan, Seen};
+use crate::node::message::MapRequest;
 
 impl Client {
     pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: MapBy, out: &mut Vec<Effect>) {
@@ -30,24 +31,28 @@ impl Client {
         };
         self.groups.insert(group.id, run);
         match self.agent {
-            Some(agent) => send(
-                out,
-                agent,
-                Message::MapGroup {
-                    group: group.id,
-                    round: self.round,
-                    outline: outlined.outline,
-                    heuristic,
-                    plan_only: true,
-                    client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
-                    without: self.lost.keys().copied().collect(),
-                    busy: Vec::new(),
-                },
-            ),
+            Some(agent) => {
+                let request = self.map_request(group.id, outlined.outline, heuristic);
+                send(out, agent, Message::MapGroup(MapRequest { plan_only: true, ..request }));
+            }
             None => {
                 let address = self.config.agent.clone();
                 self.mapping_failed(now, group.id, TaskError::AgentLost { address, why: "not connected".into() }, out);
             }
+        }
+    }
+
+    /// The request for a plan in this round.
+    fn map_request(&self, group: GroupId, outline: Outline, heuristic: MapBy) -> MapRequest {
+        MapRequest {
+            group,
+            round: self.round,
+            outline,
+            heuristic,
+            plan_only: false,
+            client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
+            without: self.lost.keys().copied().collect(),
+            busy: Vec::new(),
         }
     }
 
@@ -104,30 +109,17 @@ impl Client {
         }
         let part = self.part(group, &mapping.tasks);
         let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
-        let busy = self.busy(now, group);
-        let run = self.groups.get_mut(&group).expect("found above");
         if let Some(part) = part {
             let outlined = part.outline();
             self.round += 1;
             mapping.round = self.round;
             mapping.asked = Some(now);
             mapping.data = outlined.data;
-            send(
-                out,
-                agent,
-                Message::MapGroup {
-                    group,
-                    round: self.round,
-                    outline: outlined.outline,
-                    heuristic: run.heuristic.take(),
-                    plan_only: false,
-                    client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
-                    without: self.lost.keys().copied().collect(),
-                    busy,
-                },
-            );
+            let heuristic = self.groups.get_mut(&group).expect("found above").heuristic.take();
+            let request = self.map_request(group, outlined.outline, heuristic);
+            send(out, agent, Message::MapGroup(MapRequest { busy: self.busy(now, group), ..request }));
         }
-        run.mapping = Some(mapping);
+        self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
         for datum in lost {
             self.missing(now, datum, "no server holds it any more", out);
         }

@@ -451,7 +451,7 @@ impl Client {
             | Message::Registered { .. }
             | Message::RegistrationRefused { .. }
             | Message::Subscribe
-            | Message::MapGroup { .. }
+            | Message::MapGroup(_)
             | Message::GroupEnded { .. }
             | Message::Call { .. }
             | Message::RunTasks { .. }

@@ -136,11 +136,8 @@ impl Client {
 
     fn task_s(&self, server: NodeId, run: &TaskRun) -> Option<f64> {
         let view = &self.grid.servers[self.grid.server(server)?];
-        let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
-        let read = inputs.iter().filter_map(|datum| Some(self.data.get(datum)?.meta.size_bytes()));
-        let made = run.task.outputs.iter().map(|output| output.meta.size_bytes());
-        let bytes = read.chain(made).fold(0, u64::saturating_add);
-        view.task_seconds(&run.task.function, Size::new(run.task.work_flops, bytes))
+        let bytes_of = |datum| self.data.get(&datum).map_or(0, |known| known.meta.size_bytes());
+        view.task_seconds(&run.task.function, Size::of_task(&run.task, bytes_of))
     }
 
     /// For how long tasks of the group that are out keep their servers busy, an entry a task.

@@ -378,7 +378,7 @@ impl Server {
             | Message::Recalled { .. }
             | Message::Subscribe
             | Message::Directory { .. }
-            | Message::MapGroup { .. }
+            | Message::MapGroup(_)
             | Message::GroupMapped { .. }
             | Message::GroupNotMapped { .. }
             | Message::GroupEnded { .. }

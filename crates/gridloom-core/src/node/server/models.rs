@@ -67,13 +67,10 @@ impl Server {
         if is_short && known.calls > SHORT_CALLS_LEARNED && known.calls % SHORT_CALLS_SKIPPED != 0 {
             return;
         }
-        let read: BTreeSet<DatumId> = task.inputs().collect();
-        let read_bytes = read.iter().map(|datum| self.replicas.size_bytes(*datum));
-        let made_bytes = task.outputs.iter().map(|output| output.meta.size_bytes());
-        let bytes = read_bytes.chain(made_bytes).fold(0, u64::saturating_add);
         let is_cold = known.cold_left > 0;
         known.cold_left = known.cold_left.saturating_sub(1);
-        let (size, seconds) = (Size::new(task.work_flops, bytes), ns_to_seconds(run_ns.max(1)));
+        let (size, seconds) =
+            (Size::of_task(task, |datum| self.replicas.size_bytes(datum)), ns_to_seconds(run_ns.max(1)));
         known.learner.learn(size, seconds, is_cold);
         known.changed = true;
         if !is_cold && seconds >= PACE_CALL_S_MIN {

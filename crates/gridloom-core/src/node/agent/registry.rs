@@ -1,0 +1,112 @@
+//! Servers that register: which are taken, and what they offer.
+
+use super::*;
+use crate::base::limits::SLOTS_MAX;
+
+impl Agent {
+    pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
+        // Two cannot listen at one address: who is silent there is gone, though its connection has not broken yet.
+        let same =
+            |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
+        let before: Vec<NodeId> =
+            self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
+        if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
+            log(out, format!("refused server '{}': {why}", registration.name));
+            send(out, from, Message::RegistrationRefused { why, may_pass });
+            return;
+        }
+        for node in before {
+            out.push(Effect::HangUp { peer: node });
+            self.on_lost(now, node, "another server listens at its address", out);
+        }
+        self.forget_server(from);
+        for signature in &registration.functions {
+            self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
+        }
+        let peers = match registration.plain {
+            true => Vec::new(),
+            false => self
+                .servers
+                .iter()
+                .filter(|(_, s)| !s.registration.plain)
+                .map(|(n, s)| (*n, s.registration.address.clone()))
+                .collect(),
+        };
+        log(
+            out,
+            format!(
+                "server '{}' at {} offers {} functions",
+                registration.name,
+                registration.address,
+                registration.functions.len()
+            ),
+        );
+        self.servers.insert(
+            from,
+            Registered {
+                links_done: registration.plain,
+                registration,
+                since: now,
+                speed_flops: None,
+                pace: 1.0,
+                links: BTreeMap::new(),
+                promised: BTreeMap::new(),
+            },
+        );
+        send(out, from, Message::Registered { peers });
+        self.changed(now, out);
+    }
+
+    /// Why a server is not taken, and whether that may pass. `before` had its address.
+    fn check_registration(
+        &self,
+        now: Time,
+        from: NodeId,
+        registration: &Registration,
+        before: &[NodeId],
+    ) -> Result<(), (bool, String)> {
+        let name = &registration.name;
+        let for_good = |why: String| (false, why);
+        if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
+            return Err(for_good(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX)));
+        }
+        if registration.slots > SLOTS_MAX {
+            return Err(for_good(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots)));
+        }
+        if registration.slots == 0 {
+            return Err(for_good("it has no slots; start it with --slots of at least 1".into()));
+        }
+        let is_other = |node: &NodeId| *node != from && !before.contains(node);
+        let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
+        if let Some(other) = before.iter().find(|node| is_alive(node)) {
+            let (other, address) = (&self.servers[other].registration.name, &registration.address);
+            let why = format!("server '{other}' answers at its address {address}; give each its own (--advertise)");
+            return Err((true, why));
+        }
+        if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
+            let address = &other.registration.address;
+            return Err((true, format!("another server at {address} has the name '{name}'; choose one with --name")));
+        }
+        for signature in &registration.functions {
+            signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
+            // All servers that offer a function of that name agree on it: mostly it is enough to look at that.
+            if self.functions.get(&signature.name).is_none_or(|(known, _)| known == signature) {
+                continue;
+            }
+            let others = self.servers.iter().filter(|(node, _)| is_other(node));
+            for (_, other) in others {
+                let same = other.registration.functions.iter().find(|known| known.name == signature.name);
+                if let Some(known) = same.filter(|known| known.hash() != signature.hash()) {
+                    let why = format!(
+                        "function '{}' is offered by server '{}' with another signature: '{known}' there, \
+                         '{signature}' here; rename the function or its module",
+                        signature.name, other.registration.name
+                    );
+                    // A server that comes back with a changed function may find itself, not yet noticed to be dead.
+                    return Err((other.registration.name == *name, why));
+                }
+            }
+        }
+        Ok(())
+    }
+}

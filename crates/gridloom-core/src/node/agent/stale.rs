@@ -1,0 +1,75 @@
+//! News on which plans under way rest: models and paces that have changed by much, servers that have come.
+
+use super::*;
+use crate::base::limits::{STALE_FACTOR, SURPRISE_FACTOR};
+use crate::perf::{Curve, FunctionModel, Size};
+
+impl Agent {
+    pub(super) fn on_model(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        function: &str,
+        model: FunctionModel,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(server) = self.servers.get(&from) else { return };
+        let Registration { name, address, functions, .. } = &server.registration;
+        if !model.is_sane() || !functions.iter().any(|known| known.name == function) {
+            return;
+        }
+        let (name, host) = (name.clone(), host_of(address).to_string());
+        let change = self.learned(&host, &name, function, model);
+        if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
+            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as was known");
+            self.stale_at(&host, &why, out);
+        }
+        self.tell(now + MODELS_PAUSE_NS, out);
+    }
+
+    /// Takes in a model; gives the factor by which the time of its largest call has changed on that host.
+    fn learned(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
+        let speeds = self.speeds();
+        let speed = speeds.get(host).copied();
+        let before = self.models.of(host, function, &speeds);
+        let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
+        let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
+        let change = size.map_or(1.0, |size| model.seconds(size, speed) / before.seconds(size, speed));
+        self.models.take(host, server, function, model);
+        if change.is_finite() && change > 0.0 { change } else { 1.0 }
+    }
+
+    /// Tells the clients of groups on that host's servers that their plans rest on what has changed.
+    fn stale_at(&self, host: &str, why: &str, out: &mut Vec<Effect>) {
+        let there = self.servers.values().filter(|server| host_of(&server.registration.address) == host);
+        let groups: BTreeSet<GroupId> = there.flat_map(|server| server.promised.keys().copied()).collect();
+        for group in groups {
+            send(out, group.client, Message::Stale { group, why: why.to_string() });
+        }
+    }
+
+    pub(super) fn on_pace(&mut self, now: Time, from: NodeId, pace: f64, out: &mut Vec<Effect>) {
+        let Some(server) = self.servers.get_mut(&from) else { return };
+        server.pace = pace;
+        let name = &server.registration.name;
+        for (group, promise) in &mut server.promised {
+            let change = pace / promise.pace;
+            if !(1.0 / STALE_FACTOR..STALE_FACTOR).contains(&change) {
+                promise.pace = pace;
+                let why = format!("calls on server '{name}' take {change:.1} times as long as when it was mapped");
+                send(out, group.client, Message::Stale { group: *group, why });
+            }
+        }
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// A server can be mapped onto that was not there, or not known, before: plans under way could use it.
+    pub(super) fn newly_usable(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        let Some(server) = self.servers.get(&node).filter(|s| s.links_done && s.speed_flops.is_some()) else { return };
+        let why = format!("server '{}' has come", server.registration.name);
+        let groups: BTreeSet<GroupId> = self.servers.values().flat_map(|s| s.promised.keys().copied()).collect();
+        for group in groups.into_iter().filter(|group| !server.promised.contains_key(group)) {
+            send(out, group.client, Message::Stale { group, why: why.clone() });
+        }
+    }
+}
