@@ -10,7 +10,7 @@
 //! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
 //! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
 //! is copied to a place at most once, as soon as its source has it, if a task there reads it, or a copy from there is
-//! made, or (for the client) it is wanted. It is used and passed on when it is whole. Between servers that cannot talk it goes
+//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is used and passed on when it is whole. Between servers that cannot talk it goes
 //! through the client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and
 //! its inputs are there.
 //!
@@ -287,13 +287,15 @@ impl<'p> Judge<'p> {
                 self.touch(datum as u32, *place).state = State::There;
             }
         }
-        for (task, server) in choice.servers.iter().enumerate() {
-            self.missing[task] = problem.inputs(task).len() as u32;
-            for datum in problem.inputs(task) {
+        // In the order of tasks: so do servers ask for what they read.
+        for task in &choice.order {
+            let server = choice.servers[*task as usize];
+            self.missing[*task as usize] = problem.inputs(*task as usize).len() as u32;
+            for datum in problem.inputs(*task as usize) {
                 if self.is_plain {
-                    self.ask(choice, *datum, problem.client() as u32, Waiter::CopyFor(task as u32));
+                    self.ask(choice, *datum, problem.client() as u32, Waiter::CopyFor(*task));
                 } else {
-                    self.ask(choice, *datum, *server, Waiter::Task(task as u32));
+                    self.ask(choice, *datum, server, Waiter::Task(*task));
                 }
             }
         }

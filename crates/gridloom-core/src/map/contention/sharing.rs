@@ -3,11 +3,16 @@
 //! Copies between the same two places get the same rate, so that they are kept together as a **class**: it has served so
 //! many bytes of each of its copies, and the copy that needs fewest ends next. Rates are computed by progressive filling
 //! (Bertsekas, Gallager, *Data Networks*, 6.5.2) over classes, not copies.
+//!
+//! Nodes send each peer one large datum after another, so that in the plans of real groups the copies of a class go **in
+//! turn**: the class is one user of what it crosses, and each copy ends when those before it and itself are served. Small
+//! data travel between the messages, beside them. In recorded workflows ([`Problem::has_exact_figures`]) all copies share.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::super::problem::Problem;
+use crate::base::limits::EAGER_BYTES_MAX;
 
 /// A copy of which so many bytes are missing has ended: less than what rounding leaves.
 const BYTES_OVER: f64 = 1e-6;
@@ -20,6 +25,8 @@ const BANDWIDTH_MAX: f64 = 1e18;
 #[derive(Debug)]
 pub(super) struct Sharing {
     places: usize,
+    /// Copies of a class go one after another.
+    in_turn: bool,
     /// By ordered pair of places: bandwidth of the link.
     links: Vec<f64>,
     /// By place, outward, then by place, inward.
@@ -46,6 +53,8 @@ struct Class {
     link: f64,
     rate: f64,
     served: f64,
+    /// In turn: what has to be served until the last large copy ends.
+    last: f64,
     /// What has to be served until it ends, and the copy.
     copies: BinaryHeap<Reverse<(u64, u32)>>,
 }
@@ -67,6 +76,7 @@ impl Sharing {
         }
         Sharing {
             places,
+            in_turn: !problem.has_exact_figures(),
             links,
             cards,
             class_of: vec![NO_CLASS; places * places],
@@ -91,6 +101,7 @@ impl Sharing {
         for class in &mut self.classes {
             class.copies.clear();
             class.served = 0.0;
+            class.last = 0.0;
         }
         self.active.clear();
         self.ended.clear();
@@ -104,16 +115,22 @@ impl Sharing {
         if self.class_of[pair] == NO_CLASS {
             self.class_of[pair] = self.classes.len() as u32;
             let link = self.links[pair];
-            self.classes.push(Class { from, to, link, rate: 0.0, served: 0.0, copies: BinaryHeap::new() });
+            self.classes.push(Class { from, to, link, rate: 0.0, served: 0.0, last: 0.0, copies: BinaryHeap::new() });
         }
         let number = self.class_of[pair];
         let class = &mut self.classes[number as usize];
         if class.copies.is_empty() {
             class.served = 0.0;
+            class.last = 0.0;
             self.active.push(number);
         }
+        let is_behind = self.in_turn && bytes > EAGER_BYTES_MAX as f64;
+        let end = if is_behind { class.served.max(class.last) + bytes } else { class.served + bytes };
+        if is_behind {
+            class.last = end;
+        }
         // Positive floats are in the order of their bits.
-        class.copies.push(Reverse(((class.served + bytes).to_bits(), copy)));
+        class.copies.push(Reverse((end.to_bits(), copy)));
         self.is_stale = true;
     }
 
@@ -170,7 +187,7 @@ impl Sharing {
         self.open.clone_from(&self.active);
         for number in &self.active {
             let class = &self.classes[*number as usize];
-            let count = class.copies.len() as f64;
+            let count = self.sharers(class);
             self.users[class.from] += count;
             self.users[self.places + class.to] += count;
         }
@@ -197,9 +214,9 @@ impl Sharing {
                 }
             }
             for number in open.drain(..fixed) {
-                let class = &mut self.classes[number as usize];
-                class.rate = level;
-                let count = class.copies.len() as f64;
+                self.classes[number as usize].rate = level;
+                let class = &self.classes[number as usize];
+                let count = self.sharers(class);
                 let (out, into) = (class.from, self.places + class.to);
                 for card in [out, into] {
                     self.left[card] = (self.left[card] - level * count).max(0.0);
@@ -214,6 +231,11 @@ impl Sharing {
     fn bound(&self, class: &Class) -> f64 {
         let (out, into) = (class.from, self.places + class.to);
         let cards = (self.left[out] / self.users[out]).min(self.left[into] / self.users[into]);
-        cards.min(class.link / class.copies.len() as f64)
+        cards.min(class.link / self.sharers(class))
+    }
+
+    /// As how many users a class shares.
+    fn sharers(&self, class: &Class) -> f64 {
+        if self.in_turn { 1.0 } else { class.copies.len() as f64 }
     }
 }

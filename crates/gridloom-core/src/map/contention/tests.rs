@@ -5,7 +5,30 @@ use crate::map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 
 fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
     let case = Case { workflow, servers, model };
-    Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap()
+    Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap().with_exact_figures()
+}
+
+#[test]
+fn copies_of_a_real_group_go_the_same_way_in_turn_and_in_the_order_of_tasks() {
+    let workflow = r#"{"tasks": [{"id": "a", "work_seconds": 1, "inputs": ["x"], "outputs": []},
+                                 {"id": "b", "work_seconds": 1, "inputs": ["y"], "outputs": []},
+                                 {"id": "c", "work_seconds": 1, "inputs": ["z"], "outputs": []}],
+                       "files": {"x": 400000, "y": 100000, "z": 1000}}"#;
+    let workflow = Workflow::parse(workflow, "w").unwrap();
+    let servers = Servers::parse(r#"{"speed": [1, 1], "client_bytes_per_s": [1000, 1000]}"#, "s").unwrap();
+    let case = Case { workflow: &workflow, servers: &servers, model: Model::M2 };
+    let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
+    let starts = |order: [u32; 3]| {
+        let choice = Choice { servers: vec![0; 3], order: order.to_vec(), sources: BTreeMap::new() };
+        Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().start_s.clone()
+    };
+    // 400 s for x, then 100 s for y; z is small and travels beside them.
+    assert_eq!(starts([0, 1, 2]), [400.0, 500.0, 501.0]);
+    assert_eq!(starts([2, 1, 0]), [500.0, 100.0, 1.0]);
+    let exact = problem.clone().with_exact_figures();
+    let choice = Choice { servers: vec![0; 3], order: vec![2, 1, 0], sources: BTreeMap::new() };
+    // As in recorded workflows, where all share.
+    assert_eq!(Judge::new(&exact).run(&choice, f64::INFINITY).unwrap().unwrap().start_s, [501.0, 201.0, 3.0]);
 }
 
 #[test]
