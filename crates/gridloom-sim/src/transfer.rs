@@ -2,13 +2,15 @@
 //!
 //! A frame of n bytes leaves when those before it have left, takes n / (bandwidth of the narrowest link) to leave and
 //! the route's latency to travel; it shares nothing with flows or with frames of other pairs. Bulk cargo is a flow with
-//! the latency of its route, one after another in each direction of a connection.
+//! the latency of its route, one after another in each direction of a connection. One that has waited for others follows
+//! them without a gap: the route's latency passes while it waits.
 //!
 //! **Not done.** Control frames slowed by bulk data on the same links: they are small, and a real network's queues
 //! favour short flows.
 
 use std::sync::Arc;
 
+use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::flow::Transfer;
 use gridloom_core::node::{Input, Message};
@@ -67,8 +69,9 @@ impl Simulation {
 
     /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
     pub(crate) fn send_bulk(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
+        let now = self.now;
         if let Some(end) = self.connections.end_mut(from, to) {
-            end.bulk.push_back(cargo);
+            end.bulk.push_back((now, cargo));
             self.move_next(from, to);
         }
     }
@@ -79,11 +82,13 @@ impl Simulation {
             return;
         }
         let Some(end) = self.connections.end_mut(from, to).filter(|end| end.moving.is_none()) else { return };
-        let Some(cargo) = end.bulk.pop_front() else { return };
+        let Some((since, cargo)) = end.bulk.pop_front() else { return };
+        let under_way_s = ns_to_seconds(self.now.since(since));
         self.synchronise();
         let path = self.path(from, to);
         let size = cargo.size_bytes() as f64;
-        let transfer = Transfer { way_back: &path.way_back, ..Transfer::new(&path.links, path.latency_s, size) };
+        let transfer =
+            Transfer { way_back: &path.way_back, under_way_s, ..Transfer::new(&path.links, path.latency_s, size) };
         let action = self.engine.start_transfer(&transfer);
         let transfer = self.cargo_begins(from, to, &cargo);
         self.purposes.insert(action, Purpose::Bulk { from, to, cargo, transfer });
@@ -151,10 +156,11 @@ impl Simulation {
 
     /// Stops the bulk cargo that moves in that direction; it stays the first in line.
     pub(crate) fn stop_bulk(&mut self, from: NodeId, to: NodeId) {
+        let now = self.now;
         let Some(end) = self.connections.end_mut(from, to) else { return };
         let Some(moving) = end.moving.take() else { return };
         if let Some(Purpose::Bulk { cargo, .. }) = self.purposes.remove(&moving.action) {
-            end.bulk.push_front(cargo);
+            end.bulk.push_front((now, cargo));
         }
         self.synchronise();
         self.engine.cancel(moving.action);

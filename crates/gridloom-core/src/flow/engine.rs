@@ -157,7 +157,7 @@ impl FlowEngine {
         let variable = resources.solver.add_variable(penalty, bound, elements);
         let work = if transfer.links.is_empty() { 0.0 } else { transfer.size_bytes };
         let factor = model.bandwidth_factor;
-        let latency_s = model.latency_phase_s(transfer.latency_s);
+        let latency_s = (model.latency_phase_s(transfer.latency_s) - transfer.under_way_s).max(0.0);
         let id = self.begin(variable, factor, work, terms);
         if off {
             self.fail(id.slot);

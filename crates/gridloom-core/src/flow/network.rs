@@ -66,12 +66,14 @@ pub struct Transfer<'a> {
     pub size_bytes: f64,
     /// Never faster than that, bytes per second; infinite for no bound.
     pub rate_max: f64,
+    /// How much of its latency phase has passed already, seconds: it follows another over the same connection.
+    pub under_way_s: f64,
 }
 
 impl<'a> Transfer<'a> {
     /// Over these links, as fast as they let it, with no acknowledgements.
     pub fn new(links: &'a [LinkIndex], latency_s: f64, size_bytes: f64) -> Transfer<'a> {
-        Transfer { links, way_back: &[], latency_s, size_bytes, rate_max: f64::INFINITY }
+        Transfer { links, way_back: &[], latency_s, size_bytes, rate_max: f64::INFINITY, under_way_s: 0.0 }
     }
 }
 

@@ -152,7 +152,11 @@ impl Run<'_> {
                 let links = route(src, dst);
                 let latency_s = links.iter().fold(0.0, |sum, link| sum + self.engine.latency_s(*link));
                 let way_back = route(dst, src);
-                self.engine.start_transfer(&Transfer { links, way_back, latency_s, size_bytes, rate_max })
+                self.engine.start_transfer(&Transfer {
+                    way_back,
+                    rate_max,
+                    ..Transfer::new(links, latency_s, size_bytes)
+                })
             }
             Kind::Execution { host, work_flops, priority, bound_flops, threads } => {
                 let own = threads == 1;
