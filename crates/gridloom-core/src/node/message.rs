@@ -179,6 +179,25 @@ pub enum Message {
     /// A server has measured its links: it can be mapped onto with knowledge.
     LinksDone,
 
+    // ---- whoever measures links, and agent
+    /// A server or client that is connected to a peer wants to measure the link.
+    AskTurn {
+        /// The peer.
+        to: NodeId,
+    },
+    /// No other measures a link of these hosts now.
+    Turn {
+        /// The peer.
+        to: NodeId,
+        /// Whether it is to be measured: others may have done so between these hosts.
+        is_needed: bool,
+    },
+    /// The turn, or the wish for it, is over.
+    TurnOver {
+        /// The peer.
+        to: NodeId,
+    },
+
     // ---- agent to server
     /// The registration was taken; measure the links to these.
     Registered {

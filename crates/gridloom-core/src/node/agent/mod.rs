@@ -7,6 +7,7 @@ mod mapping;
 mod models;
 mod registry;
 mod stale;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +20,12 @@ use crate::node::message::{MapRequest, Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
 use crate::perf::{GridView, LinkEstimate};
 use models::Models;
+use turns::Turns;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MEASURED: TimerId = TimerId(1);
 const DIRECTORY: TimerId = TimerId(2);
+const TURNS: TimerId = TimerId(3);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
 /// Models that were learned are told to clients no more often than this.
@@ -75,6 +78,8 @@ pub struct Agent {
     telling: bool,
     /// Requests that wait for links and speeds that are still being measured.
     waiting: Vec<MapRequest>,
+    /// Who measures links.
+    turns: Turns,
 }
 
 impl Agent {
@@ -91,6 +96,7 @@ impl Agent {
             functions_version: 1,
             telling: false,
             waiting: Vec::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -105,9 +111,14 @@ impl Agent {
     }
 
     /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
-    pub fn leftovers(&self) -> [(&'static str, usize); 2] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 3] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
-        [("promises to groups", promised), ("requests for plans", self.waiting.len())]
+        let turns = self.turns.len();
+        [
+            ("promises to groups", promised),
+            ("requests for plans", self.waiting.len()),
+            ("turns to measure links", turns),
+        ]
     }
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
@@ -128,6 +139,7 @@ impl Agent {
             Message::LinkMeasured { to, link } => {
                 if let (Some(server), true) = (self.servers.get_mut(&from), link.is_sane()) {
                     server.links.insert(to, Some(link));
+                    self.turn_measured(from, to);
                 }
             }
             Message::LinkBroken { to } => {
@@ -135,6 +147,8 @@ impl Agent {
                     server.links.insert(to, None);
                 }
             }
+            Message::AskTurn { to } => self.on_ask_turn(now, from, to, out),
+            Message::TurnOver { to } => self.on_turn_over(now, from, to, out),
             Message::LinksDone => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.links_done = true;
@@ -165,6 +179,7 @@ impl Agent {
                 }
             }
             Message::ProbeArrived { .. }
+            | Message::Turn { .. }
             | Message::Registered { .. }
             | Message::RegistrationRefused { .. }
             | Message::Directory { .. }
@@ -226,6 +241,7 @@ impl Agent {
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.members.lost(node);
+        self.turns_lost(now, node, out);
         self.subscribers.remove(&node);
         self.waiting.retain(|request| request.group.client != node);
         for server in self.servers.values_mut() {
@@ -266,6 +282,7 @@ impl Machine for Agent {
                 }
             }
             Input::Timer(MEASURED) => self.map_waiting(now, out),
+            Input::Timer(TURNS) => self.on_turns_timer(now, out),
             Input::Timer(DIRECTORY) => {
                 self.telling = false;
                 for client in self.subscribers.keys().copied().collect::<Vec<_>>() {

@@ -1,7 +1,7 @@
 //! Servers that register: which are taken, and what they offer.
 
 use super::*;
-use crate::base::limits::SLOTS_MAX;
+use crate::base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
@@ -19,19 +19,12 @@ impl Agent {
             out.push(Effect::HangUp { peer: node });
             self.on_lost(now, node, "another server listens at its address", out);
         }
+        self.turns_lost(now, from, out);
         self.forget_server(from);
         for signature in &registration.functions {
             self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
         }
-        let peers = match registration.plain {
-            true => Vec::new(),
-            false => self
-                .servers
-                .iter()
-                .filter(|(_, s)| !s.registration.plain)
-                .map(|(n, s)| (*n, s.registration.address.clone()))
-                .collect(),
-        };
+        let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
         log(
             out,
             format!(
@@ -55,6 +48,15 @@ impl Agent {
         );
         send(out, from, Message::Registered { peers });
         self.changed(now, out);
+    }
+
+    /// The servers that a new one is to measure its links to: the last that came, so that none is measured by all.
+    fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
+        let mut peers: Vec<(&NodeId, &Registered)> =
+            self.servers.iter().filter(|(_, server)| !server.registration.plain).collect();
+        peers.sort_by_key(|(node, server)| (std::cmp::Reverse(server.since), **node));
+        peers.truncate(PROBE_PEERS_MAX);
+        peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
     }
 
     /// Why a server is not taken, and whether that may pass. `before` had its address.

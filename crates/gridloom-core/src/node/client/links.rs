@@ -1,4 +1,4 @@
-//! The client's own links: probed once when a server is first seen, refined by what moves over them.
+//! The client's own links: probed in turn when a server is first seen, refined by what moves over them.
 
 use super::*;
 use crate::base::limits::{MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
@@ -26,6 +26,33 @@ impl Client {
             if !self.members.is_up(node) {
                 out.push(Effect::Dial { address });
             }
+        }
+        self.ask_turns(out);
+    }
+
+    /// Asks the agent for a turn with each server that is connected by now: probes that share a card disturb each other.
+    pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
+        let Some(agent) = self.agent else { return };
+        for node in &self.to_probe {
+            if self.members.is_up(*node) && self.turns_asked.insert(*node) {
+                send(out, agent, Message::AskTurn { to: *node });
+            }
+        }
+    }
+
+    pub(super) fn on_turn(&mut self, now: Time, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
+        if !self.turns_asked.contains(&to) {
+            if let Some(agent) = self.agent {
+                send(out, agent, Message::TurnOver { to });
+            }
+            return;
+        }
+        match self.members.ping(now, to).filter(|_| is_needed) {
+            Some(token) => {
+                self.probe_turn = Some(to);
+                send(out, to, Message::Ping { token });
+            }
+            None => self.probe_over(now, to, out),
         }
     }
 
@@ -88,20 +115,11 @@ impl Client {
         if self.probe_turn == Some(peer) {
             self.probe_turn = None;
         }
-        self.probe_next(now, out);
+        if let (true, Some(agent)) = (self.turns_asked.remove(&peer), self.agent) {
+            send(out, agent, Message::TurnOver { to: peer });
+        }
         if self.to_probe.is_empty() {
             self.map_waiting(now, out);
-        }
-    }
-
-    pub(super) fn probe_next(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.probe_turn.is_some() {
-            return;
-        }
-        let next = self.to_probe.iter().copied().find(|node| self.members.is_up(*node));
-        if let Some(token) = next.and_then(|node| self.members.ping(now, node)) {
-            self.probe_turn = next;
-            send(out, next.expect("it was pinged"), Message::Ping { token });
         }
     }
 

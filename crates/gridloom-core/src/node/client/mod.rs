@@ -170,7 +170,9 @@ pub struct Client {
     apart: BTreeSet<(NodeId, NodeId)>,
     probing: Probing,
     to_probe: Vec<NodeId>,
-    /// The server whose link is being measured: one at a time, so that probes do not disturb each other.
+    /// Those of them for whom the agent was asked for a turn.
+    turns_asked: BTreeSet<NodeId>,
+    /// The server whose link is being measured.
     probe_turn: Option<NodeId>,
     probed: BTreeSet<NodeId>,
     /// The time that groups wait for links to be measured has passed.
@@ -206,6 +208,7 @@ impl Client {
             apart: BTreeSet::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
+            turns_asked: BTreeSet::new(),
             probe_turn: None,
             probed: BTreeSet::new(),
             waited_for_links: false,
@@ -257,7 +260,7 @@ impl Client {
         }
         self.names.insert(peer, name);
         self.others_at(now, peer, &address, out);
-        self.probe_next(now, out);
+        self.ask_turns(out);
         for parcel in self.outbox.remove(&peer).unwrap_or_default() {
             match parcel {
                 Parcel::Message(message) => send(out, peer, message),
@@ -299,6 +302,7 @@ impl Client {
         }
         if self.agent == Some(peer) {
             self.agent = None;
+            self.turns_asked.clear();
             self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
         } else {
             self.on_server_lost(now, peer, why, out);
@@ -440,11 +444,14 @@ impl Client {
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => self.on_pong(now, from, token, out),
             Message::ProbeArrived { size_bytes } => self.on_probe_arrived(now, from, size_bytes, out),
+            Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
             Message::Register(_)
             | Message::Speed { .. }
             | Message::LinkMeasured { .. }
             | Message::LinkBroken { .. }
             | Message::LinksDone
+            | Message::AskTurn { .. }
+            | Message::TurnOver { .. }
             | Message::Model { .. }
             | Message::Pace { .. }
             | Message::Recall { .. }

@@ -1,9 +1,9 @@
-//! Links to the other servers: measured one after the other when the agent names them.
+//! Links to the other servers: measured when the agent names them, each in its turn.
 
 use super::*;
 
 impl Server {
-    pub(super) fn on_registered(&mut self, now: Time, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
+    pub(super) fn on_registered(&mut self, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
         self.refused_since = None;
         self.to_probe = peers;
         self.to_probe.truncate(PROBE_PEERS_MAX);
@@ -19,40 +19,58 @@ impl Server {
             .collect();
         out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
         self.probe_turn = None;
-        self.probe_next(now, out);
+        self.turns_asked.clear();
+        self.ask_turns(out);
         self.links_done_if_so(out);
     }
 
-    pub(super) fn on_probe_step(&mut self, now: Time, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
+    pub(super) fn on_probe_step(&mut self, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
         match step {
             Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
             Step::Done(link) => {
                 if let Some(agent) = self.agent {
                     send(out, agent, Message::LinkMeasured { to: peer, link });
                 }
-                self.probe_over(now, peer, out);
+                self.probe_over(peer, out);
             }
         }
     }
 
-    pub(super) fn probe_over(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn probe_over(&mut self, peer: NodeId, out: &mut Vec<Effect>) {
         self.probing.lost(peer);
         self.to_probe.retain(|(node, _)| *node != peer);
         if self.probe_turn == Some(peer) {
             self.probe_turn = None;
         }
-        self.probe_next(now, out);
+        if let (true, Some(agent)) = (self.turns_asked.remove(&peer), self.agent) {
+            send(out, agent, Message::TurnOver { to: peer });
+        }
         self.links_done_if_so(out);
     }
 
-    pub(super) fn probe_next(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.probe_turn.is_some() {
+    /// Asks the agent for a turn with each peer that is connected by now.
+    pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
+        let Some(agent) = self.agent else { return };
+        for (node, _) in &self.to_probe {
+            if self.members.is_up(*node) && self.turns_asked.insert(*node) {
+                send(out, agent, Message::AskTurn { to: *node });
+            }
+        }
+    }
+
+    pub(super) fn on_turn(&mut self, now: Time, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
+        if !self.turns_asked.contains(&to) {
+            if let Some(agent) = self.agent {
+                send(out, agent, Message::TurnOver { to });
+            }
             return;
         }
-        let next = self.to_probe.iter().map(|(node, _)| *node).find(|node| self.members.is_up(*node));
-        if let Some(token) = next.and_then(|node| self.members.ping(now, node)) {
-            self.probe_turn = next;
-            send(out, next.expect("it was pinged"), Message::Ping { token });
+        match self.members.ping(now, to).filter(|_| is_needed) {
+            Some(token) => {
+                self.probe_turn = Some(to);
+                send(out, to, Message::Ping { token });
+            }
+            None => self.probe_over(to, out),
         }
     }
 

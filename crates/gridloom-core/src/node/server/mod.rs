@@ -94,7 +94,9 @@ pub struct Server {
     dialling: BTreeMap<String, Vec<DatumId>>,
     probing: Probing,
     to_probe: Vec<(NodeId, String)>,
-    /// The peer whose link is being measured: one at a time, so that probes do not disturb each other.
+    /// Those of them for whom the agent was asked for a turn: probes that share a card disturb each other.
+    turns_asked: BTreeSet<NodeId>,
+    /// The peer whose link is being measured.
     probe_turn: Option<NodeId>,
     speed_flops: Option<f64>,
     known: BTreeMap<String, Known>,
@@ -125,6 +127,7 @@ impl Server {
             dialling: BTreeMap::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
+            turns_asked: BTreeSet::new(),
             probe_turn: None,
             speed_flops: None,
             known,
@@ -205,7 +208,7 @@ impl Server {
                 if address == self.config.agent && self.agent.is_none() {
                     log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
                 }
-                self.probe_next(now, out);
+                self.ask_turns(out);
             }
             Role::Client => {}
         }
@@ -221,7 +224,7 @@ impl Server {
         }
     }
 
-    fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+    fn on_dial_failed(&mut self, address: &str, why: &str, out: &mut Vec<Effect>) {
         if address == self.config.agent && self.agent.is_none() {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
@@ -246,13 +249,13 @@ impl Server {
             if let Some(agent) = self.agent {
                 send(out, agent, Message::LinkBroken { to: node });
             }
-            self.probe_over(now, node, out);
+            self.probe_over(node, out);
         }
     }
 
     fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
         let Some(lost) = self.members.lost(peer) else { return };
-        self.probe_over(now, peer, out);
+        self.probe_over(peer, out);
         let role = lost.about;
         if role == Role::Agent && self.agent == Some(peer) {
             self.agent = None;
@@ -349,8 +352,9 @@ impl Server {
                 self.report_all_models(now, out);
                 self.pace.forget_told();
                 self.report_pace(now, out);
-                self.on_registered(now, peers, out);
+                self.on_registered(peers, out);
             }
+            Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
             Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
@@ -359,12 +363,12 @@ impl Server {
                     && !self.probing.is_probing(from)
                 {
                     let step = self.probing.begin(now, from, rtt_ns);
-                    self.on_probe_step(now, from, step, out);
+                    self.on_probe_step(from, step, out);
                 }
             }
             Message::ProbeArrived { size_bytes } => {
                 if let Some(step) = self.probing.arrived(now, from, size_bytes) {
-                    self.on_probe_step(now, from, step, out);
+                    self.on_probe_step(from, step, out);
                 }
             }
             Message::Register(_)
@@ -372,6 +376,8 @@ impl Server {
             | Message::LinkMeasured { .. }
             | Message::LinkBroken { .. }
             | Message::LinksDone
+            | Message::AskTurn { .. }
+            | Message::TurnOver { .. }
             | Message::Model { .. }
             | Message::Pace { .. }
             | Message::Stale { .. }
@@ -422,7 +428,7 @@ impl Machine for Server {
             Input::Start => self.on_start(now, out),
             Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
-            Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
+            Input::DialFailed { address, why } => self.on_dial_failed(&address, &why, out),
             Input::Received { from, message } => {
                 if self.members.heard(now, from) {
                     self.on_message(now, from, message, out);

@@ -1,0 +1,221 @@
+//! Turns to measure links: probes that share a host's card find a part of it each, and would say of fast links that they
+//! are slow, and of hosts with few others to measure that they are near.
+//!
+//! A host sends at most one probe at a time, and receives at most one. What was measured between two hosts often enough
+//! need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
+//! takes little of a card, or who had it is silent.
+
+use super::*;
+
+/// After that time a turn keeps nobody waiting.
+const TURN_NS_MAX: u64 = 1_000_000_000;
+/// Measurements of one host from another that are enough: the best counts.
+const MEASURED_ENOUGH: u32 = 3;
+
+/// What probes share.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Card {
+    /// A server's host.
+    Host(String),
+    /// A client, whose host is not known.
+    Client(NodeId),
+}
+
+/// Who wants to probe whom.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Pair {
+    prober: NodeId,
+    peer: NodeId,
+}
+
+#[derive(Debug)]
+struct Held {
+    from: Card,
+    to: Card,
+    until: Time,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// By card, outward and inward: who waits for it, in the order of asking.
+    outward: BTreeMap<Card, BTreeMap<u64, Pair>>,
+    inward: BTreeMap<Card, BTreeMap<u64, Pair>>,
+    waiting: BTreeMap<Pair, (u64, Card, Card)>,
+    under_way: BTreeMap<Pair, Held>,
+    measured: BTreeMap<(Card, Card), u32>,
+    asked: u64,
+}
+
+impl Turns {
+    /// Requests that wait, and turns under way.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way.len()
+    }
+
+    fn want(&mut self, pair: Pair, from: Card, to: Card) {
+        if self.waiting.contains_key(&pair) || self.under_way.contains_key(&pair) {
+            return;
+        }
+        let number = self.asked;
+        self.asked += 1;
+        self.outward.entry(from.clone()).or_default().insert(number, pair);
+        self.inward.entry(to.clone()).or_default().insert(number, pair);
+        self.waiting.insert(pair, (number, from, to));
+    }
+
+    /// Takes a request off the list.
+    fn unwant(&mut self, pair: Pair) -> Option<(Card, Card)> {
+        let (number, from, to) = self.waiting.remove(&pair)?;
+        for (cards, card) in [(&mut self.outward, &from), (&mut self.inward, &to)] {
+            if let Some(pairs) = cards.get_mut(card) {
+                pairs.remove(&number);
+                if pairs.is_empty() {
+                    cards.remove(card);
+                }
+            }
+        }
+        Some((from, to))
+    }
+
+    fn is_known(&self, from: &Card, to: &Card) -> bool {
+        self.measured.get(&(from.clone(), to.clone())).is_some_and(|count| *count >= MEASURED_ENOUGH)
+    }
+
+    /// Those whose turn it is, with what they need not measure, among the ones that wait for one of these cards.
+    fn grant(&mut self, now: Time, from: &Card, to: &Card) -> Vec<(Pair, bool)> {
+        let mut candidates: Vec<(u64, Pair)> = Vec::new();
+        for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
+            candidates.extend(cards.get(card).into_iter().flatten().map(|(number, pair)| (*number, *pair)));
+        }
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut granted = Vec::new();
+        for (_, pair) in candidates {
+            let (_, from, to) = &self.waiting[&pair];
+            if self.is_known(from, to) {
+                self.unwant(pair);
+                granted.push((pair, false));
+            } else if !self.under_way.values().any(|held| held.from == *from || held.to == *to) {
+                let (from, to) = self.unwant(pair).expect("it waits");
+                self.under_way.insert(pair, Held { from, to, until: now + TURN_NS_MAX });
+                granted.push((pair, true));
+            }
+        }
+        granted
+    }
+
+    /// When the first turn under way has been long enough.
+    fn due(&self) -> Option<Time> {
+        self.under_way.values().map(|held| held.until).min()
+    }
+}
+
+impl Agent {
+    fn card(&self, node: NodeId) -> Card {
+        match self.servers.get(&node) {
+            Some(server) => Card::Host(host_of(&server.registration.address).to_string()),
+            None => Card::Client(node),
+        }
+    }
+
+    pub(super) fn on_ask_turn(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
+        let (from, to) = (self.card(prober), self.card(peer));
+        self.turns.want(Pair { prober, peer }, from.clone(), to.clone());
+        self.grant_turns(now, &from, &to, out);
+    }
+
+    pub(super) fn on_turn_over(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
+        let pair = Pair { prober, peer };
+        self.turns.unwant(pair);
+        if let Some(Held { from, to, .. }) = self.turns.under_way.remove(&pair) {
+            self.grant_turns(now, &from, &to, out);
+        }
+    }
+
+    /// A server's measure has come.
+    pub(super) fn turn_measured(&mut self, prober: NodeId, peer: NodeId) {
+        if let Some(Held { from, to, .. }) = self.turns.under_way.get(&Pair { prober, peer }) {
+            let count = self.turns.measured.entry((from.clone(), to.clone())).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Somebody is gone: so are its turns, and what was measured of a server's host may be gone with it.
+    pub(super) fn turns_lost(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
+        let card = self.card(node);
+        self.turns.measured.retain(|(from, to), _| *from != card && *to != card);
+        let is_its = |pair: &&Pair| pair.prober == node || pair.peer == node;
+        let waiting: Vec<Pair> = self.turns.waiting.keys().filter(is_its).copied().collect();
+        waiting.into_iter().for_each(|pair| {
+            self.turns.unwant(pair);
+        });
+        let under_way: Vec<Pair> = self.turns.under_way.keys().filter(is_its).copied().collect();
+        for Pair { prober, peer } in under_way {
+            self.on_turn_over(now, prober, peer, out);
+        }
+    }
+
+    /// Turns under way have been long enough.
+    pub(super) fn on_turns_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_long = |(_, held): &(&Pair, &Held)| held.until <= now;
+        let long: Vec<Pair> = self.turns.under_way.iter().filter(is_long).map(|(pair, _)| *pair).collect();
+        for Pair { prober, peer } in long {
+            self.on_turn_over(now, prober, peer, out);
+        }
+        if let Some(at) = self.turns.due() {
+            out.push(Effect::SetTimer { timer: TURNS, at });
+        }
+    }
+
+    fn grant_turns(&mut self, now: Time, from: &Card, to: &Card, out: &mut Vec<Effect>) {
+        for (Pair { prober, peer }, is_needed) in self.turns.grant(now, from, to) {
+            send(out, prober, Message::Turn { to: peer, is_needed });
+        }
+        if let Some(at) = self.turns.due() {
+            out.push(Effect::SetTimer { timer: TURNS, at });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Card {
+        Card::Host(name.into())
+    }
+
+    fn pair(prober: u64, peer: u64) -> Pair {
+        Pair { prober: NodeId(prober), peer: NodeId(peer) }
+    }
+
+    /// Nodes 1 to 4 on hosts a to d.
+    fn wanted(pairs: &[(u64, u64)]) -> Turns {
+        let mut turns = Turns::default();
+        for (prober, peer) in pairs {
+            let card = |node: u64| host(["a", "b", "c", "d"][node as usize - 1]);
+            turns.want(pair(*prober, *peer), card(*prober), card(*peer));
+        }
+        turns
+    }
+
+    #[test]
+    fn a_host_sends_and_receives_one_probe_at_a_time() {
+        let mut turns = wanted(&[(1, 2), (1, 3), (4, 2), (2, 1), (3, 4)]);
+        assert_eq!(turns.grant(Time(0), &host("a"), &host("b")), [(pair(1, 2), true)]);
+        // c and d have nothing to do with it, and b may send while it receives.
+        assert_eq!(turns.grant(Time(0), &host("c"), &host("d")), [(pair(3, 4), true)]);
+        assert_eq!(turns.grant(Time(0), &host("b"), &host("a")), [(pair(2, 1), true)]);
+        turns.under_way.remove(&pair(1, 2));
+        assert_eq!(turns.grant(Time(1), &host("a"), &host("b")), [(pair(1, 3), true), (pair(4, 2), true)]);
+        assert_eq!(turns.len(), 4);
+    }
+
+    #[test]
+    fn what_is_known_of_two_hosts_is_not_measured_again() {
+        let mut turns = wanted(&[(1, 2), (1, 3)]);
+        turns.measured.insert((host("a"), host("b")), MEASURED_ENOUGH);
+        assert_eq!(turns.grant(Time(0), &host("a"), &host("b")), [(pair(1, 2), false), (pair(1, 3), true)]);
+        assert!(turns.waiting.is_empty() && turns.outward.is_empty() && turns.inward.is_empty());
+    }
+}
