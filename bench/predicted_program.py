@@ -1,0 +1,146 @@
+"""Tiled Cholesky and a chain of products as mapped groups, for bench/predicted.py: prints what was predicted and measured.
+
+Functions are calibrated first, on every server, at other sizes than those of the programs. A program's prediction is
+printed before it runs. With the name of a testbed, its first server is then slowed down to a quarter in mid-run.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parent / "examples"
+sys.path[:0] = [str(EXAMPLES / "demo"), str(EXAMPLES / "cholesky")]
+
+import cholesky  # noqa: E402
+import demo  # noqa: E402
+import gridloom as gl  # noqa: E402
+
+GRIDLOOM = HERE.parent / "target" / "release" / "gridloom"
+TILES, TILE = 8, 512
+MATRICES, ORDER = 8, 1024
+SIZES = (192, 320, 448, 640)
+#: Number of matrices that a function reads, and sizes that it is calibrated at: neither TILE nor ORDER is among them.
+CALIBRATED = {
+    "cholesky/potrf": (1, SIZES),
+    "cholesky/trsm": (2, SIZES),
+    "cholesky/syrk": (2, SIZES),
+    "cholesky/gemm": (3, SIZES),
+    "demo/dgemm": (2, (448, 768, 1280)),
+}
+REPEATS = 4
+#: The whole that is run while a server becomes slow: long enough for that to be noticed, and to matter.
+SLOWED_TILES = 12
+SLOWED = "s1"
+FACTOR = 0.25
+#: When it becomes slow, as a part of the time that the group takes otherwise.
+WHEN = 0.3
+
+
+def everywhere(problem):
+    """Each server has every call once: they are recorded as often as there are servers."""
+    return [number % len(problem.servers) for number in range(len(problem.tasks))]
+
+
+def calibrate(grid):
+    servers = len(grid.servers())
+    for name, (matrices, sizes) in CALIBRATED.items():
+        function = grid.function(name)
+        for size in sizes:
+            arguments = [cholesky.positive_definite(size)] * matrices
+            for _ in range(REPEATS):
+                with grid.group(everywhere) as group:
+                    for _ in range(servers):
+                        function(*arguments)
+                group.wait()
+
+
+def factorisation(grid, tiles):
+    a = cholesky.positive_definite(tiles * TILE)
+
+    def check(handles):
+        lower = cholesky.assemble(handles)
+        assert grid.simulated or cholesky.residual(a, lower) < 1e-12
+
+    return lambda: cholesky.factor(grid, a, TILE), check
+
+
+def chain(grid):
+    dgemm = grid.function("demo/dgemm")
+    matrices = list(np.random.default_rng(8).standard_normal((MATRICES, ORDER, ORDER)))
+
+    def check(handles):
+        product, expected = handles[0].get(), np.linalg.multi_dot(matrices)
+        assert grid.simulated or np.linalg.norm(product - expected) < 1e-10 * np.linalg.norm(expected)
+
+    return lambda: [demo.tree(lambda pairs: [dgemm(x, y) for x, y in pairs], matrices)], check
+
+
+def run(grid, heuristic, record, check, meanwhile=None):
+    with grid.group(heuristic) as group:
+        handles = record()
+        print(json.dumps({"predicted": group.plan(heuristic).makespan_seconds}), flush=True)
+    if meanwhile:
+        meanwhile()
+    check(handles)
+    report = group.report()
+    return {
+        "predicted": report.predicted_seconds,
+        "measured": report.measured_seconds,
+        "mapped": report.plans[0].map_seconds,
+        "plans": len(report.plans),
+    }
+
+
+def slowed(grid, testbed):
+    """A group whose first server falls to a quarter in mid-run, and the same with it fast, and slow, all the time."""
+
+    def set_speed(factor):
+        subprocess.run([GRIDLOOM, "testbed", "slow", "--name", testbed, SLOWED, str(factor)], check=True, capture_output=True)
+
+    record, check = factorisation(grid, SLOWED_TILES)
+    fast = run(grid, "auto", record, check)
+
+    def slow_down():
+        began = time.perf_counter()
+        time.sleep(WHEN * fast["measured"])
+        set_speed(FACTOR)
+        slow_down.after = time.perf_counter() - began
+
+    changed = run(grid, "auto", record, check, slow_down)
+    calibrate(grid)
+    known = run(grid, "auto", record, check)
+    # The part that is left when it falls, at the pace of a grid whose server is known to be slow.
+    left = 1 - slow_down.after / fast["measured"]
+    ideal = slow_down.after + left * known["measured"]
+    set_speed(1)
+    return {"fast": fast, "changed": changed, "known": known, "after": slow_down.after, "ideal": ideal}
+
+
+def main():
+    rounds, testbed = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
+    with gl.local(
+        servers=1,
+        functions=[EXAMPLES / "demo" / "linalg.idl", cholesky.FUNCTIONS],
+        libraries=[gl.blas_library()],
+        environment={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    ) as grid:
+        calibrate(grid)
+        programs = {"cholesky": factorisation(grid, TILES), "chain": chain(grid)}
+        results = {name: {"auto": [], "mct": []} for name in programs}
+        for _ in range(rounds):
+            for name, (record, check) in programs.items():
+                for heuristic, runs in results[name].items():
+                    runs.append(run(grid, heuristic, record, check))
+        found = {"speeds": [server.speed_flops for server in grid.servers()], "results": results}
+        if testbed:
+            found["slowed"] = [slowed(grid, testbed)]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
