@@ -1,5 +1,7 @@
 //! Groups: calls recorded, then mapped and run together.
 
+mod following;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
@@ -9,8 +11,10 @@ use gridloom_core::base::{DatumId, GroupId, Meta, TaskError};
 use gridloom_core::graph::{self, Source, Task};
 use gridloom_core::idl::Signature;
 
+use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
+pub use following::Follow;
 
 /// A result that is, or will be, on some server. Dropping the last clone releases it there.
 #[derive(Clone)]
@@ -57,12 +61,17 @@ impl Handle {
     }
 
     fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
+        self.launch()?;
+        self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))
+    }
+
+    /// Its call runs, or has.
+    fn launch(&self) -> Result<(), Error> {
         self.check()?;
         if let Some(recorder) = self.0.group.upgrade() {
             recorder.launch(&self.0.grid)?;
         }
-        self.check()?;
-        self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))
+        self.check()
     }
 
     /// Its call has run, or may still.
@@ -111,6 +120,8 @@ struct Recorder {
     mapping: Mapping,
     recording: Mutex<Recording>,
     parts: Arc<Parts>,
+    /// The calls were described beforehand, and run as they come.
+    following: Option<Mutex<Following>>,
 }
 
 /// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles) they
@@ -141,8 +152,13 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(grid: Grid, mapping: Mapping) -> Group {
-        let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::default() });
-        let recorder = Recorder { mapping, recording: Mutex::default(), parts };
+        Group::with(grid, mapping, None)
+    }
+
+    fn with(grid: Grid, mapping: Mapping, following: Option<Following>) -> Group {
+        let planned = following.iter().map(Following::group).collect();
+        let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::new(planned) });
+        let recorder = Recorder { mapping, recording: Mutex::default(), parts, following: following.map(Mutex::new) };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -159,8 +175,11 @@ impl Group {
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
     pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
-        let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
+        if let Some(following) = &self.recorder.following {
+            return self.call_followed(following, function, args, named);
+        }
+        let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
         let prepared = function.prepare(args, named, |value| {
             let Some((address, size)) = value.identity() else { return (self.grid.new_datum(), value.clone()) };
             let key = (address, size, value.meta.to_string());
@@ -199,19 +218,21 @@ impl Group {
         }
         recording.read.extend(task.inputs());
         recording.tasks.push(task);
-        let handles: Vec<Handle> = outputs
-            .into_iter()
-            .map(|(datum, meta)| {
-                let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
-                let (grid, signature) = (self.grid.clone(), function.signature.clone());
-                let discarded = OnceLock::new();
-                Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, discarded, _parts: parts }))
-            })
-            .collect();
+        let handles = self.handles(function, outputs);
         for handle in &handles {
             recording.made.insert(handle.datum(), Arc::downgrade(&handle.0));
         }
         Ok(handles)
+    }
+
+    fn handles(&self, function: &Function, outputs: Vec<(DatumId, Meta)>) -> Vec<Handle> {
+        let handle = |(datum, meta)| {
+            let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
+            let (grid, signature) = (self.grid.clone(), function.signature.clone());
+            let discarded = OnceLock::new();
+            Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, discarded, _parts: parts }))
+        };
+        outputs.into_iter().map(handle).collect()
     }
 
     /// Number of calls recorded and not yet launched.
@@ -234,6 +255,7 @@ impl Group {
 
     /// Like [`Group::discard`], with a reason that completes "the call never ran: ".
     pub fn discard_because(&self, why: &str) {
+        self.end_following();
         self.recorder.discard(why);
     }
 
@@ -282,7 +304,8 @@ impl Group {
             self.grid.await_group(*part)?;
         }
         self.grid.told(&parts);
-        Ok(self.grid.report(&self.recorder.mapping.to_string(), &parts))
+        let report = self.grid.report(&self.recorder.mapping.to_string(), &parts);
+        Ok(Report { differences: self.differences(), ..report })
     }
 
     fn parts(&self) -> Vec<GroupId> {
@@ -291,6 +314,12 @@ impl Group {
 
     fn recording(&self) -> MutexGuard<'_, Recording> {
         self.recorder.recording.lock().expect("no panic while held")
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group(by {}, {} calls recorded)", self.recorder.mapping, self.recorded())
     }
 }
 
@@ -317,6 +346,10 @@ impl Recording {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.discard("its group was dropped before it was launched");
+        if let Some(following) = self.following.take() {
+            let mut following = following.into_inner().expect("no panic while held");
+            self.parts.grid.end_plan_later(following.group(), following.take_values());
+        }
     }
 }
 
