@@ -20,7 +20,7 @@ use crate::described::Place;
 use crate::function::{Pending, Prepared};
 use crate::local::LocalProcesses;
 use crate::plan::Basis;
-use crate::report::{GroupRecord, PlanRecord, Report};
+use crate::report::{Course, GroupRecord, PlanRecord, Report};
 use crate::timeline::timeline_html;
 use crate::{Error, Function, Group, LocalConfig, Mapping, SimulateConfig, SimulationReport, Value};
 
@@ -559,6 +559,12 @@ impl Grid {
         let state = self.state();
         let records = parts.iter().filter_map(|part| state.groups.get(part));
         Report::new(heuristic, records, &[self.0.client], &state.names)
+    }
+
+    /// How a group went that was mapped, so far.
+    pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
+        self.absorb();
+        self.state().groups.get(&group).and_then(GroupRecord::course)
     }
 
     fn take_releases(&self) -> Vec<Command> {

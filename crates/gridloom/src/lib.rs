@@ -49,7 +49,7 @@ pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic, Unread};
-pub use group::{Follow, Group, Handle};
+pub use group::{Follow, Group, Handle, Loop, Regroup};
 pub use local::{LocalConfig, program_path};
 pub use mapping::Mapping;
 pub use offer::{Offer, load_offer};

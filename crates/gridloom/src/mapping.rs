@@ -53,6 +53,11 @@ impl Mapping {
         }
     }
 
+    /// Whether it is a plan, which is of one group.
+    pub(crate) fn is_plan(&self) -> bool {
+        matches!(self.0, How::Named(MapBy::Given(_)))
+    }
+
     /// For what has to be mapped again.
     pub(crate) fn again(&self) -> MapBy {
         match &self.0 {

@@ -102,6 +102,19 @@ pub struct Report {
     pub tasks_failed: usize,
     /// How the calls differed from the described ones, of a group that was described.
     pub differences: Vec<Difference>,
+    /// How many groups were mapped together, of a loop's body; of several parts, the most.
+    pub together: usize,
+}
+
+/// How a group went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// Seconds that mapping it took.
+    pub(crate) map_s: f64,
+    /// Its makespan, seconds.
+    pub(crate) predicted_s: f64,
+    /// Its makespan, seconds, if it has ended.
+    pub(crate) measured_s: Option<f64>,
 }
 
 /// What a session remembers of a group.
@@ -195,6 +208,13 @@ impl GroupRecord {
         Some((plan.heuristic.clone(), plan.makespan_seconds, end.seconds() - start.seconds()))
     }
 
+    /// How it went so far, if it was mapped.
+    pub(crate) fn course(&self) -> Option<Course> {
+        let (_, predicted_s, measured_s) = self.summary()?;
+        let (_, plan) = self.plans.first()?;
+        Some(Course { map_s: plan.map_seconds, predicted_s, measured_s: self.has_ended().then_some(measured_s) })
+    }
+
     /// When the last of its tasks and transfers ended.
     pub(crate) fn last_end(&self) -> Option<Time> {
         self.tasks.iter().map(|(at, ..)| *at).chain(self.transfers.iter().map(|(at, _)| *at)).max()
@@ -261,6 +281,7 @@ impl Report {
             tasks_again: 0,
             tasks_failed: 0,
             differences: Vec::new(),
+            together: 1,
         };
         for record in records {
             let first = record.plans.first().filter(|_| record.follows.is_none());
@@ -315,6 +336,9 @@ impl fmt::Display for Report {
         writeln!(f, "moved: {client} over client links, {server} between servers")?;
         for (link, moved) in &self.by_link {
             writeln!(f, "  {link}: {}", bytes(*moved))?;
+        }
+        if self.together > 1 {
+            writeln!(f, "{} went together", count(self.together, "group"))?;
         }
         for lost in &self.lost_servers {
             writeln!(f, "lost server {lost}")?;

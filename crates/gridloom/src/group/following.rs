@@ -1,11 +1,12 @@
 //! Groups whose calls were described beforehand: mapped at once as described, run as they come.
 
-use std::sync::Mutex;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use gridloom_core::base::{GroupId, Meta};
 use gridloom_core::graph::{self, Source};
 
-use super::{Group, Handle, handle_of};
+use super::{Group, Handle, Parts, Recorder, handle_of};
 use crate::described::{Difference, Following, Verdict};
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Graph, Grid, Mapping, PlanRecord};
@@ -46,7 +47,11 @@ impl Grid {
         let by = mapping.by(self, &resolved.group)?;
         let plan = self.plan_to_follow(resolved.group.clone(), by)?;
         let following = Following::new(resolved, plan, follow.is_strict)?;
-        Ok(Group::with(self.clone(), mapping, Some(following)))
+        let parts = Parts::new(self);
+        parts.add(following.group());
+        let (recording, following) = (Mutex::default(), Some(Mutex::new(following)));
+        let recorder = Recorder { mapping, recording, parts, following, held: None };
+        Ok(Group { grid: self.clone(), recorder: Arc::new(recorder) })
     }
 }
 
@@ -61,7 +66,8 @@ impl Group {
         self.following(|following| following.differences().to_vec()).unwrap_or_default()
     }
 
-    /// No more calls come: what is recorded is launched, and of a described group it is noted what never came.
+    /// No more calls come: what is recorded is launched, or held back if it is a loop's body ([`Grid::regrouped`]), and of a
+    /// described group it is noted what never came.
     ///
     /// # Errors
     /// [`Error::Differs`] if something never came of a described group that is followed strictly; those of
@@ -71,6 +77,7 @@ impl Group {
         self.end_following();
         match missing.flatten() {
             Some(difference) => Err(Error::Differs(difference)),
+            None if self.recorder.held.is_some() => self.hold(),
             None => self.launch(),
         }
     }
@@ -135,14 +142,14 @@ impl Group {
             let at = if following.owns(datum) { vec![client] } else { Vec::new() };
             (datum, Source { meta, at })
         };
-        let read: std::collections::BTreeSet<_> = task.inputs().collect();
+        let read: BTreeSet<_> = task.inputs().collect();
         let sources = metas.into_iter().filter(|(datum, _)| read.contains(datum)).map(source).collect();
         if let Some(place) = &place {
             following.placed(&task, place.server);
         }
         let id = GroupId { client, serial: self.grid.next_serial() };
         let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
-        self.recorder.parts.ids().push(id);
+        self.recorder.parts.add(id);
         match place {
             Some(place) => self.grid.run_at(group, place, self.recorder.mapping.again(), following.group()),
             None => {
