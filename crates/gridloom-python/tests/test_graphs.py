@@ -202,3 +202,48 @@ def test_calls_of_a_server_that_died_run_elsewhere(program, gate):
         report = group.report()
         assert [task.server for task in report.tasks] == [first, first]
         assert [plan.heuristic for plan in report.plans][:2] == ["given", "heft"] and report.differences == []
+
+
+def test_bodies_of_a_loop_go_together(world):
+    matmul, a = world.function("tests/matmul"), matrix()
+    groups, power = [], a
+    for _ in range(7):
+        with world.group("heft", regroup=3) as group:
+            power = matmul(power, a)
+        groups.append(group)
+    np.testing.assert_allclose(power.get(), np.linalg.matrix_power(a, 8), rtol=1e-12)
+    assert [group.report().together for group in groups] == [3, 3, 3, 3, 3, 3, 1]
+    assert "3 groups went together" in str(groups[0].report())
+
+
+def test_a_loop_that_looks_at_each_result_ends(world):
+    matmul, a = world.function("tests/matmul"), matrix()
+    power, count = a, 0
+    while np.asarray(power).max() > 1e-3:
+        with world.group(regroup="auto"):
+            power, count = matmul(power, a), count + 1
+    assert count == 4
+
+
+def test_a_body_that_raises_leaves_the_others(world):
+    matmul, a = world.function("tests/matmul"), matrix()
+    with world.group(regroup=10):
+        kept = matmul(a, a)
+    with pytest.raises(RuntimeError):
+        with world.group(regroup=10):
+            lost = matmul(kept, a)
+            raise RuntimeError("enough")
+    np.testing.assert_allclose(kept.get(), a @ a, rtol=1e-12)
+    with pytest.raises(gl.Discarded):
+        lost.get()
+
+
+def test_what_makes_no_loop_is_refused(world):
+    graph = described(world.function("tests/matmul"), 1)
+    for regroup, why in [("often", "a number of bodies"), (2.5, "a number of bodies"), (True, "a number of bodies"), (0, "give 1 to")]:
+        with pytest.raises(gl.UsageError, match=why):
+            world.group(regroup=regroup)
+    with pytest.raises(gl.UsageError, match="mapped by itself"):
+        world.group(graph=graph, regroup=2)
+    with pytest.raises(gl.UsageError, match="of one group"):
+        world.group(graph.plan(world), regroup=2)

@@ -194,7 +194,7 @@ fn dropping_a_loop_launches_what_is_held() {
     result.get().unwrap();
     drop(result);
     let last = grid.group("heft");
-    product(&grid, &last, &matrix(10), &matrix(10)).unwrap();
+    product(&grid, &last, matrix(10), matrix(10)).unwrap();
     last.wait().unwrap();
     drop(last);
     grid.take_unread(true);
@@ -294,7 +294,7 @@ fn nothing_waits_for_ever() {
         }
         drop((results, groups, loops));
         let last = grid.group("heft");
-        product(&grid, &last, &matrix(10), &matrix(10)).unwrap();
+        product(&grid, &last, matrix(10), matrix(10)).unwrap();
         last.wait().unwrap();
         drop(last);
         grid.take_unread(true);
