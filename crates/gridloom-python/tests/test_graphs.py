@@ -51,16 +51,16 @@ def converge(matmul, a, limit):
 def test_a_loop_until_convergence_follows_its_graph(world):
     matmul, a = world.function("tests/matmul"), matrix()
     expected, count = converge(np.matmul, a, 1e-3)
-    assert count == 4
+    assert 2 < count < 6
     with world.group("heft", graph=described(matmul, 6), strict=True) as group:
         power, came = converge(matmul, a, 1e-3)
     np.testing.assert_allclose(power.get(), expected, rtol=1e-12)
     report = group.report()
-    assert (came, len(report.tasks), report.differences, len(report.plans)) == (count, 4, [], 1)
+    assert (came, len(report.tasks), report.differences, len(report.plans)) == (count, count, [], 1)
     planned = [task.server for task in group.followed.tasks]
     ran = sorted(report.tasks, key=lambda task: int(task.task))
-    assert [task.server for task in ran] == planned[:4]
-    assert [task.task for task in ran] == [task.task for task in group.followed.tasks][:4]
+    assert [task.server for task in ran] == planned[:count]
+    assert [task.task for task in ran] == [task.task for task in group.followed.tasks][:count]
 
 
 def test_differences_warn_and_the_results_are_right(world):
@@ -138,7 +138,8 @@ def test_a_graph_is_saved_edited_and_planned(world, tmp_path):
     moved = plan.move(1, world.servers()[-1].name)
     with pytest.warns(gl.DifferenceWarning, match="'power3'.*never came"):
         with world.group(moved, graph=gl.Graph.load(tmp_path / "g.json")) as group:
-            matmul(matrix(), matrix())
+            a = matrix()
+            matmul(a, a)
     assert [task.server for task in group.followed.tasks] == [task.server for task in moved.tasks]
     record = json.loads((tmp_path / "g.json").read_text())
     record["calls"][0]["args"] = ["power4", "a"]
@@ -222,7 +223,7 @@ def test_a_loop_that_looks_at_each_result_ends(world):
     while np.asarray(power).max() > 1e-3:
         with world.group(regroup="auto"):
             power, count = matmul(power, a), count + 1
-    assert count == 4
+    assert count == converge(np.matmul, a, 1e-3)[1]
 
 
 def test_a_body_that_raises_leaves_the_others(world):

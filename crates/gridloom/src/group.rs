@@ -423,7 +423,8 @@ impl Recorder {
 
     fn launch_alone(&self, grid: &Grid) -> Result<(), Error> {
         match &self.held {
-            Some(held) => held.launch_alone().map(drop),
+            Some(held) if held.has(self) => held.launch_alone().map(drop),
+            Some(_) => Ok(()),
             None => send(grid, &self.mapping, self.take(), std::slice::from_ref(&self.parts), 1).map(drop),
         }
     }

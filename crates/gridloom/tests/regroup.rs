@@ -108,6 +108,8 @@ fn the_report_says_how_many_went_together() {
         groups.push(group);
     }
     assert_eq!(rounds.held(), 1);
+    groups[0].wait().unwrap();
+    assert_eq!(rounds.held(), 1, "it was launched before");
     let together: Vec<usize> = groups.iter().map(|group| group.report().unwrap().together).collect();
     assert_eq!(together, [3, 3, 3, 3, 3, 3, 1]);
     let report = groups[0].report().unwrap();

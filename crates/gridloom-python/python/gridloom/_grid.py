@@ -112,7 +112,7 @@ class Grid:
         self._raw = raw
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
-        self._loops: dict[tuple[Any, int | str], _gridloom.RawLoop] = {}
+        self._loops: dict[tuple[str | int, int | str], _gridloom.RawLoop] = {}
         _open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -245,13 +245,15 @@ class Grid:
 
     def _loop(self, heuristic: str | Plan | Heuristic, regroup: int | str) -> _gridloom.RawLoop:
         number = regroup if regroup == "auto" else _whole(regroup)
-        if (heuristic, number) not in self._loops:
+        # The loop keeps a function alive, so that its identity stays its own.
+        key = (heuristic if isinstance(heuristic, str) else id(heuristic), number)
+        if key not in self._loops:
             if len(self._loops) >= _LOOPS_MAX:
                 # What it held back goes with it.
                 del self._loops[next(iter(self._loops))]
             bodies = None if isinstance(number, str) else number
-            self._loops[heuristic, number] = self._raw.regrouped(mapping_of(heuristic), bodies)
-        return self._loops[heuristic, number]
+            self._loops[key] = self._raw.regrouped(mapping_of(heuristic), bodies)
+        return self._loops[key]
 
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.

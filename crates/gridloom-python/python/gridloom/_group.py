@@ -299,10 +299,8 @@ class Group:
             raise UsageError("the group's block was not entered")
         self._grid._current.reset(self._entered.pop())
         if kind is None:
-            try:
-                self._raw.finish()
-            finally:
-                self._tell("at the end of its block", 3)
+            self._raw.finish()
+            self._tell("at the end of its block", 3)
         else:
             self._raised = error
             told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")

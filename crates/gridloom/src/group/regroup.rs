@@ -235,6 +235,12 @@ impl Held {
         }
     }
 
+    /// Whether calls of that body were not launched.
+    pub(super) fn has(&self, body: &Recorder) -> bool {
+        let is_held = self.state().groups.iter().any(|group| Arc::ptr_eq(group, &body.parts));
+        is_held || !body.recording.lock().expect("no panic while held").tasks.is_empty()
+    }
+
     /// Whether that result is of a call that was not launched.
     pub(super) fn makes(&self, datum: DatumId) -> bool {
         let state = self.state();
