@@ -103,5 +103,17 @@ def test_the_page_on_plans(tmp_path, monkeypatch):
     assert listed == set(json.loads((tmp_path / "plan.json").read_text()))
 
 
+def test_the_page_on_described_groups(tmp_path, monkeypatch):
+    (tmp_path / "p.toml").write_text(blocks("graphs.md", "toml")[0])
+    (tmp_path / "g.json").write_text(blocks("graphs.md", "json")[0])
+    monkeypatch.chdir(tmp_path)
+    with gl.simulate("p.toml") as grid:
+        passes("graphs.md", grid)
+        graph = gl.Graph.load("g.json")
+        assert len(graph.plan(grid).tasks) == 2
+    graph.save("again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "g.json").read_text()
+
+
 def blocks_of_table(page):
     return re.findall(r"^\| `.*$", (ROOT / "docs" / page).read_text(), re.MULTILINE)

@@ -46,6 +46,17 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             },
             _ => "ProcessError",
         },
+        Error::Differs(difference) => {
+            let set = fields
+                .set_item("call", difference.call)
+                .and_then(|()| fields.set_item("function", &difference.function))
+                .and_then(|()| fields.set_item("described", &difference.described))
+                .and_then(|()| fields.set_item("why", &difference.why));
+            match set {
+                Ok(()) => "DifferenceError",
+                Err(failure) => return failure,
+            }
+        }
         Error::Discarded { function, why } => {
             match fields.set_item("function", function).and_then(|()| fields.set_item("why", why)) {
                 Ok(()) => "Discarded",

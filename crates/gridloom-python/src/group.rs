@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, Grid, Group, Handle, Mapping, Report, timeline_html};
+use gridloom::{Arg, Grid, Group, Handle, Loop, Mapping, Report, timeline_html};
 use gridloom_core::base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -22,16 +22,31 @@ pub(crate) struct RawGroup {
     grid: Slot<Grid>,
     snapshots: Arc<Snapshots>,
     raised: Raised,
+    is_followed: bool,
+    /// The loop that it is a body of.
+    rounds: Option<Slot<Loop>>,
 }
 
 impl RawGroup {
     pub(crate) fn new(session: Arc<Session>, grid: Grid, (mapping, raised): (Mapping, Raised)) -> RawGroup {
         let group = session.slot(grid.group(mapping));
-        RawGroup { group, grid: session.slot(grid), session, snapshots: Arc::default(), raised }
+        let (grid, snapshots) = (session.slot(grid), Arc::default());
+        RawGroup { group, grid, session, snapshots, raised, is_followed: false, rounds: None }
     }
 
-    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.
+    /// Of calls that were described.
+    pub(crate) fn followed(session: Arc<Session>, grid: Grid, group: Group, raised: Raised) -> RawGroup {
+        let group = session.slot(group);
+        let (grid, snapshots) = (session.slot(grid), Arc::default());
+        RawGroup { group, grid, session, snapshots, raised, is_followed: true, rounds: None }
+    }
+
+    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now. Calls
+    /// that were described are one part, whose arrays are told apart by their copies.
     fn forget_snapshots(&self) {
+        if self.is_followed {
+            return;
+        }
         let snapshots = std::mem::take(&mut *lock(&self.snapshots));
         drop(snapshots);
     }
@@ -67,7 +82,7 @@ impl RawGroup {
         let raw = |handle: Handle| RawHandle {
             meta: handle.meta().clone(),
             handle: self.session.slot(handle),
-            snapshots: self.snapshots.clone(),
+            snapshots: if self.is_followed { Arc::default() } else { self.snapshots.clone() },
         };
         Ok(handles.or_raise(py)?.into_iter().map(raw).collect())
     }
@@ -81,6 +96,32 @@ impl RawGroup {
         let launched = detached(py, move || group.launch());
         self.forget_snapshots();
         with_cause(py, launched.or_raise(py), &self.raised)
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.live(py)?;
+        let finished = detached(py, move || group.finish());
+        // Bodies of a loop share theirs until they are launched.
+        let held = self.rounds.as_ref().map_or(Ok(0), |rounds| rounds.with(py, Loop::held))?;
+        if held == 0 {
+            let snapshots = std::mem::take(&mut *lock(&self.snapshots));
+            drop(snapshots);
+        }
+        with_cause(py, finished.or_raise(py), &self.raised)
+    }
+
+    /// The plan that is followed.
+    fn plan_followed(&self, py: Python<'_>) -> PyResult<Option<RawPlan>> {
+        let group = self.group.live(py)?;
+        Ok(detached(py, move || group.followed()).map(RawPlan))
+    }
+
+    /// Differences from what was described: JSON, and in words.
+    fn differences(&self, py: Python<'_>) -> PyResult<(String, Vec<String>)> {
+        let group = self.group.live(py)?;
+        let differences = detached(py, move || group.differences());
+        let json = serde_json::to_string(&differences).expect("names and numbers");
+        Ok((json, differences.iter().map(ToString::to_string).collect()))
     }
 
     fn discard(&self, py: Python<'_>, why: Option<String>) -> PyResult<()> {
@@ -114,6 +155,39 @@ impl RawGroup {
         let (mapping, raised) = heuristic.mapping(py)?;
         let plan = interruptible(py, move || group.plan(mapping))?;
         with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
+    }
+}
+
+/// A loop whose bodies are groups that are held back and mapped together.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawLoop {
+    session: Arc<Session>,
+    rounds: Slot<Loop>,
+    grid: Slot<Grid>,
+    snapshots: Arc<Snapshots>,
+    raised: Raised,
+}
+
+impl RawLoop {
+    pub(crate) fn new(session: Arc<Session>, grid: Grid, rounds: Loop, raised: Raised) -> RawLoop {
+        let (rounds, grid) = (session.slot(rounds), session.slot(grid));
+        RawLoop { session, rounds, grid, snapshots: Arc::default(), raised }
+    }
+}
+
+#[pymethods]
+impl RawLoop {
+    fn group(&self, py: Python<'_>) -> PyResult<RawGroup> {
+        let group = self.rounds.with(py, Loop::group)?;
+        Ok(RawGroup {
+            group: self.session.slot(group),
+            grid: self.session.slot(self.grid.live(py)?),
+            session: self.session.clone(),
+            snapshots: self.snapshots.clone(),
+            raised: self.raised.clone(),
+            is_followed: false,
+            rounds: Some(self.rounds.clone()),
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`convert`] | Python objects to values and back |
 //! | [`session`] | grids, functions, calls under way |
 //! | [`group`] | groups, handles, reports |
+//! | [`graph`] | described graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
 //! | [`process`] | processes that talk by messages |
 //! | [`message`] | objects as typed messages |
@@ -24,6 +25,7 @@
 mod convert;
 mod define;
 mod errors;
+mod graph;
 mod group;
 mod memory;
 mod message;
@@ -42,7 +44,9 @@ mod _gridloom {
     #[pymodule_export]
     use crate::define::{RawSignature, build_signature};
     #[pymodule_export]
-    use crate::group::{RawGroup, RawHandle, RawReport};
+    use crate::graph::RawGraph;
+    #[pymodule_export]
+    use crate::group::{RawGroup, RawHandle, RawLoop, RawReport};
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Arg, Error, Function, Grid, LocalConfig, Pending, SimulateConfig, Value, Watch};
+use gridloom::{Arg, Error, Follow, Function, Grid, LocalConfig, Pending, Regroup, SimulateConfig, Value, Watch};
 use gridloom_core::base::Meta;
 use gridloom_core::base::Order;
 use numpy::PyArrayDescr;
@@ -18,9 +18,10 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error, exception};
-use crate::group::RawGroup;
+use crate::graph::RawGraph;
+use crate::group::{RawGroup, RawHandle, RawLoop};
 use crate::memory::element_of;
-use crate::plan::RawMapping;
+use crate::plan::{RawMapping, RawPlan, with_cause};
 use crate::wait::{detached, forget_helpers, interruptible};
 
 /// For so long a caller looks for its result without sleeping: about the length of a quick call.
@@ -44,6 +45,12 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     forget_helpers();
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Slot<T> {
+        Slot(self.0.clone(), self.1)
+    }
 }
 
 trait Clear: Send + Sync {
@@ -230,6 +237,39 @@ impl RawGrid {
         Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, mapping))
     }
 
+    fn follow(
+        &self,
+        py: Python<'_>,
+        heuristic: RawMapping<'_>,
+        graph: &Bound<'_, RawGraph>,
+        strict: bool,
+        inputs: Vec<(String, Bound<'_, RawHandle>)>,
+    ) -> PyResult<RawGroup> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let grid = self.grid.live(py)?;
+        let inputs = inputs.into_iter().map(|(name, handle)| Ok((name, handle.get().live(py)?)));
+        let follow = Follow { is_strict: strict, inputs: inputs.collect::<PyResult<_>>()? };
+        let (on, graph) = (grid.clone(), graph.get().graph());
+        let group = interruptible(py, move || on.follow(&graph, mapping, follow))?;
+        let group = with_cause(py, group.or_raise(py), &raised)?;
+        Ok(RawGroup::followed(self.session.clone(), grid, group, raised))
+    }
+
+    /// So many bodies together, or as many as turn out well.
+    fn regrouped(&self, py: Python<'_>, heuristic: RawMapping<'_>, bodies: Option<usize>) -> PyResult<RawLoop> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let grid = self.grid.live(py)?;
+        let rounds = grid.regrouped(mapping, bodies.map_or(Regroup::Auto, Regroup::Fixed)).or_raise(py)?;
+        Ok(RawLoop::new(self.session.clone(), grid, rounds, raised))
+    }
+
+    fn plan_of(&self, py: Python<'_>, graph: &Bound<'_, RawGraph>, heuristic: RawMapping<'_>) -> PyResult<RawPlan> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let (grid, graph) = (self.grid.live(py)?, graph.get().graph());
+        let plan = interruptible(py, move || grid.plan_of(&graph, mapping))?;
+        with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
+    }
+
     fn traffic(&self, py: Python<'_>) -> PyResult<String> {
         let grid = self.grid.live(py)?;
         Ok(serde_json::to_string(&detached(py, move || grid.traffic())).expect("names and numbers"))
@@ -325,6 +365,14 @@ impl RawFunction {
     #[getter]
     fn about(&self, py: Python<'_>) -> PyResult<String> {
         self.function.with(py, |(_, function)| function.signature().about.clone())
+    }
+
+    /// Names of the parameters that it gives.
+    fn results(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.function.with(py, |(_, function)| {
+            let results = function.signature().params.iter().filter(|param| param.is_output());
+            results.map(|param| param.name.clone()).collect()
+        })
     }
 
     /// Whether it has an input of that name.

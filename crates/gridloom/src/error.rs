@@ -5,6 +5,8 @@ use gridloom_core::idl::BindError;
 use gridloom_core::process::ProcessError;
 use thiserror::Error;
 
+use crate::described::Difference;
+
 /// An error of a session. Python and C mirror the variants one to one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -38,6 +40,9 @@ pub enum Error {
         /// Known names like it, empty or starting with a semicolon.
         near: String,
     },
+    /// A call is not as it was described, and was not made; or a described call never came.
+    #[error("the described graph is followed strictly: {0}")]
+    Differs(Difference),
     /// A value is not of the type asked for, or the session is used wrongly.
     #[error("{0}")]
     Usage(String),

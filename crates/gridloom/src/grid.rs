@@ -16,10 +16,11 @@ use serde::Serialize;
 
 use crate::attach::AttachConfig;
 use crate::backend::Backend;
+use crate::described::Place;
 use crate::function::{Pending, Prepared};
 use crate::local::LocalProcesses;
 use crate::plan::Basis;
-use crate::report::{GroupRecord, PlanRecord, Report};
+use crate::report::{Course, GroupRecord, PlanRecord, Report};
 use crate::timeline::timeline_html;
 use crate::{Error, Function, Group, LocalConfig, Mapping, SimulateConfig, SimulationReport, Value};
 
@@ -40,6 +41,8 @@ struct Inner {
     launching: Mutex<()>,
     /// Released by handles that were dropped; sent with the next command, so that dropping never blocks.
     releases: Mutex<Vec<DatumId>>,
+    /// Groups whose plan is not followed any more; told with the next command, for the same reason.
+    unfollowed: Mutex<Vec<GroupId>>,
     /// Groups that nobody can ask about any more; forgotten when the next one runs, for the same reason.
     unasked: Mutex<Vec<GroupId>>,
     backend: Backend,
@@ -192,6 +195,7 @@ impl Grid {
             state: Mutex::default(),
             launching: Mutex::default(),
             releases: Mutex::default(),
+            unfollowed: Mutex::default(),
             unasked: Mutex::default(),
             processes: Mutex::new(processes),
             backend,
@@ -415,12 +419,41 @@ impl Grid {
 
     pub(crate) fn plan(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
+        let plan = self.ask_for_plan(group, heuristic, false);
+        self.state().groups.remove(&id);
+        plan
+    }
+
+    /// The same for a group whose calls will come one by one, until [`Grid::end_plan`]. It is remembered for the report.
+    pub(crate) fn plan_to_follow(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+        let id = group.id;
+        let plan = self.ask_for_plan(group, heuristic, true);
+        let mut state = self.state();
+        match &plan {
+            Ok(_) => state.groups.get_mut(&id).expect("inserted to ask for it").only_planned(),
+            Err(_) => drop(state.groups.remove(&id)),
+        }
+        plan
+    }
+
+    fn ask_for_plan(&self, group: graph::Group, heuristic: MapBy, is_followed: bool) -> Result<PlanRecord, Error> {
+        let id = group.id;
         let functions = group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
         self.state().groups.insert(id, GroupRecord::new(functions));
-        self.command(Command::Plan { group, heuristic });
-        let plan = self.wait(None, |state| state.plans.remove(&id))?;
-        self.state().groups.remove(&id);
-        Ok(plan?)
+        self.command(Command::Plan { group, heuristic, is_followed });
+        Ok(self.wait(None, |state| state.plans.remove(&id))??)
+    }
+
+    /// No more calls come that follow the plan of that group, nor any that read those values.
+    pub(crate) fn end_plan(&self, group: GroupId, values: Vec<DatumId>) {
+        self.end_plan_later(group, values);
+        self.0.backend.commands(self.take_releases());
+    }
+
+    /// The same, told with the next command.
+    pub(crate) fn end_plan_later(&self, group: GroupId, values: Vec<DatumId>) {
+        self.0.unfollowed.lock().expect("no panic while held").push(group);
+        self.0.releases.lock().expect("no panic while held").extend(values);
     }
 
     pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
@@ -428,12 +461,29 @@ impl Grid {
     }
 
     pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {
+        self.note(&group, None);
+        let mut commands = self.take_releases();
+        commands.push(Command::Run { group, heuristic });
+        commands.push(Command::Release { data: release });
+        self.0.backend.commands(commands);
+    }
+
+    /// Runs a call where the plan of another group has it.
+    pub(crate) fn run_at(&self, group: graph::Group, place: Place, heuristic: MapBy, plan: GroupId) {
+        self.note(&group, Some(plan));
+        let Place { server, from } = place;
+        self.command(Command::Follow { group, server, from, heuristic });
+    }
+
+    /// What happens to the group from now on is noted for its report.
+    fn note(&self, group: &graph::Group, plan: Option<GroupId>) {
         let functions: BTreeMap<TaskId, String> =
             group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
         let unasked = std::mem::take(&mut *self.0.unasked.lock().expect("no panic while held"));
         let mut state = self.state();
         unasked.into_iter().for_each(|group| state.forget_group(group, &self.0.backend));
         let mut record = GroupRecord::new(functions);
+        record.follows = plan.and_then(|plan| Some((plan, state.groups.get(&plan)?.planned_at()?)));
         for task in &group.tasks {
             state.group_of_task.insert(task.id, group.id);
         }
@@ -445,11 +495,6 @@ impl Grid {
             });
         }
         state.groups.insert(group.id, record);
-        drop(state);
-        let mut commands = self.take_releases();
-        commands.push(Command::Run { group, heuristic });
-        commands.push(Command::Release { data: release });
-        self.0.backend.commands(commands);
     }
 
     pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
@@ -516,9 +561,20 @@ impl Grid {
         Report::new(heuristic, records, &[self.0.client], &state.names)
     }
 
+    /// How a group went that was mapped, so far.
+    pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
+        self.absorb();
+        self.state().groups.get(&group).and_then(GroupRecord::course)
+    }
+
     fn take_releases(&self) -> Vec<Command> {
         let data = std::mem::take(&mut *self.0.releases.lock().expect("no panic while held"));
-        if data.is_empty() { Vec::new() } else { vec![Command::Release { data }] }
+        let ended = std::mem::take(&mut *self.0.unfollowed.lock().expect("no panic while held"));
+        let mut commands: Vec<Command> = ended.into_iter().map(|group| Command::EndPlan { group }).collect();
+        if !data.is_empty() {
+            commands.push(Command::Release { data });
+        }
+        commands
     }
 
     fn command(&self, command: Command) {
@@ -553,6 +609,7 @@ impl State {
     fn all_summaries(&self) -> BTreeMap<GroupId, (String, f64, f64)> {
         let mut groups = self.summaries.clone();
         groups.extend(self.groups.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
+        self.groups.values().for_each(|group| lengthen(&mut groups, group));
         groups
     }
 
@@ -587,6 +644,7 @@ impl State {
         let record = self.groups.remove(&group).expect("found above");
         if backend.is_simulated() {
             self.summaries.extend(record.summary().map(|summary| (group, summary)));
+            lengthen(&mut self.summaries, &record);
         }
         for datum in &record.data {
             self.group_of_datum.remove(datum);
@@ -684,6 +742,14 @@ impl State {
                 }
             }
         }
+    }
+}
+
+/// A call that took its place in a group's plan counts into that group's time.
+fn lengthen(summaries: &mut BTreeMap<GroupId, (String, f64, f64)>, record: &GroupRecord) {
+    let Some(((plan, start), end)) = record.follows.zip(record.last_end()) else { return };
+    if let Some((_, _, measured_s)) = summaries.get_mut(&plan) {
+        *measured_s = measured_s.max(end.seconds() - start.seconds());
     }
 }
 

@@ -1,16 +1,23 @@
 //! Groups: calls recorded, then mapped and run together.
 
+mod following;
+mod regroup;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
-use gridloom_core::base::{DatumId, GroupId, Meta, TaskError};
+use gridloom_core::base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
 use gridloom_core::idl::Signature;
 
+use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
+pub use following::Follow;
+use regroup::Held;
+pub use regroup::{Loop, Regroup};
 
 /// A result that is, or will be, on some server. Dropping the last clone releases it there.
 #[derive(Clone)]
@@ -22,6 +29,8 @@ struct HandleInner {
     meta: Meta,
     signature: Arc<Signature>,
     group: Weak<Recorder>,
+    /// What is held back of the loop that its group is a body of.
+    held: Weak<Held>,
     /// Why its call will never run, if it was forgotten before it was launched.
     discarded: OnceLock<String>,
     /// What the session remembers of its group stays as long as it does.
@@ -57,12 +66,24 @@ impl Handle {
     }
 
     fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
-        self.check()?;
-        if let Some(recorder) = self.0.group.upgrade() {
-            recorder.launch(&self.0.grid)?;
-        }
-        self.check()?;
+        self.launch()?;
         self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))
+    }
+
+    /// Its call runs, or has.
+    fn launch(&self) -> Result<(), Error> {
+        self.check()?;
+        let _launching = self.0.grid.launching();
+        self.launch_alone()?;
+        self.check()
+    }
+
+    fn launch_alone(&self) -> Result<(), Error> {
+        if let Some(held) = self.0.held.upgrade() {
+            // Older results do not make younger bodies go.
+            return if held.makes(self.datum()) { held.launch_alone().map(drop) } else { Ok(()) };
+        }
+        self.0.group.upgrade().map_or(Ok(()), |recorder| recorder.launch_alone(&self.0.grid))
     }
 
     /// Its call has run, or may still.
@@ -103,6 +124,8 @@ struct Recording {
     read: BTreeSet<DatumId>,
     /// Values put into the store for this part, by identity of their bytes, and kept alive so that it stays theirs.
     values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
+    /// Values among the sources that stay in the store beyond this part.
+    kept: BTreeSet<DatumId>,
     /// Handles read by this part: not released before it is launched.
     handles: Vec<Handle>,
 }
@@ -111,24 +134,50 @@ struct Recorder {
     mapping: Mapping,
     recording: Mutex<Recording>,
     parts: Arc<Parts>,
+    /// The calls were described beforehand, and run as they come.
+    following: Option<Mutex<Following>>,
+    /// It is a body of a loop, and held back at its end.
+    held: Option<Arc<Held>>,
 }
 
-/// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles) they
-/// are forgotten.
+/// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles, other
+/// groups that they were launched with) they are forgotten.
 struct Parts {
     grid: Grid,
-    ids: Mutex<Vec<GroupId>>,
+    all: Mutex<Vec<Arc<Part>>>,
+    /// Its own tasks, if others may be launched with them.
+    tasks: Mutex<Vec<TaskId>>,
+}
+
+/// What was mapped together.
+struct Part {
+    grid: Grid,
+    id: GroupId,
+    /// How many groups it is of.
+    together: usize,
 }
 
 impl Parts {
-    fn ids(&self) -> MutexGuard<'_, Vec<GroupId>> {
-        self.ids.lock().expect("no panic while held")
+    fn new(grid: &Grid) -> Arc<Parts> {
+        Arc::new(Parts { grid: grid.clone(), all: Mutex::default(), tasks: Mutex::default() })
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Part>>> {
+        self.all.lock().expect("no panic while held")
+    }
+
+    fn add(&self, id: GroupId) {
+        self.all().push(Arc::new(Part { grid: self.grid.clone(), id, together: 1 }));
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<TaskId>> {
+        self.tasks.lock().expect("no panic while held")
     }
 }
 
-impl Drop for Parts {
+impl Drop for Part {
     fn drop(&mut self) {
-        self.grid.forget_groups_later(std::mem::take(&mut *self.ids()));
+        self.grid.forget_groups_later(vec![self.id]);
     }
 }
 
@@ -141,8 +190,8 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(grid: Grid, mapping: Mapping) -> Group {
-        let parts = Arc::new(Parts { grid: grid.clone(), ids: Mutex::default() });
-        let recorder = Recorder { mapping, recording: Mutex::default(), parts };
+        let (parts, recording) = (Parts::new(&grid), Mutex::default());
+        let recorder = Recorder { mapping, recording, parts, following: None, held: None };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -159,11 +208,22 @@ impl Group {
     /// # Errors
     /// If the arguments do not fit; nothing is recorded then.
     pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
-        let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
+        if let Some(following) = &self.recorder.following {
+            return self.call_followed(following, function, args, named);
+        }
+        if let Some(held) = &self.recorder.held {
+            // What is held back waits for nothing but itself: so no two loops or groups wait for each other.
+            let read = args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of);
+            read.filter(|handle| !held.may_read(handle, &self.recorder)).try_for_each(Handle::launch)?;
+        }
+        let mut known: Vec<((usize, u64, String), DatumId)> = Vec::new();
         let prepared = function.prepare(args, named, |value| {
             let Some((address, size)) = value.identity() else { return (self.grid.new_datum(), value.clone()) };
             let key = (address, size, value.meta.to_string());
+            if let Some(held) = &self.recorder.held {
+                return (held.name(key, value), value.clone());
+            }
             let recorded = self.recording().values.get(&key).map(|(datum, _)| *datum);
             let fresh = known.iter().find(|(other, _)| *other == key).map(|(_, datum)| *datum);
             let datum = recorded.or(fresh).unwrap_or_else(|| self.grid.new_datum());
@@ -180,8 +240,13 @@ impl Group {
             if recording.sources.contains_key(&datum) {
                 continue;
             }
-            self.grid.put(datum, &value);
             recording.sources.insert(datum, Source { meta: value.meta.clone(), at: vec![self.grid.client()] });
+            if self.recorder.held.is_some() && value.identity().is_some() {
+                // The loop has put it.
+                recording.kept.insert(datum);
+                continue;
+            }
+            self.grid.put(datum, &value);
             if let Some((address, size)) = value.identity() {
                 recording.values.insert((address, size, value.meta.to_string()), (datum, value));
             }
@@ -197,21 +262,27 @@ impl Group {
                     .or_insert_with(|| Source { meta: handle.meta().clone(), at: Vec::new() });
             }
         }
+        if self.recorder.held.is_some() {
+            self.recorder.parts.tasks().push(task.id);
+        }
         recording.read.extend(task.inputs());
         recording.tasks.push(task);
-        let handles: Vec<Handle> = outputs
-            .into_iter()
-            .map(|(datum, meta)| {
-                let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
-                let (grid, signature) = (self.grid.clone(), function.signature.clone());
-                let discarded = OnceLock::new();
-                Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, discarded, _parts: parts }))
-            })
-            .collect();
+        let handles = self.handles(function, outputs);
         for handle in &handles {
             recording.made.insert(handle.datum(), Arc::downgrade(&handle.0));
         }
         Ok(handles)
+    }
+
+    fn handles(&self, function: &Function, outputs: Vec<(DatumId, Meta)>) -> Vec<Handle> {
+        let handle = |(datum, meta)| {
+            let (group, parts) = (Arc::downgrade(&self.recorder), self.recorder.parts.clone());
+            let (grid, signature) = (self.grid.clone(), function.signature.clone());
+            let (held, discarded) =
+                (self.recorder.held.as_ref().map_or_else(Weak::new, Arc::downgrade), OnceLock::new());
+            Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, held, discarded, _parts: parts }))
+        };
+        outputs.into_iter().map(handle).collect()
     }
 
     /// Number of calls recorded and not yet launched.
@@ -234,6 +305,7 @@ impl Group {
 
     /// Like [`Group::discard`], with a reason that completes "the call never ran: ".
     pub fn discard_because(&self, why: &str) {
+        self.end_following();
         self.recorder.discard(why);
     }
 
@@ -266,8 +338,10 @@ impl Group {
 
     /// Cancels all calls that have not ended.
     pub fn cancel(&self) {
-        for part in self.parts() {
-            self.grid.cancel_group(part);
+        match &self.recorder.held {
+            // Others are in its parts.
+            Some(_) => self.grid.cancel(self.recorder.parts.tasks().clone()),
+            None => self.parts().into_iter().for_each(|part| self.grid.cancel_group(part)),
         }
     }
 
@@ -282,15 +356,23 @@ impl Group {
             self.grid.await_group(*part)?;
         }
         self.grid.told(&parts);
-        Ok(self.grid.report(&self.recorder.mapping.to_string(), &parts))
+        let report = self.grid.report(&self.recorder.mapping.to_string(), &parts);
+        let together = self.recorder.parts.all().iter().map(|part| part.together).max().unwrap_or(1);
+        Ok(Report { differences: self.differences(), together, ..report })
     }
 
     fn parts(&self) -> Vec<GroupId> {
-        self.recorder.parts.ids().clone()
+        self.recorder.parts.all().iter().map(|part| part.id).collect()
     }
 
     fn recording(&self) -> MutexGuard<'_, Recording> {
         self.recorder.recording.lock().expect("no panic while held")
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group(by {}, {} calls recorded)", self.recorder.mapping, self.recorded())
     }
 }
 
@@ -317,22 +399,20 @@ impl Recording {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.discard("its group was dropped before it was launched");
+        if let Some(following) = self.following.take() {
+            let mut following = following.into_inner().expect("no panic while held");
+            self.parts.grid.end_plan_later(following.group(), following.take_values());
+        }
     }
 }
 
 impl Recorder {
     fn discard(&self, why: &str) {
-        let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
-        self.drop_recording(recording, why);
+        drop_recording(&self.parts.grid, self.take(), why);
     }
 
-    fn drop_recording(&self, recording: Recording, why: &str) {
-        for handle in recording.made.values().filter_map(Weak::upgrade) {
-            // It is made once, so it is discarded once.
-            let _ = handle.discarded.set(why.to_string());
-        }
-        let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
-        self.parts.grid.forget_values(sources);
+    fn take(&self) -> Recording {
+        std::mem::take(&mut *self.recording.lock().expect("no panic while held"))
     }
 
     fn launch(&self, grid: &Grid) -> Result<(), Error> {
@@ -342,40 +422,64 @@ impl Recorder {
     }
 
     fn launch_alone(&self, grid: &Grid) -> Result<(), Error> {
-        let recording = std::mem::take(&mut *self.recording.lock().expect("no panic while held"));
-        if recording.tasks.is_empty() {
-            return Ok(());
+        match &self.held {
+            Some(held) if held.has(self) => held.launch_alone().map(drop),
+            Some(_) => Ok(()),
+            None => send(grid, &self.mapping, self.take(), std::slice::from_ref(&self.parts), 1).map(drop),
         }
-        // What it reads of other groups that are still being recorded has to run as well.
-        for recorder in recording.handles.iter().filter_map(|handle| handle.0.group.upgrade()) {
-            if !std::ptr::eq(self, &*recorder) {
-                recorder.launch_alone(grid)?;
-            }
-        }
-        // One of them may have been discarded since.
-        if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
-            self.drop_recording(recording, &format!("a call that it reads a result of never ran: {why}"));
-            return Ok(());
-        }
-        let id = GroupId { client: grid.client(), serial: grid.next_serial() };
-        let group = recording.group(id);
-        let by = match self.mapping.by(grid, &group) {
-            Ok(by) => by,
-            Err(error) => {
-                self.drop_recording(recording, &error.to_string());
-                return Err(error);
-            }
-        };
-        self.parts.ids().push(id);
-        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
-        // handles are gone already.
-        let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
-        release.extend(recording.sources.keys().filter(|datum| group.sources[datum].at.len() == 1));
-        release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
-        release.sort_unstable();
-        release.dedup();
-        grid.run(group, by, release);
-        drop(recording.handles);
-        Ok(())
     }
+}
+
+/// Maps what was recorded and runs it, for all groups that it is of.
+fn send(
+    grid: &Grid,
+    mapping: &Mapping,
+    recording: Recording,
+    groups: &[Arc<Parts>],
+    together: usize,
+) -> Result<Option<Arc<Part>>, Error> {
+    if recording.tasks.is_empty() {
+        return Ok(None);
+    }
+    // What it reads of other groups that are still being recorded has to run as well.
+    for handle in &recording.handles {
+        handle.launch_alone()?;
+    }
+    // One of them may have been discarded since.
+    if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
+        drop_recording(grid, recording, &format!("a call that it reads a result of never ran: {why}"));
+        return Ok(None);
+    }
+    let id = GroupId { client: grid.client(), serial: grid.next_serial() };
+    let group = recording.group(id);
+    let by = match mapping.by(grid, &group) {
+        Ok(by) => by,
+        Err(error) => {
+            drop_recording(grid, recording, &error.to_string());
+            return Err(error);
+        }
+    };
+    let part = Arc::new(Part { grid: grid.clone(), id, together });
+    groups.iter().for_each(|group| group.all().push(part.clone()));
+    // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
+    // handles are gone already.
+    let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
+    let is_own = |datum: &&DatumId| group.sources[*datum].at.len() == 1 && !recording.kept.contains(datum);
+    release.extend(recording.sources.keys().filter(is_own));
+    release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
+    release.sort_unstable();
+    release.dedup();
+    grid.run(group, by, release);
+    drop(recording.handles);
+    Ok(Some(part))
+}
+
+/// Forgets what was recorded; its handles say why.
+fn drop_recording(grid: &Grid, recording: Recording, why: &str) {
+    for handle in recording.made.values().filter_map(Weak::upgrade) {
+        // It is made once, so it is discarded once.
+        let _ = handle.discarded.set(why.to_string());
+    }
+    let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
+    grid.forget_values(sources);
 }

@@ -24,6 +24,7 @@
 
 mod attach;
 mod backend;
+mod described;
 mod error;
 mod function;
 mod grid;
@@ -44,10 +45,11 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
+pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic, Unread};
-pub use group::{Group, Handle};
+pub use group::{Follow, Group, Handle, Loop, Regroup};
 pub use local::{LocalConfig, program_path};
 pub use mapping::Mapping;
 pub use offer::{Offer, load_offer};

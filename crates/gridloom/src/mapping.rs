@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridloom_core::base::TaskError;
 use gridloom_core::graph;
-use gridloom_core::map::{Given, Heuristic, MapBy, MapError};
+use gridloom_core::map::{AGAIN, Given, Heuristic, MapBy, MapError};
 
 use crate::{Error, Grid, PlanRecord};
 
@@ -43,6 +43,27 @@ impl Mapping {
     /// ```
     pub fn own(name: &str, heuristic: impl Heuristic + Send + Sync + 'static) -> Mapping {
         Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic) })
+    }
+
+    /// For a call that a plan was not made for: as [`Mapping::by`], but by a heuristic instead of a plan.
+    pub(crate) fn alone(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+        match &self.0 {
+            How::Named(_) => Ok(self.again()),
+            How::Own { .. } => self.by(grid, group),
+        }
+    }
+
+    /// Whether it is a plan, which is of one group.
+    pub(crate) fn is_plan(&self) -> bool {
+        matches!(self.0, How::Named(MapBy::Given(_)))
+    }
+
+    /// For what has to be mapped again.
+    pub(crate) fn again(&self) -> MapBy {
+        match &self.0 {
+            How::Named(by) => by.spec().into(),
+            How::Own { .. } => AGAIN.into(),
+        }
     }
 
     /// What the agent is told. A heuristic of the program's own runs here, on what the agent sees.

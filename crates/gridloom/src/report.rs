@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, NodeId, TaskError, TaskId, Time};
+use gridloom_core::base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::map::Plan;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use serde::Serialize;
 
+use crate::described::Difference;
 use crate::plan::{Basis, Named};
 
 /// A plan in names: what was predicted before the first task started.
@@ -99,6 +100,21 @@ pub struct Report {
     pub tasks_again: usize,
     /// Tasks that gave no result.
     pub tasks_failed: usize,
+    /// How the calls differed from the described ones, of a group that was described.
+    pub differences: Vec<Difference>,
+    /// How many groups were mapped together, of a loop's body; of several parts, the most.
+    pub together: usize,
+}
+
+/// How a group went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// Seconds that mapping it took.
+    pub(crate) map_s: f64,
+    /// Its makespan, seconds.
+    pub(crate) predicted_s: f64,
+    /// Its makespan, seconds, if it has ended.
+    pub(crate) measured_s: Option<f64>,
 }
 
 /// What a session remembers of a group.
@@ -117,6 +133,8 @@ pub(crate) struct GroupRecord {
     pub(crate) is_unasked: bool,
     /// The program knows of a failure in it: whoever reads one error looks for the others.
     pub(crate) is_told: bool,
+    /// Its call took its place in the plan of that group, which was described and planned at that time.
+    pub(crate) follows: Option<(GroupId, Time)>,
 }
 
 impl GroupRecord {
@@ -132,6 +150,7 @@ impl GroupRecord {
             data: Vec::new(),
             is_unasked: false,
             is_told: false,
+            follows: None,
         }
     }
 
@@ -184,10 +203,31 @@ impl GroupRecord {
 
     /// Heuristic, predicted and measured makespan, if it was mapped.
     pub(crate) fn summary(&self) -> Option<(String, f64, f64)> {
-        let (start, plan) = self.plans.first()?;
-        let ends = self.tasks.iter().map(|(at, ..)| *at).chain(self.transfers.iter().map(|(at, _)| *at));
-        let end = ends.max().unwrap_or(*start);
+        let (start, plan) = self.plans.first().filter(|_| self.follows.is_none())?;
+        let end = self.last_end().unwrap_or(*start);
         Some((plan.heuristic.clone(), plan.makespan_seconds, end.seconds() - start.seconds()))
+    }
+
+    /// How it went so far, if it was mapped.
+    pub(crate) fn course(&self) -> Option<Course> {
+        let (_, predicted_s, measured_s) = self.summary()?;
+        let (_, plan) = self.plans.first()?;
+        Some(Course { map_s: plan.map_seconds, predicted_s, measured_s: self.has_ended().then_some(measured_s) })
+    }
+
+    /// When the last of its tasks and transfers ended.
+    pub(crate) fn last_end(&self) -> Option<Time> {
+        self.tasks.iter().map(|(at, ..)| *at).chain(self.transfers.iter().map(|(at, _)| *at)).max()
+    }
+
+    /// It was only planned: its calls will be groups of their own.
+    pub(crate) fn only_planned(&mut self) {
+        self.functions.clear();
+        self.ended_at = self.plans.first().map(|(at, _)| *at);
+    }
+
+    pub(crate) fn planned_at(&self) -> Option<Time> {
+        self.plans.first().map(|(at, _)| *at)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -240,9 +280,12 @@ impl Report {
             lost_servers: Vec::new(),
             tasks_again: 0,
             tasks_failed: 0,
+            differences: Vec::new(),
+            together: 1,
         };
         for record in records {
-            report.predicted_seconds += record.plans.first().map_or(0.0, |(_, plan)| plan.makespan_seconds);
+            let first = record.plans.first().filter(|_| record.follows.is_none());
+            report.predicted_seconds += first.map_or(0.0, |(_, plan)| plan.makespan_seconds);
             report.plans.extend(record.plans.iter().map(|(_, plan)| plan.clone()));
             report.lost_servers.extend(record.lost_servers.iter().cloned());
             report.tasks_again += record.tasks_again;
@@ -294,11 +337,18 @@ impl fmt::Display for Report {
         for (link, moved) in &self.by_link {
             writeln!(f, "  {link}: {}", bytes(*moved))?;
         }
+        if self.together > 1 {
+            writeln!(f, "{} went together", count(self.together, "group"))?;
+        }
         for lost in &self.lost_servers {
             writeln!(f, "lost server {lost}")?;
         }
         if self.tasks_again > 0 {
             writeln!(f, "{} ran again elsewhere", count(self.tasks_again, "call"))?;
+        }
+        if !self.differences.is_empty() {
+            writeln!(f, "{} from the described graph:", count(self.differences.len(), "difference"))?;
+            self.differences.iter().take(10).try_for_each(|difference| writeln!(f, "  {difference}"))?;
         }
         if self.tasks_failed > 0 {
             writeln!(f, "{} failed:", count(self.tasks_failed, "call"))?;

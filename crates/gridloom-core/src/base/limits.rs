@@ -27,6 +27,8 @@ pub const INLINE_BYTES_MAX: usize = 1 << 10;
 pub const TASKS_PER_MESSAGE: usize = 512;
 /// Tasks in one group. Past it, close the group and open another.
 pub const GROUP_TASKS_MAX: usize = 200_000;
+/// Bodies of a loop that are held back to be mapped together. More gain little over so many, and wait long to start.
+pub const REGROUP_BODIES_MAX: usize = 256;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
 /// Dimensions of an array (NumPy's own bound).

@@ -101,6 +101,18 @@ pub struct TransferReport {
     pub age_ns: u64,
 }
 
+/// What a plan is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Its tasks run: their servers are promised to the group.
+    Run,
+    /// It will not run: nothing is promised, and what was seen comes with the plan.
+    Look,
+    /// Its tasks will be called one by one: their servers are promised until the group ends, and what was seen comes with the
+    /// plan.
+    Follow,
+}
+
 /// A request for a plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MapRequest {
@@ -112,8 +124,8 @@ pub struct MapRequest {
     pub outline: Outline,
     /// By what it is to be mapped.
     pub heuristic: MapBy,
-    /// It will not run: nothing is promised, and what was seen comes with the plan.
-    pub plan_only: bool,
+    /// What for.
+    pub purpose: Purpose,
     /// What the client knows of its own links: server, link.
     pub client_links: Vec<(NodeId, LinkEstimate)>,
     /// Servers not to be used.

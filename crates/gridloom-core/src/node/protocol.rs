@@ -14,6 +14,7 @@
 //! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -220,6 +221,24 @@ pub enum Command {
         group: Group,
         /// By what it is mapped.
         heuristic: MapBy,
+        /// Its tasks will come one by one, by `Follow`: their servers are promised to it until `EndPlan`.
+        is_followed: bool,
+    },
+    /// Run tasks where a plan that was made before has them; nobody is asked, unless that cannot be.
+    Follow {
+        /// The tasks, as a group of their own.
+        group: Group,
+        /// Where they run.
+        server: NodeId,
+        /// Where what they read is to come from, of what the plan says that for.
+        from: BTreeMap<DatumId, NodeId>,
+        /// By what they are mapped if they cannot run there.
+        heuristic: MapBy,
+    },
+    /// No more tasks will come of a group that was planned to be followed.
+    EndPlan {
+        /// The group.
+        group: GroupId,
     },
     /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
     Get {

@@ -39,6 +39,8 @@ from ._errors import (
     DatumLost,
     DeadlineExceeded,
     DependencyFailed,
+    DifferenceError,
+    DifferenceWarning,
     Discarded,
     GridloomError,
     InputError,
@@ -61,9 +63,10 @@ from ._errors import (
     WrongResult,
 )
 from ._function import Function, Future
+from ._graph import Graph, GraphNode
 from ._grid import Grid, ServerInfo, Simulation, Traffic
 from ._gridloom import __version__
-from ._group import Group, Handle, Report
+from ._group import Difference, Group, Handle, Report
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
@@ -86,11 +89,16 @@ __all__ = [
     "DatumLost",
     "DeadlineExceeded",
     "DependencyFailed",
+    "Difference",
+    "DifferenceError",
+    "DifferenceWarning",
     "Discarded",
     "Explanation",
     "F",
     "Function",
     "Future",
+    "Graph",
+    "GraphNode",
     "Grid",
     "GridloomError",
     "Group",

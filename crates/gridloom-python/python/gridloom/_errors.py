@@ -97,6 +97,35 @@ class Discarded(GridloomError):
     why: str
 
 
+class DifferenceError(GridloomError):
+    """A call is not as it was described, and was not made; or a described call never came.
+
+    Attributes
+    ----------
+    call : int or None
+        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
+    function : str
+        Its function.
+    described : str or None
+        The described call that was expected, if there is one.
+    why : str
+        What differs.
+    """
+
+    call: int | None
+    function: str
+    described: str | None
+    why: str
+
+
+class DifferenceWarning(RuntimeWarning):
+    """A call is not as it was described, and is mapped by itself; or a described call never came.
+
+    The first difference of a group is told when it is seen, the others together at the end of its block.
+    `Group.differences` has all.
+    """
+
+
 class UnreadErrorWarning(RuntimeWarning):
     """Calls in groups failed, and nobody read why.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import json
+import operator
 import os
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from ._plan import Plan
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from ._graph import Graph
+    from ._group import Handle
 
 _open_grids: weakref.WeakSet[Grid]
 
@@ -108,6 +112,7 @@ class Grid:
         self._raw = raw
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
+        self._loops: dict[tuple[str | int, int | str], _gridloom.RawLoop] = {}
         _open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -175,7 +180,15 @@ class Grid:
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
 
-    def group(self, heuristic: str | Plan | Heuristic = "auto") -> Group:
+    def group(
+        self,
+        heuristic: str | Plan | Heuristic = "auto",
+        *,
+        graph: Graph | None = None,
+        inputs: Mapping[str, Handle] | None = None,
+        strict: bool = False,
+        regroup: int | str | None = None,
+    ) -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
         Parameters
@@ -184,6 +197,19 @@ class Grid:
             How the calls are mapped: by a heuristic (``gridloom heuristics`` lists what there is); as a plan says that
             `Group.plan` or `Plan.load` gave; or by a function of your own, which takes a `Problem` and returns a server for each
             task, by number or name (or a pair: those, and the order of the tasks).
+        graph : Graph, optional
+            The calls of the block as described beforehand. They are mapped now, and each runs as soon as it is made, where the plan has
+            the described call that it fits; results can be looked at within the block. A call that fits none is mapped by itself, with
+            a `DifferenceWarning`.
+        inputs : dict of str to Handle, optional
+            Inputs of the graph that are results already, so that the plan knows where they are.
+        strict : bool, optional
+            A call that fits no described one is not made and raises `DifferenceError`; so does the end of the block if a
+            described call never came.
+        regroup : int or "auto", optional
+            The block is the body of a loop. At its end it is held back, to be mapped together with the next bodies (groups that are opened
+            with the same `heuristic` and `regroup`): so many, or with ``"auto"`` one at first and twice as many each time,
+            for as long as plans hold. A result that is asked for launches what is held back, and so does `Group.launch`.
 
         Returns
         -------
@@ -193,11 +219,41 @@ class Grid:
         Raises
         ------
         InputError
-            If there is no such heuristic, or it has no such parameter.
+            If there is no such heuristic, or it has no such parameter; if the graph's functions are not offered or do not fit.
+        NotMapped
+            If the graph cannot be mapped.
+        UsageError
+            If `inputs` or `strict` are given without a graph, or `regroup` with a graph or a plan, or not as a number or "auto".
         """
-        raw = self._raw.group(mapping_of(heuristic))
+        if regroup is not None:
+            if graph is not None or inputs or strict:
+                raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
+            _warn(self._raw.take_unread(False))
+            return Group(self, self._loop(heuristic, regroup).group())
+        if graph is None:
+            if inputs or strict:
+                raise UsageError("inputs and strict are of a described group: give graph=, too")
+            raw = self._raw.group(mapping_of(heuristic))
+        else:
+            given = [(name, handle._raw) for name, handle in (inputs or {}).items()]
+            raw = self._raw.follow(mapping_of(heuristic), graph._raw, strict, given)
         _warn(self._raw.take_unread(False))
-        return Group(self, raw)
+        group = Group(self, raw)
+        if graph is not None:
+            group._told = 0
+        return group
+
+    def _loop(self, heuristic: str | Plan | Heuristic, regroup: int | str) -> _gridloom.RawLoop:
+        number = regroup if regroup == "auto" else _whole(regroup)
+        # The loop keeps a function alive, so that its identity stays its own.
+        key = (heuristic if isinstance(heuristic, str) else id(heuristic), number)
+        if key not in self._loops:
+            if len(self._loops) >= _LOOPS_MAX:
+                # What it held back goes with it.
+                del self._loops[next(iter(self._loops))]
+            bodies = None if isinstance(number, str) else number
+            self._loops[key] = self._raw.regrouped(mapping_of(heuristic), bodies)
+        return self._loops[key]
 
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.
@@ -293,6 +349,20 @@ class Grid:
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
+
+
+# Loops whose bodies are held back at a time: programs interleave a few.
+_LOOPS_MAX = 8
+
+
+def _whole(regroup: int | str) -> int:
+    try:
+        bodies = -1 if isinstance(regroup, (str, bool)) else operator.index(regroup)
+    except TypeError:
+        bodies = -1
+    if bodies < 0:
+        raise UsageError(f'regroup is a number of bodies or "auto", got {regroup!r}')
+    return bodies
 
 
 def _warn(unread: str | None) -> None:

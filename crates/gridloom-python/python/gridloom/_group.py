@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import warnings
 from contextvars import Token
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
@@ -12,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
-from ._errors import Discarded, UsageError
+from ._errors import DifferenceWarning, Discarded, UsageError
 from ._heuristic import Heuristic, mapping_of
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
@@ -21,6 +23,28 @@ if TYPE_CHECKING:
 
     from ._function import Function
     from ._grid import Grid
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A call that is not as it was described, or that never came.
+
+    Attributes
+    ----------
+    call : int or None
+        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
+    function : str
+        Its function.
+    described : str or None
+        The described call that was expected, if there is one.
+    why : str
+        What differs.
+    """
+
+    call: int | None
+    function: str
+    described: str | None
+    why: str
 
 
 class Report:
@@ -48,6 +72,10 @@ class Report:
         Tasks that ran again or moved because of that.
     tasks_failed : int
         Tasks that gave no result.
+    differences : list of Difference
+        How the calls differed from those described, of a group with a graph.
+    together : int
+        How many groups were mapped together, of a loop's bodies: the report is of all of them.
     """
 
     heuristic: str
@@ -62,6 +90,8 @@ class Report:
     lost_servers: list[str]
     tasks_again: int
     tasks_failed: int
+    differences: list[Difference]
+    together: int
 
     def __init__(self, raw: _gridloom.RawReport) -> None:
         self._raw = raw
@@ -74,6 +104,8 @@ class Report:
                 value = [TaskRecord(**task) for task in value]
             elif name == "transfers":
                 value = [transfer_of(transfer) for transfer in value]
+            elif name == "differences":
+                value = [Difference(**difference) for difference in value]
             setattr(self, name, value)
 
     def __str__(self) -> str:
@@ -253,6 +285,8 @@ class Group:
         self._raw = raw
         self._entered: list[Token[Group | None]] = []
         self._raised: BaseException | None = None
+        # Differences from a described graph: how many were told, or None if there is no graph.
+        self._told: int | None = None
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -265,7 +299,8 @@ class Group:
             raise UsageError("the group's block was not entered")
         self._grid._current.reset(self._entered.pop())
         if kind is None:
-            self._raw.launch()
+            self._raw.finish()
+            self._tell("at the end of its block", 3)
         else:
             self._raised = error
             told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")
@@ -273,10 +308,33 @@ class Group:
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raw = self._raw.record(function._raw, args, kwargs)
+        if self._told == 0:
+            self._tell("and is mapped by itself", 4)
         handles = tuple(Handle(one, self, function.name) for one in raw)
         if len(handles) == 1:
             return handles[0]
         return handles or None
+
+    def _tell(self, what: str, level: int) -> None:
+        """Warn of differences that were not told."""
+        if self._told is None:
+            return
+        told = self._raw.differences()[1]
+        if new := told[self._told :]:
+            more = f" (and {len(new) - 1} more: see Group.differences)" if len(new) > 1 else ""
+            warnings.warn(f"{new[0]}{more}, {what}", DifferenceWarning, stacklevel=level)
+        self._told = len(told)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """How the calls differed so far from those described, of a group with a graph."""
+        return [Difference(**difference) for difference in json.loads(self._raw.differences()[0])]
+
+    @property
+    def followed(self) -> Plan | None:
+        """The plan that calls take their places in, of a group with a graph."""
+        raw = self._raw.plan_followed()
+        return None if raw is None else plan_of(raw)
 
     def launch(self) -> None:
         """Map what was recorded so far and run it, without waiting. Recording can go on.

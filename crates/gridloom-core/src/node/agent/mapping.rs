@@ -4,6 +4,7 @@ use super::*;
 use crate::base::limits::MEASURE_WAIT_NS_MAX;
 use crate::base::time::seconds_to_ns;
 use crate::map::Seen;
+use crate::node::message::Purpose;
 use crate::perf::{LinkEstimate, ServerView};
 
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
@@ -130,7 +131,7 @@ impl Agent {
     }
 
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { group, round, mut outline, heuristic, plan_only, client_links, without, busy } = request;
+        let MapRequest { group, round, mut outline, heuristic, purpose, client_links, without, busy } = request;
         let client = group.client;
         let mut grid = self.grid_view(now, &client_links, &without, Some(group));
         occupy(&mut grid, &busy);
@@ -148,7 +149,7 @@ impl Agent {
                     let end = ends.entry(task.server).or_default();
                     *end = end.max(task.end_s);
                 }
-                for (node, end_s) in ends.iter().filter(|_| !plan_only) {
+                for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
                     let end = now + seconds_to_ns(*end_s);
                     let server = self.servers.get_mut(node).expect("mapped onto a known server");
                     server.promised.insert(group, Promise { end, pace: server.pace });
@@ -156,7 +157,7 @@ impl Agent {
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
                 let addresses = addresses.collect();
-                let seen = plan_only.then(|| Box::new(Seen::new(client, outline, grid)));
+                let seen = (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, outline, grid)));
                 send(out, client, Message::GroupMapped { group, round, plan, addresses, seen });
             }
             Err(why) => send(out, client, Message::GroupNotMapped { group, round, why: why.to_string() }),

@@ -5,23 +5,27 @@ use crate::node::client::recovery::nested_error;
 use crate::node::message::Supply;
 
 impl Client {
-    pub(super) fn on_run(&mut self, now: Time, group: Group, heuristic: MapBy, plan_only: bool, out: &mut Vec<Effect>) {
+    /// `placed` says where the tasks run, if that is known already.
+    pub(super) fn on_run(
+        &mut self,
+        now: Time,
+        group: Group,
+        heuristic: MapBy,
+        placed: Option<Placed>,
+        out: &mut Vec<Effect>,
+    ) {
         let id = group.id;
         let count = group.tasks.len();
-        if plan_only {
-            self.plan_only(now, group, heuristic, out);
-            return;
-        }
         let tasks: Vec<TaskId> = group.tasks.iter().map(|task| task.id).collect();
         let refusal = is_valid(&group).err();
         self.register(group);
         let run = GroupRun {
-            is_given: matches!(heuristic, MapBy::Given(_)),
+            is_given: placed.is_some() || matches!(heuristic, MapBy::Given(_)),
             heuristic,
             left: count,
             remembered: count,
             mapping: None,
-            plan_only,
+            plan_only: false,
             remapping: Remapping::default(),
         };
         self.groups.insert(id, run);
@@ -40,7 +44,10 @@ impl Client {
             self.group_ended(now, id, out);
             return;
         }
-        self.request_map(now, id, tasks, out);
+        match placed {
+            None => self.request_map(now, id, tasks, out),
+            Some(placed) => self.place(now, id, tasks, &placed, out),
+        }
     }
 
     fn register(&mut self, group: Group) {

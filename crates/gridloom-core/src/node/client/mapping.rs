@@ -7,10 +7,19 @@ use crate::map::{Plan, Seen};
 use crate::node::message::MapRequest;
 
 impl Client {
-    pub(super) fn plan_only(&mut self, now: Time, mut group: Group, heuristic: MapBy, out: &mut Vec<Effect>) {
-        if self.agent.is_some() && !self.links_known() {
-            self.early_plans.push((group, heuristic));
-            self.wait_for_links(now, out);
+    pub(super) fn plan_only(
+        &mut self,
+        now: Time,
+        mut group: Group,
+        heuristic: MapBy,
+        purpose: Purpose,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.agent.is_some() && (!self.links_known() || self.reads_unplaced(&group)) {
+            self.early_plans.push((group, heuristic, purpose));
+            if !self.links_known() {
+                self.wait_for_links(now, out);
+            }
             return;
         }
         for (datum, source) in &mut group.sources {
@@ -33,13 +42,19 @@ impl Client {
         match self.agent {
             Some(agent) => {
                 let request = self.map_request(group.id, outlined.outline, heuristic);
-                send(out, agent, Message::MapGroup(MapRequest { plan_only: true, ..request }));
+                send(out, agent, Message::MapGroup(MapRequest { purpose, ..request }));
             }
             None => {
                 let address = self.config.agent.clone();
                 self.mapping_failed(now, group.id, TaskError::AgentLost { address, why: "not connected".into() }, out);
             }
         }
+    }
+
+    /// Whether a group reads what another makes that has no plan yet: where that will be is to be known first.
+    fn reads_unplaced(&self, group: &Group) -> bool {
+        let makers = group.sources.keys().filter_map(|datum| self.data.get(datum)?.producer);
+        makers.into_iter().any(|task| self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped))
     }
 
     /// The request for a plan in this round.
@@ -49,7 +64,7 @@ impl Client {
             round: self.round,
             outline,
             heuristic,
-            plan_only: false,
+            purpose: Purpose::Run,
             client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
             without: self.lost.keys().copied().collect(),
             busy: Vec::new(),
@@ -72,8 +87,8 @@ impl Client {
 
     /// Sends requests for plans that had to wait.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (group, heuristic) in std::mem::take(&mut self.early_plans) {
-            self.plan_only(now, group, heuristic, out);
+        for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, group, heuristic, purpose, out);
         }
         let waiting: Vec<GroupId> = self
             .groups
@@ -132,7 +147,7 @@ impl Client {
     }
 
     /// The part of a group that those tasks are, or `None` if one reads a datum whose place is not yet decided.
-    fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
+    pub(super) fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
         let made: BTreeSet<DatumId> =
             tasks.iter().flat_map(|task| self.tasks[task].task.outputs.iter().map(|output| output.datum)).collect();
         let mut sources = BTreeMap::new();
@@ -227,7 +242,7 @@ impl Client {
     }
 
     /// Hands each server its tasks, in the plan's order, with the places where their inputs come from.
-    fn dispatch(&mut self, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
+    pub(super) fn dispatch(&mut self, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
         let mut from: BTreeMap<(NodeId, DatumId), NodeId> = BTreeMap::new();
         for transfer in &plan.transfers {
             from.entry((transfer.to, mapping.data[transfer.datum as usize])).or_insert(transfer.from);
@@ -260,7 +275,7 @@ impl Client {
     }
 
     /// New places are known: what waited for them can go on.
-    fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
         let waiting: Vec<DatumId> = self
             .data
             .iter()

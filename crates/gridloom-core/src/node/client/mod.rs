@@ -5,6 +5,7 @@
 //! wants them any more.
 
 mod calls;
+mod following;
 mod groups;
 mod leftovers;
 mod links;
@@ -24,10 +25,11 @@ use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::MapBy;
 use crate::member::Members;
-use crate::node::message::{Message, TaskReport, Timing, TransferReport};
+use crate::node::message::{Message, Purpose, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
 use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
 use crate::perf::{GridView, LinkEstimate};
+use following::Placed;
 use remapping::Remapping;
 
 const HEARTBEAT: TimerId = TimerId(0);
@@ -153,8 +155,8 @@ pub struct Client {
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
-    /// Groups to be planned once the links are measured.
-    early_plans: Vec<(Group, MapBy)>,
+    /// Groups to be planned once the links are measured and what they read has a place.
+    early_plans: Vec<(Group, MapBy, Purpose)>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -322,8 +324,8 @@ impl Client {
             let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
             self.mapping_failed(now, group, error, out);
         }
-        for (group, heuristic) in std::mem::take(&mut self.early_plans) {
-            self.plan_only(now, group, heuristic, out);
+        for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, group, heuristic, purpose, out);
         }
         for command in std::mem::take(&mut self.early_calls) {
             if let Command::Call { task, sources, .. } = command {
@@ -542,8 +544,15 @@ impl Client {
                 self.send_call(now, Arc::new(task), sources, 1, limit_ns, deadline, out);
                 self.set_deadline(out);
             }
-            Command::Run { group, heuristic } => self.on_run(now, group, heuristic, false, out),
-            Command::Plan { group, heuristic } => self.on_run(now, group, heuristic, true, out),
+            Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),
+            Command::Plan { group, heuristic, is_followed } => {
+                let purpose = if is_followed { Purpose::Follow } else { Purpose::Look };
+                self.plan_only(now, group, heuristic, purpose, out);
+            }
+            Command::Follow { group, server, from, heuristic } => {
+                self.on_run(now, group, heuristic, Some(Placed { server, from }), out);
+            }
+            Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),
             Command::Release { data } => {
                 for datum in data {
@@ -612,6 +621,10 @@ impl Client {
         self.dial_lost(out);
         self.retry_astray(now, out);
         self.calls_again(now, out);
+        if !self.early_plans.is_empty() {
+            // What they wait for may have failed.
+            self.map_waiting(now, out);
+        }
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, Message::Ping { token });

@@ -1,0 +1,73 @@
+//! Tasks that take their places in a plan that was made before: calls of a group that was described beforehand, as they come.
+//!
+//! The agent has mapped the whole and is not asked again. Where data are is known here better than it was then: the plan's
+//! sources are taken while they are there, and others else. A task whose server is lost is mapped by itself.
+
+use super::*;
+use crate::map::{Assignment, Plan, Transfer};
+
+/// Where tasks of one server run, and where what they read comes from, as far as the plan says.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) server: NodeId,
+    pub(super) from: BTreeMap<DatumId, NodeId>,
+}
+
+impl Client {
+    /// Sends tasks to the server that a plan has for them, or has them mapped if that cannot be.
+    pub(super) fn place(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
+        let tasks: Vec<TaskId> = tasks.into_iter().filter(|task| self.tasks[task].status == Status::Unmapped).collect();
+        if tasks.is_empty() {
+            return;
+        }
+        let is_there = !self.lost.contains_key(&placed.server) && self.grid.server(placed.server).is_some();
+        let part = self.part(id, &tasks).filter(|_| is_there);
+        let Some(part) = part else {
+            self.request_map(now, id, tasks, out);
+            return;
+        };
+        let outlined = part.outline();
+        let mut transfers = Vec::new();
+        for (index, datum) in outlined.data.iter().enumerate() {
+            let Some(source) = part.sources.get(datum).filter(|source| !source.at.contains(&placed.server)) else {
+                continue;
+            };
+            let planned = placed.from.get(datum).filter(|from| !self.lost.contains_key(from));
+            let known = source.at.iter().find(|holder| self.can_send(**holder, placed.server));
+            transfers.push(Transfer {
+                datum: index as u32,
+                from: *planned.or(known).unwrap_or(&self.config.id),
+                to: placed.server,
+                size_bytes: source.meta.size_bytes(),
+                start_s: 0.0,
+                end_s: 0.0,
+            });
+        }
+        let assignment = Assignment { server: placed.server, start_s: 0.0, end_s: 0.0 };
+        let plan = Plan {
+            heuristic: String::new(),
+            tasks: vec![assignment; tasks.len()],
+            transfers,
+            makespan_s: 0.0,
+            lower_bound_s: 0.0,
+        };
+        let mapping = Mapping { round: 0, asked: None, tasks, data: outlined.data };
+        self.dispatch(&plan, &mapping, out);
+        self.after_dispatch(now, out);
+    }
+
+    /// Whether data can go straight from one place to a server, as far as is known; else they go through the client.
+    fn can_send(&self, from: NodeId, to: NodeId) -> bool {
+        let is_plain = |node| self.grid.server(node).is_some_and(|at| self.grid.servers[at].plain);
+        let is_server_way = !is_plain(from) && !is_plain(to) && !self.apart.contains(&(to, from));
+        from == self.config.id || (is_server_way && !self.lost.contains_key(&from))
+    }
+
+    /// Nothing more will be placed by that plan: its servers are no longer promised.
+    pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
+        self.groups.remove(&group);
+        if let Some(agent) = self.agent {
+            send(out, agent, Message::GroupEnded { group });
+        }
+    }
+}

@@ -1,0 +1,267 @@
+"""Graphs of calls that are described before the calls come."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _gridloom
+from ._errors import UsageError
+from ._function import Function
+from ._group import Handle
+from ._heuristic import Heuristic, mapping_of
+from ._plan import Plan, plan_of
+
+if TYPE_CHECKING:
+    from ._grid import Grid
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphNode:
+    """An input of a described graph, or a result of one of its calls.
+
+    Attributes
+    ----------
+    name : str
+        An input's name, a call's if it gives one result, or ``call.parameter``.
+    """
+
+    name: str
+
+    def __getitem__(self, parameter: str) -> GraphNode:
+        """The result of a parameter, of a call by name that gives several."""
+        return GraphNode(f"{self.name}.{parameter}")
+
+
+class Graph:
+    """What a group will call, described beforehand: for programs whose control flow depends on results.
+
+    ``with grid.group(graph=graph):`` maps it at once as described, and the calls of the block then run as they come, each where
+    the plan has the described call that it is.
+
+    >>> graph = gl.Graph()                                              # doctest: +SKIP
+    >>> a = graph.input("a", shape=(1000, 1000))                        # doctest: +SKIP
+    >>> square = graph.call(matmul, a, a, name="square")                # doctest: +SKIP
+    >>> cube = graph.call(matmul, square, a, name="cube")               # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self._raw = _gridloom.RawGraph()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Graph:
+        """Read one that was saved, or written by hand.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        Graph
+            It can be added to.
+
+        Raises
+        ------
+        InputError
+            If it is no graph: the message says where and why.
+        """
+        graph = cls()
+        graph._raw = _gridloom.RawGraph.load(path)
+        return graph
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, JSON.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_text(self._raw.json(), encoding="utf-8")
+
+    def input(
+        self,
+        name: str,
+        like: npt.ArrayLike | Handle | bytes | None = None,
+        *,
+        shape: int | tuple[int, ...] | None = None,
+        dtype: npt.DTypeLike = np.float64,
+        order: str = "C",
+    ) -> GraphNode:
+        """Describe a datum that exists before.
+
+        Parameters
+        ----------
+        name : str
+            Its name, which has no ``.``.
+        like : array, Handle, str or bytes, optional
+            What it is as large as.
+        shape : int or tuple of int, optional
+            Extents of an array, if there is nothing that it is like.
+        dtype : numpy.dtype, optional
+            Element type of that array.
+        order : {"C", "F"}, optional
+            Memory order of that array.
+
+        Returns
+        -------
+        GraphNode
+            To be passed to `call`.
+
+        Raises
+        ------
+        InputError
+            If the name is taken, or the size is none.
+        UsageError
+            If neither a shape is given nor what it is like, or both.
+        """
+        if (like is None) == (shape is None):
+            raise UsageError(f"input {name!r}: give its shape=, or a value that it is like")
+        described: dict[str, Any] = {"name": name}
+        if isinstance(like, (str, bytes)):
+            size = len(like.encode() if isinstance(like, str) else like)
+            described |= {"type": "text" if isinstance(like, str) else "bytes", "size_bytes": size}
+        else:
+            if like is not None:
+                value = like if isinstance(like, Handle) else np.asarray(like)
+                shape, dtype = value.shape, value.dtype
+                if isinstance(value, np.ndarray) and value.flags.f_contiguous and not value.flags.c_contiguous:
+                    order = "F"
+            if order not in ("C", "F"):
+                raise UsageError(f"input {name!r}: order is 'C' or 'F', got {order!r}")
+            extents = shape if isinstance(shape, tuple) else (shape,)
+            name_of = {"g": "longdouble", "G": "clongdouble"}
+            described["type"] = name_of.get(np.dtype(dtype).char, np.dtype(dtype).name)
+            if extents:
+                described["shape"] = [extent.item() if isinstance(extent, np.integer) else extent for extent in extents]
+            if order == "F":
+                described["order"] = order
+        self._raw.input(_line(described))
+        return GraphNode(name)
+
+    def call(self, function: Function | str, *args: Any, name: str | None = None, optional: bool = False, **kwargs: Any) -> Any:
+        """Describe a call. Calls are expected in the order of the data, and where that leaves it open, in any.
+
+        Parameters
+        ----------
+        function : Function or str
+            A function of a grid, or its name.
+        *args, **kwargs : GraphNode, number or str
+            As for the call itself, with inputs and results of the graph for what is no number and no short text. Of numbers matters what
+            sizes and work follow from them; other values may differ when the call comes.
+        name : str, optional
+            Its name in reports and files.
+        optional : bool, optional
+            That it never comes is no difference.
+
+        Returns
+        -------
+        GraphNode, tuple of them, or None
+            Its results. Of a function by name it is one node; of several results take ``node["parameter"]``.
+
+        Raises
+        ------
+        InputError
+            If the name is taken or an argument is not of this graph. Whether the arguments fit the function is seen when the
+            graph is mapped.
+        """
+        of = function.name if isinstance(function, Function) else function
+        if name is None:
+            name = f"{of.rsplit('/', 1)[-1]}-{len(self) + 1}".replace(".", "-")
+        described: dict[str, Any] = {"name": name, "function": of, "args": [_argument(name, arg) for arg in args]}
+        if kwargs:
+            described["named"] = {parameter: _argument(name, arg) for parameter, arg in kwargs.items()}
+        if optional:
+            described["optional"] = True
+        results = function._raw.results() if isinstance(function, Function) else [""]
+        self._raw.call(_line(described))
+        node = GraphNode(name)
+        if len(results) > 1:
+            return tuple(node[parameter] for parameter in results)
+        return node if results else None
+
+    def want(self, *results: GraphNode) -> None:
+        """Say that the program will look at results that other calls read too, so that the plan counts their way here.
+
+        Parameters
+        ----------
+        *results : GraphNode
+            Results that no call reads are wanted anyway.
+
+        Raises
+        ------
+        InputError
+            If one is no call's.
+        """
+        for result in results:
+            self._raw.want(result.name)
+
+    def plan(self, grid: Grid, heuristic: str | Plan | Heuristic = "auto") -> Plan:
+        """Tell what the agent would do with it; nothing is run.
+
+        Parameters
+        ----------
+        grid : Grid
+            The grid.
+        heuristic : str, Plan or function, optional
+            As `Grid.group` takes it.
+
+        Returns
+        -------
+        Plan
+            It can be printed, drawn, explained, saved, edited, and given to `Grid.group` with the graph.
+
+        Raises
+        ------
+        InputError
+            If a function is not offered, or a call does not fit its function.
+        NotMapped
+            If it cannot be mapped.
+        """
+        return plan_of(grid._raw.plan_of(self._raw, mapping_of(heuristic)))
+
+    @property
+    def calls(self) -> list[str]:
+        """Names of the calls, in order."""
+        return self._raw.calls()
+
+    def __len__(self) -> int:
+        """Number of calls."""
+        return len(self._raw.calls())
+
+    def __repr__(self) -> str:
+        return f"<gridloom.Graph: {len(self)} calls>"
+
+
+def _argument(call: str, arg: Any) -> Any:
+    if isinstance(arg, GraphNode):
+        return arg.name
+    if isinstance(arg, str):
+        return {"text": arg}
+    value = arg.item() if isinstance(arg, np.generic) else arg
+    if isinstance(value, (bool, int, float)):
+        return value
+    raise UsageError(
+        f"call {call!r}: a described argument is an input or a result of the graph, a number or a text, not {type(arg).__name__}; "
+        "describe data with graph.input(...), and a complex number by its real part"
+    )
+
+
+def _line(described: dict[str, Any]) -> str:
+    try:
+        return json.dumps(described, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{described['name']!r} cannot be described: {error}") from None

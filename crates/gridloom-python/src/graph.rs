@@ -1,0 +1,57 @@
+//! Described graphs, built up from inputs and calls as they stand in a file.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use gridloom::{Graph, GraphRef};
+use pyo3::prelude::*;
+
+use crate::errors::OrRaise;
+use crate::session::lock;
+use crate::wait::detached;
+
+/// A graph that is being described.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawGraph(Mutex<Graph>);
+
+impl RawGraph {
+    /// As it is now.
+    pub(crate) fn graph(&self) -> Graph {
+        lock(&self.0).clone()
+    }
+}
+
+#[pymethods]
+impl RawGraph {
+    #[new]
+    fn new() -> RawGraph {
+        RawGraph(Mutex::default())
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<RawGraph> {
+        detached(py, move || Graph::load(path)).or_raise(py).map(|graph| RawGraph(Mutex::new(graph)))
+    }
+
+    /// As it is saved.
+    fn json(&self) -> String {
+        lock(&self.0).to_json()
+    }
+
+    fn input(&self, py: Python<'_>, described: &str) -> PyResult<()> {
+        lock(&self.0).input_json(described).or_raise(py).map(drop)
+    }
+
+    fn call(&self, py: Python<'_>, described: &str) -> PyResult<()> {
+        lock(&self.0).call_json(described).or_raise(py).map(drop)
+    }
+
+    fn want(&self, py: Python<'_>, result: &str) -> PyResult<()> {
+        lock(&self.0).want(&GraphRef::named(result)).or_raise(py)
+    }
+
+    /// Names of the calls.
+    fn calls(&self) -> Vec<String> {
+        lock(&self.0).calls().map(str::to_string).collect()
+    }
+}

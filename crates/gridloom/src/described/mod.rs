@@ -1,0 +1,266 @@
+//! Groups that are described before their calls come: for programs whose control flow depends on data.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | here | [`Graph`]: inputs by size, calls by function and arguments; knows no grid |
+//! | [`file`] | its format in files |
+//! | [`resolve`] | a graph with the signatures of a grid: the group that is mapped |
+//! | [`follow`] | calls that really come against the described ones, and [`Difference`]s |
+//!
+//! **Invariant:** names are unique, and a call reads inputs and results of calls before it only: there is no cycle.
+
+mod file;
+mod follow;
+mod resolve;
+
+use std::collections::BTreeSet;
+
+use gridloom_core::base::Meta;
+use gridloom_core::base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
+use gridloom_core::idl::near_names;
+
+use crate::Error;
+pub use follow::Difference;
+pub(crate) use follow::{Following, Place, Verdict};
+
+/// What a group will call, described beforehand: it is mapped as described ([`Grid::plan_of`](crate::Grid::plan_of)), and
+/// calls that come later take their places in the plan ([`Grid::follow`](crate::Grid::follow)).
+///
+/// ```
+/// use gridloom::Graph;
+/// use gridloom::core::base::{Dtype, Meta};
+///
+/// let mut graph = Graph::new();
+/// let a = graph.input("a", Meta::array(Dtype::Float64, &[500, 500]))?;
+/// let square = graph.call("square", "linalg/dgemm", &[(&a).into(), (&a).into()])?;
+/// graph.call("cube", "linalg/dgemm", &[(&square).into(), (&a).into()])?;
+/// assert_eq!(Graph::parse("g.json", &graph.to_json())?, graph);
+/// # Ok::<(), gridloom::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    inputs: Vec<GraphInput>,
+    calls: Vec<GraphCall>,
+    wanted: Vec<GraphRef>,
+    /// Of inputs and calls.
+    names: BTreeSet<String>,
+}
+
+/// A datum that exists before.
+#[derive(Clone, Debug, PartialEq)]
+struct GraphInput {
+    name: String,
+    meta: Meta,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct GraphCall {
+    name: String,
+    function: String,
+    args: Vec<GraphArg>,
+    named: Vec<(String, GraphArg)>,
+    /// That it does not come is no difference.
+    is_optional: bool,
+}
+
+/// An input by its name, the only result of a call by the call's, one of several as `call.parameter`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GraphRef(String);
+
+impl GraphRef {
+    /// The result of a parameter, of a call that gives several.
+    pub fn result(&self, parameter: &str) -> GraphRef {
+        GraphRef(format!("{}.{parameter}", self.0))
+    }
+
+    /// As it is written in a file.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// One that was written so; whether it is known is seen where it is used.
+    pub fn named(name: &str) -> GraphRef {
+        GraphRef(name.to_string())
+    }
+
+    /// The input or call.
+    fn node(&self) -> &str {
+        self.0.split_once('.').map_or(&self.0, |(node, _)| node)
+    }
+}
+
+/// An argument of a described call. Of a number only matters what sizes and work follow from it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GraphArg {
+    /// An input, or a call's result.
+    Ref(GraphRef),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Real(f64),
+    /// A truth value.
+    Truth(bool),
+    /// A text.
+    Text(String),
+}
+
+impl From<&GraphRef> for GraphArg {
+    fn from(node: &GraphRef) -> GraphArg {
+        GraphArg::Ref(node.clone())
+    }
+}
+
+impl From<GraphRef> for GraphArg {
+    fn from(node: GraphRef) -> GraphArg {
+        GraphArg::Ref(node)
+    }
+}
+
+impl From<i64> for GraphArg {
+    fn from(number: i64) -> GraphArg {
+        GraphArg::Integer(number)
+    }
+}
+
+impl From<f64> for GraphArg {
+    fn from(number: f64) -> GraphArg {
+        GraphArg::Real(number)
+    }
+}
+
+impl Graph {
+    /// One without calls.
+    pub fn new() -> Graph {
+        Graph::default()
+    }
+
+    /// Describes a datum that exists before.
+    ///
+    /// # Errors
+    /// If the name is taken or none, or the size is no size.
+    pub fn input(&mut self, name: &str, meta: Meta) -> Result<GraphRef, Error> {
+        self.check_name(name)?;
+        check_size(name, &meta)?;
+        self.names.insert(name.to_string());
+        self.inputs.push(GraphInput { name: name.to_string(), meta });
+        Ok(GraphRef(name.to_string()))
+    }
+
+    /// Describes a call, which will come after those described before it that it reads. Its function is looked for when the
+    /// graph is mapped.
+    ///
+    /// # Errors
+    /// If the name is taken or none, or an argument is neither an input nor a call that was described.
+    pub fn call(&mut self, name: &str, function: &str, args: &[GraphArg]) -> Result<GraphRef, Error> {
+        self.call_named(name, function, args, &[], false)
+    }
+
+    /// Describes a call with arguments by name; one that `is_optional` may come or not.
+    ///
+    /// # Errors
+    /// As [`Graph::call`].
+    pub fn call_named(
+        &mut self,
+        name: &str,
+        function: &str,
+        args: &[GraphArg],
+        named: &[(String, GraphArg)],
+        is_optional: bool,
+    ) -> Result<GraphRef, Error> {
+        self.check_name(name)?;
+        for arg in args.iter().chain(named.iter().map(|(_, arg)| arg)) {
+            match arg {
+                GraphArg::Ref(node) => self.check_ref(name, node)?,
+                GraphArg::Real(number) if !number.is_finite() => {
+                    let why =
+                        "describe a finite one: what matters of it are the sizes and the work that follow from it";
+                    return Err(wrong(format!("call '{name}' has the number {number}; {why}")));
+                }
+                GraphArg::Real(_) | GraphArg::Integer(_) | GraphArg::Truth(_) | GraphArg::Text(_) => {}
+            }
+        }
+        if self.calls.len() >= GROUP_TASKS_MAX {
+            return Err(wrong(format!(
+                "a graph has at most {GROUP_TASKS_MAX} calls; describe it in parts, a group each"
+            )));
+        }
+        self.names.insert(name.to_string());
+        self.calls.push(GraphCall {
+            name: name.to_string(),
+            function: function.to_string(),
+            args: args.to_vec(),
+            named: named.to_vec(),
+            is_optional,
+        });
+        Ok(GraphRef(name.to_string()))
+    }
+
+    /// The program will look at that result, so it has to come to the client. Results that no call reads do anyway.
+    ///
+    /// # Errors
+    /// If there is no such call.
+    pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
+        if !self.calls.iter().any(|call| call.name == result.node()) {
+            let near = self.near(result.node());
+            return Err(wrong(format!("'{}' is wanted, and no call has that name{near}", result.0)));
+        }
+        self.wanted.push(result.clone());
+        Ok(())
+    }
+
+    /// Number of calls.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether it has no calls.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Names of the calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &str> {
+        self.calls.iter().map(|call| call.name.as_str())
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Error> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('.') {
+            let rule =
+                format!("a name has 1 to {NAME_BYTES_MAX} bytes and no '.', which precedes the parameter of a result");
+            return Err(wrong(format!("'{name}' cannot be a name: {rule}")));
+        }
+        match self.names.contains(name) {
+            true => Err(wrong(format!("two inputs or calls are named '{name}'; give each a name of its own"))),
+            false => Ok(()),
+        }
+    }
+
+    fn check_ref(&self, call: &str, node: &GraphRef) -> Result<(), Error> {
+        if self.names.contains(node.node()) {
+            return Ok(());
+        }
+        let near = self.near(node.node());
+        Err(wrong(format!("call '{call}' reads '{}', which is neither an input nor a call before it{near}", node.0)))
+    }
+
+    fn near(&self, name: &str) -> String {
+        let near = near_names(name, self.names.iter().map(String::as_str));
+        if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+    }
+}
+
+fn check_size(name: &str, meta: &Meta) -> Result<(), Error> {
+    if let Meta::Array { shape, .. } = meta
+        && shape.contains(&0)
+    {
+        return Err(wrong(format!("input '{name}' is {meta}; extents are whole numbers from 1")));
+    }
+    match meta.checked_size_bytes() {
+        Some(_) => Ok(()),
+        None => Err(wrong(format!("input '{name}' is {meta}, past 2^64 bytes; describe what a machine can hold"))),
+    }
+}
+
+fn wrong(why: String) -> Error {
+    Error::Input(format!("described graph: {why}"))
+}

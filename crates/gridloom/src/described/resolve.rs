@@ -1,0 +1,133 @@
+//! A described graph with the signatures of a grid: the tasks and data that are mapped, under names of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_core::base::{DatumId, GroupId, Meta};
+use gridloom_core::graph::{self, Source, Task};
+
+use super::{Graph, GraphArg, GraphRef, wrong};
+use crate::{Arg, Error, Grid, Handle, Value};
+
+/// A described graph on a grid.
+pub(crate) struct Resolved {
+    /// What is mapped. Its tasks are the described calls, in order.
+    pub(crate) group: graph::Group,
+    /// Of each call.
+    pub(crate) names: Vec<String>,
+    /// Of each call.
+    pub(crate) is_optional: Vec<bool>,
+    /// Described data, results included.
+    pub(crate) data: BTreeMap<DatumId, DescribedDatum>,
+}
+
+/// An input, or a call's result.
+pub(crate) struct DescribedDatum {
+    pub(crate) name: String,
+    pub(crate) meta: Meta,
+    pub(crate) is_result: bool,
+}
+
+impl Graph {
+    /// With the functions of a grid; `inputs` are those that are results already, by name.
+    pub(crate) fn resolve(&self, grid: &Grid, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {
+        let id = GroupId { client: grid.client(), serial: grid.next_serial() };
+        let mut group = graph::Group { id, tasks: Vec::new(), sources: BTreeMap::new(), wanted: Vec::new() };
+        let mut data = BTreeMap::new();
+        // A value without bytes stands for each datum; which one is told by its identity.
+        let mut values: BTreeMap<GraphRef, (DatumId, Value)> = BTreeMap::new();
+        let mut datum_of = BTreeMap::new();
+        for input in &self.inputs {
+            let bound = inputs.iter().find(|(name, _)| *name == input.name).map(|(_, handle)| handle);
+            if let Some(handle) = bound.filter(|handle| !is_alike(handle.meta(), &input.meta)) {
+                let (name, given) = (&input.name, handle.meta());
+                return Err(wrong(format!("input '{name}' is {}, and {given} was given for it", input.meta)));
+            }
+            let datum = bound.map_or_else(|| grid.new_datum(), Handle::datum);
+            let at = if bound.is_some() { Vec::new() } else { vec![grid.client()] };
+            group.sources.insert(datum, Source { meta: input.meta.clone(), at });
+            let (name, meta) = (input.name.clone(), input.meta.clone());
+            let value = Value::placeholder(meta.clone());
+            datum_of.extend(value.identity().map(|identity| (identity, datum)));
+            values.insert(GraphRef(name.clone()), (datum, value));
+            data.insert(datum, DescribedDatum { name, meta, is_result: false });
+        }
+        if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|input| input.name == *name)) {
+            return Err(wrong(format!("'{name}' is given, and is no input{}", self.near(name))));
+        }
+        let mut read = BTreeSet::new();
+        for call in &self.calls {
+            let of_call = |error: Error| match error {
+                Error::Input(why) => Error::Input(why),
+                error => wrong(format!("call '{}': {error}", call.name)),
+            };
+            let function = grid.function(&call.function).map_err(of_call)?;
+            let value = |arg: &GraphArg| match arg {
+                GraphArg::Ref(node) => values.get(node).map(|(_, value)| Arg::from(value)).ok_or_else(|| {
+                    let results: Vec<&str> =
+                        values.keys().filter(|known| known.node() == node.node()).map(GraphRef::name).collect();
+                    let none = if results.is_empty() { "it has no result".into() } else { results.join("', '") };
+                    wrong(format!("call '{}' reads '{}'; results of '{}' are '{none}'", call.name, node.0, node.node()))
+                }),
+                GraphArg::Integer(number) => Ok(Value::from(*number).into()),
+                GraphArg::Real(number) => Ok(Value::from(*number).into()),
+                GraphArg::Truth(truth) => {
+                    Ok(Value::scalar(gridloom_core::base::Dtype::Bool, &[u8::from(*truth)]).into())
+                }
+                GraphArg::Text(text) => Ok(Value::text(text).into()),
+            };
+            let args = call.args.iter().map(value).collect::<Result<Vec<Arg>, Error>>()?;
+            let named = call.named.iter().map(|(name, arg)| Ok((name.clone(), value(arg)?)));
+            let named = named.collect::<Result<Vec<_>, Error>>()?;
+            let prepared = function.prepare(&args, &named, |value| {
+                let known = value.identity().and_then(|identity| datum_of.get(&identity)).copied();
+                (known.unwrap_or_else(|| grid.new_datum()), value.clone())
+            });
+            let prepared = prepared.map_err(of_call)?;
+            for (datum, value) in prepared.values {
+                // A long text, which is no input of its own.
+                if !data.contains_key(&datum) {
+                    let at = vec![grid.client()];
+                    group.sources.entry(datum).or_insert_with(|| Source { meta: value.meta().clone(), at });
+                }
+            }
+            let results: Vec<&str> =
+                function.signature().params.iter().filter(|param| param.is_output()).map(|p| p.name.as_str()).collect();
+            for ((datum, meta), parameter) in prepared.outputs.iter().zip(&results) {
+                let node = GraphRef(call.name.clone());
+                let node = if results.len() == 1 { node } else { node.result(parameter) };
+                let value = Value::placeholder(meta.clone());
+                datum_of.extend(value.identity().map(|identity| (identity, *datum)));
+                data.insert(*datum, DescribedDatum { name: node.0.clone(), meta: meta.clone(), is_result: true });
+                values.insert(node, (*datum, value));
+            }
+            read.extend(prepared.task.inputs());
+            group.tasks.push(prepared.task);
+        }
+        let results = group.tasks.iter().flat_map(|task: &Task| &task.outputs).map(|output| output.datum);
+        let mut wanted: BTreeSet<DatumId> = results.filter(|datum| !read.contains(datum)).collect();
+        for node in &self.wanted {
+            let found = values.iter().filter(|(known, _)| *known == node || known.node() == node.0);
+            let before = wanted.len();
+            wanted.extend(found.clone().map(|(_, (datum, _))| *datum));
+            if wanted.len() == before && found.count() == 0 {
+                return Err(wrong(format!("'{}' is wanted, and is no result of '{}'", node.0, node.node())));
+            }
+        }
+        group.wanted = wanted.into_iter().collect();
+        let names = self.calls().map(str::to_string).collect();
+        Ok(Resolved { group, names, is_optional: self.calls.iter().map(|call| call.is_optional).collect(), data })
+    }
+}
+
+/// Of the same type and extents; order in memory and of bytes do not matter to a plan.
+pub(super) fn is_alike(a: &Meta, b: &Meta) -> bool {
+    match (a, b) {
+        (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {
+            (dtype, shape) == (other, extents)
+        }
+        (Meta::Scalar { dtype, .. }, Meta::Scalar { dtype: other, .. }) => dtype == other,
+        (Meta::Text { size_bytes }, Meta::Text { size_bytes: other })
+        | (Meta::Bytes { size_bytes }, Meta::Bytes { size_bytes: other }) => size_bytes == other,
+        _ => false,
+    }
+}

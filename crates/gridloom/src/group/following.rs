@@ -1,0 +1,162 @@
+//! Groups whose calls were described beforehand: mapped at once as described, run as they come.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use gridloom_core::base::{GroupId, Meta};
+use gridloom_core::graph::{self, Source};
+
+use super::{Group, Handle, Parts, Recorder, handle_of};
+use crate::described::{Difference, Following, Verdict};
+use crate::function::Prepared;
+use crate::{Arg, Error, Function, Graph, Grid, Mapping, PlanRecord};
+
+/// How a described graph is followed.
+#[derive(Clone, Debug, Default)]
+pub struct Follow {
+    /// A call that differs is an error and not made, and so is one that never came. Otherwise it is noted
+    /// ([`Group::differences`]), and the call is mapped by itself.
+    pub is_strict: bool,
+    /// Inputs of the graph that are results already, so that the plan knows where they are.
+    pub inputs: Vec<(String, Handle)>,
+}
+
+impl Grid {
+    /// What the agent would do with a described graph; nothing is run.
+    ///
+    /// # Errors
+    /// If a function is not offered, a call does not fit its function, or the graph cannot be mapped.
+    pub fn plan_of(&self, graph: &Graph, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
+        let resolved = graph.resolve(self, &[])?;
+        let by = mapping.into().by(self, &resolved.group)?;
+        self.plan(resolved.group, by)
+    }
+
+    /// A group whose calls were described beforehand. It is mapped now, as described; each call runs as soon as it is made,
+    /// where the plan has the described call that it fits: the first of those that have not come. So results can be looked at
+    /// before the next call. [`Group::finish`] says that no more calls come.
+    ///
+    /// # Errors
+    /// Those of [`Grid::plan_of`]; if an input is given that the graph has not, or that is of another size.
+    pub fn follow(&self, graph: &Graph, mapping: impl Into<Mapping>, follow: Follow) -> Result<Group, Error> {
+        let mapping = mapping.into();
+        for (_, handle) in &follow.inputs {
+            handle.launch()?;
+        }
+        let resolved = graph.resolve(self, &follow.inputs)?;
+        let by = mapping.by(self, &resolved.group)?;
+        let plan = self.plan_to_follow(resolved.group.clone(), by)?;
+        let following = Following::new(resolved, plan, follow.is_strict)?;
+        let parts = Parts::new(self);
+        parts.add(following.group());
+        let (recording, following) = (Mutex::default(), Some(Mutex::new(following)));
+        let recorder = Recorder { mapping, recording, parts, following, held: None };
+        Ok(Group { grid: self.clone(), recorder: Arc::new(recorder) })
+    }
+}
+
+impl Group {
+    /// The plan that is followed, of a group that was described.
+    pub fn followed(&self) -> Option<PlanRecord> {
+        self.following(|following| following.plan().clone())
+    }
+
+    /// How the calls differed from the described ones so far.
+    pub fn differences(&self) -> Vec<Difference> {
+        self.following(|following| following.differences().to_vec()).unwrap_or_default()
+    }
+
+    /// No more calls come: what is recorded is launched, or held back if it is a loop's body ([`Grid::regrouped`]), and of a
+    /// described group it is noted what never came.
+    ///
+    /// # Errors
+    /// [`Error::Differs`] if something never came of a described group that is followed strictly; those of
+    /// [`Group::launch`].
+    pub fn finish(&self) -> Result<(), Error> {
+        let missing = self.following(|following| following.end().into_iter().next().filter(|_| following.is_strict));
+        self.end_following();
+        match missing.flatten() {
+            Some(difference) => Err(Error::Differs(difference)),
+            None if self.recorder.held.is_some() => self.hold(),
+            None => self.launch(),
+        }
+    }
+
+    /// Nothing takes a place in the plan any more.
+    pub(super) fn end_following(&self) {
+        self.following(|following| self.grid.end_plan(following.group(), following.take_values()));
+    }
+
+    fn following<R>(&self, ask: impl FnOnce(&mut Following) -> R) -> Option<R> {
+        let following = self.recorder.following.as_ref()?;
+        Some(ask(&mut following.lock().expect("no panic while held")))
+    }
+
+    pub(super) fn call_followed(
+        &self,
+        following: &Mutex<Following>,
+        function: &Function,
+        args: &[Arg],
+        named: &[(String, Arg)],
+    ) -> Result<Vec<Handle>, Error> {
+        let lock = || following.lock().expect("no panic while held");
+        let mut fresh = Vec::new();
+        let prepared = function.prepare(args, named, |value| {
+            let key = value.identity().map(|(address, size)| (address, size, value.meta.to_string()));
+            let known = key.as_ref().and_then(|key| lock().values.get(key).map(|(datum, _)| *datum));
+            let again = fresh.iter().find(|(other, _)| key.is_some() && *other == key).map(|(_, datum)| *datum);
+            let datum = known.or(again).unwrap_or_else(|| self.grid.new_datum());
+            fresh.push((key, datum));
+            (datum, value.clone())
+        })?;
+        let handles: Vec<&Handle> = args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).collect();
+        for handle in &handles {
+            handle.launch()?;
+        }
+        let Prepared { mut task, values, mut outputs } = prepared;
+        let mut following = lock();
+        let metas: Vec<(_, Meta)> = values
+            .iter()
+            .map(|(datum, value)| (*datum, value.meta().clone()))
+            .chain(handles.iter().map(|handle| (handle.datum(), handle.meta().clone())))
+            .collect();
+        let meta = |datum| metas.iter().find(|(known, _)| *known == datum).map(|(_, meta)| meta.clone());
+        let (taken, difference) = match following.judge(&task, &function.signature, &meta) {
+            Verdict::Fits(number) => (Some(number), None),
+            Verdict::Differs { difference, .. } if following.is_strict => return Err(Error::Differs(difference)),
+            Verdict::Differs { difference, stands_for } => (stands_for, Some(difference)),
+        };
+        for (datum, value) in values {
+            if !following.owns(datum) {
+                self.grid.put(datum, &value);
+                following.own(datum, value);
+            }
+        }
+        let place = taken.map(|number| following.take(number, &mut task)).filter(|_| difference.is_none());
+        following.count(difference);
+        for (output, (datum, _)) in task.outputs.iter().zip(&mut outputs) {
+            *datum = output.datum;
+        }
+        let client = self.grid.client();
+        let source = |(datum, meta): (_, Meta)| {
+            let at = if following.owns(datum) { vec![client] } else { Vec::new() };
+            (datum, Source { meta, at })
+        };
+        let read: BTreeSet<_> = task.inputs().collect();
+        let sources = metas.into_iter().filter(|(datum, _)| read.contains(datum)).map(source).collect();
+        if let Some(place) = &place {
+            following.placed(&task, place.server);
+        }
+        let id = GroupId { client, serial: self.grid.next_serial() };
+        let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        self.recorder.parts.add(id);
+        match place {
+            Some(place) => self.grid.run_at(group, place, self.recorder.mapping.again(), following.group()),
+            None => {
+                let by = self.recorder.mapping.alone(&self.grid, &group)?;
+                self.grid.run(group, by, Vec::new());
+            }
+        }
+        Ok(self.handles(function, outputs))
+    }
+}
