@@ -46,11 +46,36 @@ pub struct LinkModel {
     start_s: f64,
     accuracy: Accuracy,
     measured: Time,
+    /// The best of the first probes, of which each may have disturbed the others.
+    met: Option<LinkEstimate>,
 }
 
 impl LinkModel {
+    /// Takes in a probe that was made when two servers met, while others may have been under way: the best counts, until there are
+    /// measurements made one at a time.
+    pub fn met(&mut self, now: Time, link: LinkEstimate) {
+        if self.bandwidth.count() > 0 {
+            return;
+        }
+        self.measured = now;
+        let known = self.met.unwrap_or(link);
+        self.met = Some(LinkEstimate {
+            latency_s: known.latency_s.min(link.latency_s),
+            bandwidth: known.bandwidth.max(link.bandwidth),
+        });
+    }
+
+    /// The first probes are the first measurement.
+    fn begin(&mut self) {
+        if let Some(link) = self.met.take() {
+            self.latency.observe(link.latency_s);
+            self.bandwidth.observe(link.bandwidth);
+        }
+    }
+
     /// Takes in what a probe measured.
     pub fn probed(&mut self, now: Time, link: LinkEstimate) {
+        self.begin();
         self.measured = now;
         self.latency.observe(link.latency_s);
         self.bandwidth.observe(link.bandwidth);
@@ -61,6 +86,7 @@ impl LinkModel {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
         }
+        self.begin();
         let bytes = size_bytes as f64;
         if let Some(bandwidth) = self.bandwidth.forecast() {
             self.accuracy.compare(self.start_s + bytes / bandwidth, seconds);
@@ -82,6 +108,7 @@ impl LinkModel {
         if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
             return;
         }
+        self.begin();
         let bytes = size_bytes as f64;
         let at_least = self.rate(bytes, seconds);
         let at_most = at_least * (1.0 + others_bytes / bytes);
@@ -89,13 +116,17 @@ impl LinkModel {
             Some(forecast) if forecast < at_least => self.bandwidth.observe(at_least),
             Some(forecast) if forecast > at_most => self.bandwidth.observe(at_most),
             Some(_) => {}
-            None => self.bandwidth.observe(at_most),
+            // It may be faster; what comes will tell.
+            None => self.bandwidth.observe(at_least),
         }
         self.measured = now;
     }
 
     /// What is expected of it; `None` before anything was measured.
     pub fn estimate(&self) -> Option<LinkEstimate> {
+        if self.met.is_some() {
+            return self.met;
+        }
         let bandwidth = self.bandwidth.forecast()?;
         let latency_s = self.latency.forecast().unwrap_or(0.0).max(self.start_s);
         Some(LinkEstimate { latency_s, bandwidth })
@@ -140,7 +171,7 @@ impl LinkModel {
             link: self.estimate()?,
             predictor: self.predictor().to_string(),
             forecast_error: self.bandwidth.error(),
-            measurements: self.bandwidth.count(),
+            measurements: self.bandwidth.count() + u64::from(self.met.is_some()),
             age_s: ns_to_seconds(now.since(self.measured)),
             accuracy: self.accuracy,
         })

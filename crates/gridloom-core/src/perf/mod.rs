@@ -8,6 +8,7 @@
 mod forecast;
 mod learner;
 mod link;
+mod links;
 mod model;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,9 @@ use crate::base::NodeId;
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;
+pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
-pub use traffic::{Seen, Traffic};
+pub use traffic::Seen;
 
 /// Latency and bandwidth of one ordered pair of hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
