@@ -11,7 +11,7 @@ use gridloom_core::idl::{Signature, near_names};
 use gridloom_core::map::MapBy;
 use gridloom_core::node::message::TaskReport;
 use gridloom_core::node::{Command, Event};
-use gridloom_core::perf::GridView;
+use gridloom_core::perf::{GridView, LinkReport};
 use serde::Serialize;
 
 use crate::attach::AttachConfig;
@@ -111,6 +111,8 @@ struct State {
     group_of_task: BTreeMap<TaskId, GroupId>,
     group_of_datum: BTreeMap<DatumId, GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
+    /// The answer to the last question for links.
+    links: Option<Vec<LinkReport>>,
     names: BTreeMap<NodeId, String>,
     traffic: Traffic,
     log: Vec<String>,
@@ -219,6 +221,16 @@ impl Grid {
     fn await_servers(&self, count: usize) -> Result<(), Error> {
         self.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= count).then_some(()))
             .map_err(|_| Error::Connect(format!("not all of the {count} servers registered")))
+    }
+
+    /// What the agent knows of the links between hosts, and of those to clients that are connected.
+    ///
+    /// # Errors
+    /// If the agent does not answer.
+    pub fn links(&self) -> Result<Vec<LinkReport>, Error> {
+        self.state().links = None;
+        self.command(Command::Links);
+        self.wait(Some(CONNECT_PATIENCE), |state| state.links.take())
     }
 
     /// The function of that name (`module/function`, or `function` alone if only one module has it).
@@ -673,6 +685,7 @@ impl State {
                 self.has_directory = true;
                 self.agent_lost = None;
             }
+            Event::Links { links } => self.links = Some(links),
             // A server's.
             Event::Learned { .. } => {}
             Event::AgentLost { address, why } => self.agent_lost = Some(TaskError::AgentLost { address, why }),

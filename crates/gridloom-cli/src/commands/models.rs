@@ -5,30 +5,33 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
-use gridloom_core::perf::{Curve, FunctionModel, Point, ServerView};
+use gridloom_core::perf::{Accuracy, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
 use super::{AgentOption, print_json, print_line};
 use crate::drawing::curves;
 use crate::drawing::words::scaled;
 
-/// List what is known of the times of functions: time against problem size, on each server.
+/// List what is known of the times of functions (time against problem size, on each server) and of links.
 ///
 /// Each server builds them from its calls and keeps them from run to run (`gridloom serve --models`); servers of one host
 /// share what they know. The size of a call is its work, by the function's complexity, or else the bytes of its arrays.
 /// A model whose points have 0 calls was guessed from another host's by the ratio of speeds, or has seen cold calls only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \
-gridloom models --accuracy")]
+gridloom models --accuracy\n  gridloom models --links")]
 pub struct Options {
     /// The function, with its points [default: all, a line each]
     function: Option<String>,
     /// Of that server only
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// How far calls were from what the models had predicted
+    /// How far calls and transfers were from what the models had predicted
     #[arg(long, conflicts_with_all = ["function", "plot"])]
     accuracy: bool,
+    /// Links instead of functions: latency, bandwidth and who forecasts it, for each ordered pair of hosts
+    #[arg(long, conflicts_with_all = ["function", "server", "accuracy"])]
+    links: bool,
     /// What a call of that size is predicted to take, floating-point operations such as 2e9, or bytes if it states no work
     #[arg(long, requires = "function", conflicts_with = "plot", value_parser = parse_problem_size)]
     size: Option<f64>,
@@ -67,24 +70,44 @@ impl Row<'_> {
         let point =
             |p: &Point| json!({ "size": p.size, "seconds": p.seconds, "spread_seconds": p.spread_s, "calls": p.calls });
         let points = |curve: &Curve| curve.points.iter().map(point).collect::<Vec<_>>();
-        let accuracy = self.model.accuracy;
         json!({
             "function": self.function,
             "server": self.server.name,
             "by_work": points(&self.model.by_work),
             "by_bytes": points(&self.model.by_bytes),
-            "accuracy": {
-                "compared": accuracy.count,
-                "outliers": accuracy.outliers,
-                "measured_over_predicted": accuracy.bias.exp(),
-                "error": accuracy.error.exp() - 1.0,
-            },
+            "accuracy": accuracy_json(&self.model.accuracy),
         })
     }
 }
 
+fn accuracy_json(accuracy: &Accuracy) -> Value {
+    json!({
+        "compared": accuracy.count,
+        "outliers": accuracy.outliers,
+        "measured_over_predicted": accuracy.bias.exp(),
+        "error": accuracy.error.exp() - 1.0,
+    })
+}
+
+fn link_json(link: &LinkReport) -> Value {
+    json!({
+        "from": link.from,
+        "to": link.to,
+        "latency_seconds": link.link.latency_s,
+        "bandwidth_bytes_per_second": link.link.bandwidth,
+        "forecaster": link.predictor,
+        "forecast_error": link.forecast_error,
+        "measurements": link.measurements,
+        "age_seconds": link.age_s,
+        "accuracy": accuracy_json(&link.accuracy),
+    })
+}
+
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = Grid::connect(&options.agent.agent)?;
+    if options.links {
+        return run_links(options, &grid.links()?);
+    }
     let view = grid.servers();
     if let Some(name) = &options.server
         && !view.servers.iter().any(|server| server.name == *name)
@@ -108,19 +131,54 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             .collect();
         std::fs::write(file, curves::draw(name, &lines)).with_context(|| file.display().to_string())?;
     }
+    let links = if options.accuracy { grid.links()? } else { Vec::new() };
+    if options.json && options.accuracy {
+        let links: Vec<Value> = links.iter().map(link_json).collect();
+        print_json(&json!({ "models": rows.iter().map(Row::to_json).collect::<Vec<_>>(), "links": links }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.json {
         print_json(&json!({ "models": rows.iter().map(Row::to_json).collect::<Vec<_>>() }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if rows.is_empty() {
+    if rows.is_empty() && !links.iter().any(|link| link.accuracy.count > 0) {
         print_line("nothing is known yet: models are made from calls, as they end")?;
         return Ok(ExitCode::SUCCESS);
     }
     match (&options.function, options.accuracy) {
         (Some(_), _) if options.size.is_some() => print_predictions(&rows, options.size.unwrap_or_default())?,
         (Some(_), _) => print_points(&rows)?,
-        (None, true) => print_accuracy(&rows)?,
+        (None, true) => print_accuracy(&rows, &links)?,
         (None, false) => print_summary(&rows)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_links(options: &Options, links: &[LinkReport]) -> Result<ExitCode> {
+    if options.json {
+        print_json(&json!({ "links": links.iter().map(link_json).collect::<Vec<_>>() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if links.is_empty() {
+        print_line("nothing is known yet: links between hosts are measured when servers meet, and as data move")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_line(&format!(
+        "{:<20} {:<20} {:>10} {:>12} {:<15} {:>7} {:>8} {:>10}",
+        "from", "to", "latency", "bandwidth", "forecast by", "off by", "measured", "age"
+    ))?;
+    for link in links {
+        print_line(&format!(
+            "{:<20} {:<20} {:>10} {:>12} {:<15} {:>6.1}% {:>8} {:>10}",
+            link.from,
+            link.to,
+            scaled(link.link.latency_s, "s"),
+            scaled(link.link.bandwidth, "B/s"),
+            link.predictor,
+            100.0 * link.forecast_error,
+            link.measurements,
+            scaled(link.age_s, "s")
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -182,17 +240,16 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
     Ok(())
 }
 
-fn print_accuracy(rows: &[Row]) -> Result<()> {
+fn print_accuracy(rows: &[Row], links: &[LinkReport]) -> Result<()> {
     print_line(&format!(
         "{:<28} {:<16} {:>9} {:>9} {:>20} {:>8}",
-        "function", "server", "compared", "outliers", "measured/predicted", "off by"
+        "function or link", "server", "compared", "outliers", "measured/predicted", "off by"
     ))?;
-    for row in rows.iter().filter(|row| row.model.accuracy.count > 0) {
-        let accuracy = row.model.accuracy;
+    let functions = rows.iter().map(|row| (row.function.to_string(), row.server.name.as_str(), row.model.accuracy));
+    let links = links.iter().map(|link| (format!("{} -> {}", link.from, link.to), "", link.accuracy));
+    for (what, server, accuracy) in functions.chain(links).filter(|(.., accuracy)| accuracy.count > 0) {
         print_line(&format!(
-            "{:<28} {:<16} {:>9} {:>9} {:>20.3} {:>7.1}%",
-            row.function,
-            row.server.name,
+            "{what:<28} {server:<16} {:>9} {:>9} {:>20.3} {:>7.1}%",
             accuracy.count,
             accuracy.outliers,
             accuracy.bias.exp(),

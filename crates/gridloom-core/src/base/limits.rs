@@ -88,6 +88,22 @@ pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];
 pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 /// Peers that one node probes: with more, the rest are assumed to be like those measured.
 pub const PROBE_PEERS_MAX: usize = 16;
+/// A smaller transfer says more of latencies than of bandwidth.
+pub const LEARN_BYTES_MIN: u64 = 256 << 10;
+/// Transfers of one server that are told to the agent together, every [`RATE_REPORT_NS`]: the largest. 32 bytes each.
+pub const SEEN_PER_REPORT: usize = 64;
+/// Transfers that are remembered to find those that moved at the same time.
+pub const TRAFFIC_SEEN_MAX: usize = 1024;
+/// See [`TRAFFIC_SEEN_MAX`]: for so long.
+pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
+/// How long the agent waits after a transfer until it learns from it: what moved at the same time is told by then.
+pub const TRAFFIC_SETTLES_NS: u64 = 3 * RATE_REPORT_NS;
+/// A link that was not measured for so long is probed, if nothing moves over it.
+pub const LINK_PROBE_NS: u64 = 60 * SECOND_NS;
+/// The same for a link that has fallen below what is usual: plans wait for it to come back.
+pub const FALLEN_PROBE_NS: u64 = 5 * SECOND_NS;
+/// Nothing moves over a link, as far as its sender can tell, if it sent nothing for so long.
+pub const LINK_QUIET_NS: u64 = 2 * SECOND_NS;
 /// How long the mapping of a group waits for links and speeds that are still being measured.
 pub const MEASURE_WAIT_NS_MAX: u64 = 2 * SECOND_NS;
 /// How long a request for a datum waits at a node that does not yet know of it.

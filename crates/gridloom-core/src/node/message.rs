@@ -21,7 +21,7 @@ use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use crate::graph::{Outline, Task};
 use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
-use crate::perf::{FunctionModel, GridView, LinkEstimate};
+use crate::perf::{FunctionModel, GridView, LinkEstimate, LinkReport};
 
 /// What a server tells the agent when it comes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -113,6 +113,19 @@ pub enum Purpose {
     Follow,
 }
 
+/// A transfer as its receiver saw it, for the models of links.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SeenTransfer {
+    /// Sender.
+    pub from: NodeId,
+    /// Bytes moved.
+    pub size_bytes: u64,
+    /// Nanoseconds from its first byte to its last.
+    pub took_ns: u64,
+    /// Nanoseconds from its arrival until this report left.
+    pub age_ns: u64,
+}
+
 /// A request for a plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MapRequest {
@@ -169,6 +182,11 @@ pub enum Message {
         /// The measure.
         link: LinkEstimate,
     },
+    /// What came to a server since the last report.
+    TransfersSeen {
+        /// The transfers: at most [`crate::base::limits::SEEN_PER_REPORT`], the largest.
+        transfers: Vec<SeenTransfer>,
+    },
     /// A server cannot reach another.
     LinkBroken {
         /// The other.
@@ -224,7 +242,22 @@ pub enum Message {
         may_pass: bool,
     },
 
+    /// Measure the link to that server, if nothing moves over it: `LinkMeasured` follows, or nothing.
+    MeasureLink {
+        /// The other server.
+        to: NodeId,
+        /// Where it can be dialled.
+        address: String,
+    },
+
     // ---- client and agent
+    /// A client asks what is known of links.
+    AskLinks,
+    /// The answer.
+    LinksKnown {
+        /// A line for each ordered pair.
+        links: Vec<LinkReport>,
+    },
     /// A client asks for the grid and the functions, and to be told of changes.
     Subscribe,
     /// The grid as known.

@@ -24,7 +24,7 @@ use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
 use crate::node::message::{Message, TaskReport, TransferReport};
-use crate::perf::{FunctionModel, GridView};
+use crate::perf::{FunctionModel, GridView, LinkReport};
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -255,6 +255,8 @@ pub enum Command {
         /// The tasks.
         tasks: Vec<TaskId>,
     },
+    /// Ask the agent what is known of links; ends in `Links`.
+    Links,
 }
 
 /// What a machine tells the program, the log and the trace.
@@ -273,6 +275,11 @@ pub enum Event {
         address: String,
         /// How it was noticed.
         why: String,
+    },
+    /// What the agent knows of links; nothing, if there is no agent.
+    Links {
+        /// A line for each ordered pair.
+        links: Vec<LinkReport>,
     },
     /// A server has learned about one of its functions.
     Learned {

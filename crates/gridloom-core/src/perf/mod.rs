@@ -2,12 +2,17 @@
 //!
 //! ```text
 //! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
+//! transfers, probes ──server's report──▶ agent: Traffic, a LinkModel for each pair of hosts ──▶ LinkEstimate ──▶ Problem
 //! ```
 
+mod forecast;
 mod learner;
+mod link;
+mod links;
 mod model;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::collections::BTreeMap;
 
@@ -15,8 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::NodeId;
 
+pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
+pub use link::LinkModel;
+pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
+pub use traffic::Seen;
 
 /// Latency and bandwidth of one ordered pair of hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -41,6 +50,27 @@ impl LinkEstimate {
     pub fn seconds(&self, size_bytes: u64) -> f64 {
         self.latency_s + size_bytes as f64 / self.bandwidth
     }
+}
+
+/// What is known of a link, for people.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// The sender: a host, or a client's name.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// What is expected of it.
+    pub link: LinkEstimate,
+    /// Who says so, of the predictors that run side by side.
+    pub predictor: String,
+    /// Mean error of its forecasts of bandwidth, as a part.
+    pub forecast_error: f64,
+    /// Measurements of the bandwidth, probes and transfers.
+    pub measurements: u64,
+    /// Seconds since the last.
+    pub age_s: f64,
+    /// Times of transfers as predicted and as measured.
+    pub accuracy: Accuracy,
 }
 
 /// A server as known.

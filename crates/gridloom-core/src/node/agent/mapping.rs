@@ -26,7 +26,10 @@ impl Agent {
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let speeds = self.speeds();
         let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
-        let links = if group.is_some() { self.links() } else { BTreeMap::new() };
+        let links: BTreeMap<(&str, &str), LinkEstimate> = match group {
+            Some(_) => self.links.estimates().map(|((a, b), link)| ((a.as_str(), b.as_str()), link)).collect(),
+            None => BTreeMap::new(),
+        };
         let mapped = if group.is_some() { servers.len() } else { 0 };
         let host = |node: &NodeId| self.servers.get(node).map(|s| host_of(&s.registration.address));
         let mut by_host: BTreeMap<&str, Vec<LinkEstimate>> = BTreeMap::new();
@@ -95,20 +98,6 @@ impl Agent {
         means(known)
     }
 
-    /// Best measured links between hosts, by name of sender and receiver.
-    fn links(&self) -> BTreeMap<(&str, &str), LinkEstimate> {
-        let mut sums: BTreeMap<(&str, &str), Vec<LinkEstimate>> = BTreeMap::new();
-        for server in self.servers.values() {
-            for (peer, link) in &server.links {
-                if let (Some(link), Some(other)) = (link, self.servers.get(peer)) {
-                    let hosts = (host_of(&server.registration.address), host_of(&other.registration.address));
-                    sums.entry(hosts).or_default().push(*link);
-                }
-            }
-        }
-        sums.into_iter().map(|(hosts, links)| (hosts, best_link(&links))).collect()
-    }
-
     /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.waiting.is_empty() {
@@ -153,6 +142,9 @@ impl Agent {
                     let end = now + seconds_to_ns(*end_s);
                     let server = self.servers.get_mut(node).expect("mapped onto a known server");
                     server.promised.insert(group, Promise { end, pace: server.pace });
+                }
+                if purpose == Purpose::Run {
+                    self.planned(group, &plan);
                 }
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));

@@ -3,6 +3,7 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
+mod links;
 mod mapping;
 mod models;
 mod registry;
@@ -10,22 +11,26 @@ mod stale;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
 use crate::base::time::ns_to_seconds;
 use crate::base::{GroupId, Machine, NodeId, Time};
 use crate::idl::Signature;
+use crate::map::Plan;
 use crate::member::Members;
 use crate::node::message::{MapRequest, Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
-use crate::perf::{GridView, LinkEstimate};
+use crate::perf::{GridView, LinkEstimate, Links};
+use links::Planned;
 use models::Models;
 use turns::Turns;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MEASURED: TimerId = TimerId(1);
 const DIRECTORY: TimerId = TimerId(2);
-const TURNS: TimerId = TimerId(3);
+const SETTLED: TimerId = TimerId(3);
+const TURNS: TimerId = TimerId(4);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
 /// Models that were learned are told to clients no more often than this.
@@ -72,6 +77,14 @@ pub struct Agent {
     /// Clients that are told of changes, with the version of the functions that they know.
     subscribers: BTreeMap<NodeId, u64>,
     models: Models,
+    /// By host; clients are places of their own.
+    links: Links<String>,
+    /// Transfers wait to be learned from.
+    settling: bool,
+    /// The server that was last asked to probe because it was its turn.
+    probe_turn: NodeId,
+    /// Plans under way.
+    plans: BTreeMap<GroupId, Planned>,
     version: u64,
     functions_version: u64,
     /// A change is to be told.
@@ -92,6 +105,10 @@ impl Agent {
             functions: BTreeMap::new(),
             subscribers: BTreeMap::new(),
             models: Models::default(),
+            links: Links::default(),
+            settling: false,
+            probe_turn: NodeId(0),
+            plans: BTreeMap::new(),
             version: 0,
             functions_version: 1,
             telling: false,
@@ -111,13 +128,14 @@ impl Agent {
     }
 
     /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
-    pub fn leftovers(&self) -> [(&'static str, usize); 3] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 4] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
         let turns = self.turns.len();
         [
             ("promises to groups", promised),
             ("requests for plans", self.waiting.len()),
             ("turns to measure links", turns),
+            ("plans", self.plans.len()),
         ]
     }
 
@@ -136,12 +154,9 @@ impl Agent {
                     self.map_waiting(now, out);
                 }
             }
-            Message::LinkMeasured { to, link } => {
-                if let (Some(server), true) = (self.servers.get_mut(&from), link.is_sane()) {
-                    server.links.insert(to, Some(link));
-                    self.turn_measured(from, to);
-                }
-            }
+            Message::LinkMeasured { to, link } => self.on_link_measured(now, from, to, link, out),
+            Message::TransfersSeen { transfers } => self.on_transfers_seen(now, from, &transfers, out),
+            Message::AskLinks => send(out, from, Message::LinksKnown { links: self.link_reports(now) }),
             Message::LinkBroken { to } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.links.insert(to, None);
@@ -172,6 +187,7 @@ impl Agent {
             }
             Message::GroupEnded { group } => {
                 if group.client == from {
+                    self.plans.remove(&group);
                     self.waiting.retain(|request| request.group != group);
                     self.servers.values_mut().for_each(|server| {
                         server.promised.remove(&group);
@@ -181,6 +197,8 @@ impl Agent {
             Message::ProbeArrived { .. }
             | Message::Turn { .. }
             | Message::Registered { .. }
+            | Message::MeasureLink { .. }
+            | Message::LinksKnown { .. }
             | Message::RegistrationRefused { .. }
             | Message::Directory { .. }
             | Message::GroupMapped { .. }
@@ -244,12 +262,15 @@ impl Agent {
         self.turns_lost(now, node, out);
         self.subscribers.remove(&node);
         self.waiting.retain(|request| request.group.client != node);
+        self.plans.retain(|group, _| group.client != node);
+        self.forget_links(&node.to_string());
         for server in self.servers.values_mut() {
             server.promised.retain(|group, _| group.client != node);
             server.links.remove(&node);
         }
         if let Some(server) = self.forget_server(node) {
             log(out, format!("lost server '{}': {why}", server.registration.name));
+            self.forget_links(host_of(&server.registration.address));
             self.changed(now, out);
             self.map_waiting(now, out);
         }
@@ -280,7 +301,9 @@ impl Machine for Agent {
                     out.push(Effect::HangUp { peer });
                     self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
                 }
+                self.probe_one(now, out);
             }
+            Input::Timer(SETTLED) => self.on_settled(now, out),
             Input::Timer(MEASURED) => self.map_waiting(now, out),
             Input::Timer(TURNS) => self.on_turns_timer(now, out),
             Input::Timer(DIRECTORY) => {

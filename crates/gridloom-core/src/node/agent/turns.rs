@@ -140,6 +140,12 @@ impl Agent {
         }
     }
 
+    /// What was measured between their hosts counts no longer.
+    pub(super) fn measure_anew(&mut self, prober: NodeId, peer: NodeId) {
+        let pair = (self.card(prober), self.card(peer));
+        self.turns.measured.remove(&pair);
+    }
+
     /// Somebody is gone: so are its turns, and what was measured of a server's host may be gone with it.
     pub(super) fn turns_lost(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
         let card = self.card(node);

@@ -1,11 +1,10 @@
-//! The client's own links: probed in turn when a server is first seen, refined by what moves over them.
+//! The client's own links: probed in turn when a server is first seen, learned from what moves over them, and probed again when
+//! they have fallen and nothing moves. What is told of transfers here includes all that cross the client's card.
 
 use super::*;
-use crate::base::limits::{MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
+use crate::base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
 use crate::node::probing::Step;
-
-/// Smaller transfers say more of latency than of bandwidth.
-const LEARN_BYTES_MIN: u64 = 1 << 20;
+use crate::perf::Seen;
 
 impl Client {
     pub(super) fn probe_new_servers(&mut self, out: &mut Vec<Effect>) {
@@ -103,7 +102,13 @@ impl Client {
         match step {
             Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
             Step::Done(link) => {
-                self.links.insert(peer, link);
+                let me = self.config.id;
+                if self.learned.of(&me, &peer).is_none() {
+                    self.learned.met(now, me, peer, link);
+                } else {
+                    self.learned.probed(now, me, peer, link);
+                }
+                self.link_changed(now, peer, out);
                 self.probe_over(now, peer, out);
             }
         }
@@ -123,13 +128,74 @@ impl Client {
         }
     }
 
-    pub(super) fn learn_link(&mut self, peer: NodeId, size_bytes: u64, took_ns: u64) {
-        if size_bytes < LEARN_BYTES_MIN || took_ns == 0 {
+    /// A transfer has ended: it is learned from when those that moved at the same time are known.
+    pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
+        let TransferReport { from, to, size_bytes, run_ns, age_ns, .. } = *report;
+        if run_ns == 0 || size_bytes < LEARN_BYTES_MIN || ![from, to].contains(&self.config.id) {
             return;
         }
-        if let Some(link) = self.links.get_mut(&peer) {
-            let measured = size_bytes as f64 / ns_to_seconds(took_ns);
-            link.bandwidth += 0.5 * (measured - link.bandwidth);
+        let end = now - age_ns;
+        let settles = self.learned.saw(now, Seen { from, to, size_bytes, start: end - run_ns, end });
+        if !std::mem::replace(&mut self.settling, true) {
+            out.push(Effect::SetTimer { timer: SETTLED, at: settles });
+        }
+    }
+
+    pub(super) fn on_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let (changed, again) = self.learned.settle(now);
+        self.settling = again.is_some();
+        if let Some(at) = again {
+            out.push(Effect::SetTimer { timer: SETTLED, at });
+        }
+        let peers: BTreeSet<NodeId> =
+            changed.into_iter().map(|(from, to)| if from == self.config.id { to } else { from }).collect();
+        for peer in peers {
+            self.link_changed(now, peer, out);
+        }
+    }
+
+    /// Plans are made with what is expected of the link now, of its two ways the worse one; those under way that were made
+    /// with something else are stale.
+    fn link_changed(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
+        let me = self.config.id;
+        let ways = [self.learned.of(&me, &peer), self.learned.of(&peer, &me)].into_iter().flatten();
+        let worst = ways.filter_map(|model| Some((model, model.estimate()?)));
+        let Some((model, link)) = worst.min_by(|a, b| a.1.bandwidth.total_cmp(&b.1.bandwidth)) else { return };
+        let mut stale = Vec::new();
+        for (group, run) in &mut self.groups {
+            let Some(before) = run.remapping.links.get_mut(&peer) else { continue };
+            if let Some(change) = model.change_from(*before) {
+                *before *= change;
+                stale.push((*group, change));
+            }
+        }
+        self.links.insert(peer, link);
+        for (group, change) in stale {
+            let name = self.server_name(peer);
+            let why = format!("the link to server '{name}' is {change:.2} times as fast as when it was mapped");
+            self.on_stale(now, group, &why, out);
+        }
+    }
+
+    /// Has one of its links probed that has fallen, while there are groups that could use it.
+    pub(super) fn probe_fallen(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.groups.is_empty() || !self.to_probe.is_empty() {
+            return;
+        }
+        let me = self.config.id;
+        let is_busy = |peer: NodeId| {
+            let is_there = |run: &TaskRun| run.status == Status::Sent(peer);
+            self.tasks.values().any(is_there) || self.data.values().any(|run| run.fetching == Some(peer))
+        };
+        let suspects = self.learned.suspects().map(|(from, to)| if *from == me { *to } else { *from });
+        let is_idle = |peer: &NodeId| self.members.is_up(*peer) && !is_busy(*peer);
+        let due = suspects.filter(is_idle).find(|peer| self.learned.is_due(now, &(me, *peer)));
+        if let Some(peer) = due {
+            self.learned.ask(now, (me, peer));
+            // Nobody waits for it.
+            self.waited_for_links = true;
+            self.to_probe.push(peer);
+            self.ask_turns(out);
         }
     }
 }

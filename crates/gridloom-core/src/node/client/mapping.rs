@@ -236,7 +236,7 @@ impl Client {
             self.groups.remove(&group);
             return;
         }
-        self.planned(now, group, now.since(mapping.asked.unwrap_or(now)));
+        self.planned(now, group, now.since(mapping.asked.unwrap_or(now)), plan.makespan_s);
         self.dispatch(&plan, &mapping, out);
         self.after_dispatch(now, out);
     }

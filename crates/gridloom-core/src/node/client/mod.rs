@@ -28,13 +28,14 @@ use crate::member::Members;
 use crate::node::message::{Message, Purpose, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
 use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
-use crate::perf::{GridView, LinkEstimate};
+use crate::perf::{GridView, LinkEstimate, Links};
 use following::Placed;
 use remapping::Remapping;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const DEADLINE: TimerId = TimerId(1);
 const LINKS: TimerId = TimerId(2);
+const SETTLED: TimerId = TimerId(3);
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -179,7 +180,12 @@ pub struct Client {
     probed: BTreeSet<NodeId>,
     /// The time that groups wait for links to be measured has passed.
     waited_for_links: bool,
+    /// Its own links, as plans are made with them: both ways alike.
     links: BTreeMap<NodeId, LinkEstimate>,
+    /// What they are learned from.
+    learned: Links<NodeId>,
+    /// Transfers wait to be learned from.
+    settling: bool,
 }
 
 impl Client {
@@ -215,6 +221,8 @@ impl Client {
             probed: BTreeSet::new(),
             waited_for_links: false,
             links: BTreeMap::new(),
+            learned: Links::default(),
+            settling: false,
         }
     }
 
@@ -447,9 +455,13 @@ impl Client {
             Message::Pong { token } => self.on_pong(now, from, token, out),
             Message::ProbeArrived { size_bytes } => self.on_probe_arrived(now, from, size_bytes, out),
             Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
+            Message::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             Message::Register(_)
             | Message::Speed { .. }
             | Message::LinkMeasured { .. }
+            | Message::TransfersSeen { .. }
+            | Message::MeasureLink { .. }
+            | Message::AskLinks
             | Message::LinkBroken { .. }
             | Message::LinksDone
             | Message::AskTurn { .. }
@@ -478,9 +490,7 @@ impl Client {
         if self.calls.of_datum(report.datum).is_none() {
             self.copy_at(now, report.to, report.datum, out);
         }
-        if report.from == self.config.id {
-            self.learn_link(report.to, report.size_bytes, report.run_ns);
-        }
+        self.saw_transfer(now, &report, out);
         let at = now - report.age_ns;
         out.push(Effect::Emit(Event::Transferred { at, report }));
     }
@@ -489,7 +499,7 @@ impl Client {
         let size_bytes = meta.size_bytes();
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         out.push(Effect::Emit(Event::Transferred { at: now, report }));
-        self.learn_link(from, size_bytes, took_ns);
+        self.saw_transfer(now, &report, out);
         if self.calls.of_datum(datum).is_some() {
             if let Some(call) = self.calls.arrived(datum) {
                 self.call_complete(now, call, out);
@@ -564,6 +574,10 @@ impl Client {
                 }
             }
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
+            Command::Links => match self.agent {
+                Some(agent) => send(out, agent, Message::AskLinks),
+                None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
+            },
         }
     }
 
@@ -625,6 +639,7 @@ impl Client {
             // What they wait for may have failed.
             self.map_waiting(now, out);
         }
+        self.probe_fallen(now, out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, Message::Ping { token });
@@ -663,6 +678,7 @@ impl Machine for Client {
             Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
             Input::Timer(DEADLINE) => self.on_deadline(now, out),
             Input::Timer(LINKS) => self.on_links_timer(now, out),
+            Input::Timer(SETTLED) => self.on_settled(now, out),
             Input::Timer(_) | Input::TaskEnded { .. } | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }

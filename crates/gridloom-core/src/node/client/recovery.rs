@@ -27,6 +27,7 @@ impl Client {
             grid.servers.remove(index);
         }
         self.probe_over(now, server, out);
+        self.learned.forget(&server);
         self.calls_lost(now, server, why, out);
         self.unsupplied.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);

@@ -24,13 +24,19 @@ pub(super) struct Remapping {
     map_ns: u64,
     /// Not before.
     pause_until: Time,
+    /// When its last plan is predicted to be done.
+    end: Time,
+    /// Bandwidths of the client's links when it was mapped last, or was last found stale.
+    pub(super) links: BTreeMap<NodeId, f64>,
 }
 
 impl Client {
     /// A plan has come.
-    pub(super) fn planned(&mut self, now: Time, group: GroupId, map_ns: u64) {
+    pub(super) fn planned(&mut self, now: Time, group: GroupId, map_ns: u64, makespan_s: f64) {
         if let Some(run) = self.groups.get_mut(&group) {
             run.remapping.map_ns = map_ns;
+            run.remapping.end = now + seconds_to_ns(makespan_s);
+            run.remapping.links = self.links.iter().map(|(server, link)| (*server, link.bandwidth)).collect();
             run.remapping.pause_until = run.remapping.pause_until.max(now + map_ns);
         }
     }
@@ -45,7 +51,8 @@ impl Client {
             return;
         }
         let left = self.left_at(group);
-        let Some(left_s) = self.left_s(&left) else { return };
+        let Some(work_s) = self.left_s(&left) else { return };
+        let left_s = work_s.max(ns_to_seconds(run.remapping.end.since(now)));
         // There and back for the tasks, and once more for the plan.
         let latency_s =
             left.keys().filter_map(|node| self.links.get(node)).map(|link| link.latency_s).fold(0.0, f64::max);

@@ -1,6 +1,8 @@
-//! Links to the other servers: measured when the agent names them, each in its turn.
+//! Links to the other servers: measured when the agent names them, each in its turn, and again when it asks. What comes here is told
+//! to the agent, who learns from it.
 
 use super::*;
+use crate::base::limits::{LEARN_BYTES_MIN, LINK_QUIET_NS, SEEN_PER_REPORT};
 
 impl Server {
     pub(super) fn on_registered(&mut self, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
@@ -71,6 +73,62 @@ impl Server {
                 send(out, to, Message::Ping { token });
             }
             None => self.probe_over(to, out),
+        }
+    }
+
+    /// Measures a link, unless something moves over it as far as is known here.
+    pub(super) fn on_measure_link(&mut self, now: Time, to: NodeId, address: String, out: &mut Vec<Effect>) {
+        let is_quiet = self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS)
+            && !self.awaited.values().any(|awaited| awaited.from == to && awaited.asked);
+        let is_known = self.to_probe.iter().any(|(node, _)| *node == to);
+        if self.config.plain || to == self.config.id || is_known || !is_quiet || self.to_probe.len() >= PROBE_PEERS_MAX
+        {
+            return;
+        }
+        if !self.members.is_up(to) {
+            out.push(Effect::Dial { address: address.clone() });
+        }
+        self.to_probe.push((to, address));
+        self.ask_turns(out);
+    }
+
+    /// Remembers to whom data go.
+    pub(super) fn sent_to_servers(&mut self, now: Time, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::SendDatum { to, .. } = effect
+                && self.members.get(*to).is_some_and(|peer| peer.about == Role::Server)
+            {
+                self.last_sent.insert(*to, now);
+            }
+        }
+    }
+
+    /// A transfer has ended here: the agent and the owner of the datum are told soon, with others.
+    pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
+        let TransferReport { from, size_bytes, run_ns: took_ns, .. } = *report;
+        if took_ns == 0 || size_bytes < LEARN_BYTES_MIN {
+            return;
+        }
+        self.seen.push((SeenTransfer { from, size_bytes, took_ns, age_ns: 0 }, now));
+        if self.seen.len() > SEEN_PER_REPORT {
+            let least = self.seen.iter().enumerate().min_by_key(|(_, (seen, _))| seen.size_bytes);
+            let least = least.expect("it is not empty").0;
+            self.seen.remove(least);
+        }
+        if !std::mem::replace(&mut self.transfers_timer, true) {
+            out.push(Effect::SetTimer { timer: TRANSFERS, at: now + RATE_REPORT_NS });
+        }
+    }
+
+    pub(super) fn report_seen(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.transfers_timer = false;
+        let seen = std::mem::take(&mut self.seen);
+        if let Some(agent) = self.agent {
+            let transfers = seen.iter().map(|(seen, at)| SeenTransfer { age_ns: now.since(*at), ..*seen }).collect();
+            send(out, agent, Message::TransfersSeen { transfers });
+        }
+        for client in self.transfers.keys().copied().collect::<Vec<_>>() {
+            self.report_transfers(now, client, out);
         }
     }
 

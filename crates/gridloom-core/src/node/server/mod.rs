@@ -27,7 +27,9 @@ use crate::exec::{Executor, State};
 use crate::graph::Task;
 use crate::idl::Signature;
 use crate::member::Members;
-use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
+use crate::node::message::{
+    Message, Registration, SeenTransfer, Supply, SupplyFault, TaskReport, Timing, TransferReport,
+};
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
@@ -36,6 +38,7 @@ use pace::Pace;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MODELS: TimerId = TimerId(1);
+const TRANSFERS: TimerId = TimerId(2);
 /// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
 /// that a server is dead.
 const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
@@ -109,6 +112,11 @@ pub struct Server {
     last_progress: Time,
     /// Transfers not yet reported, by client.
     transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
+    /// Transfers that the agent has not been told of.
+    seen: Vec<(SeenTransfer, Time)>,
+    transfers_timer: bool,
+    /// When data were last sent to other servers.
+    last_sent: BTreeMap<NodeId, Time>,
 }
 
 impl Server {
@@ -137,6 +145,9 @@ impl Server {
             refused_since: None,
             last_progress: Time::ZERO,
             transfers: BTreeMap::new(),
+            seen: Vec::new(),
+            transfers_timer: false,
+            last_sent: BTreeMap::new(),
             config,
         }
     }
@@ -255,6 +266,7 @@ impl Server {
 
     fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
         let Some(lost) = self.members.lost(peer) else { return };
+        self.last_sent.remove(&peer);
         self.probe_over(peer, out);
         let role = lost.about;
         if role == Role::Agent && self.agent == Some(peer) {
@@ -356,6 +368,7 @@ impl Server {
             }
             Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
             Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
+            Message::MeasureLink { to, address } => self.on_measure_link(now, to, address, out),
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token)
@@ -374,6 +387,9 @@ impl Server {
             Message::Register(_)
             | Message::Speed { .. }
             | Message::LinkMeasured { .. }
+            | Message::TransfersSeen { .. }
+            | Message::AskLinks
+            | Message::LinksKnown { .. }
             | Message::LinkBroken { .. }
             | Message::LinksDone
             | Message::AskTurn { .. }
@@ -424,6 +440,7 @@ impl Machine for Server {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        let before = out.len();
         match input {
             Input::Start => self.on_start(now, out),
             Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, address, out),
@@ -445,6 +462,7 @@ impl Machine for Server {
                 self.models_timer = false;
                 self.report_models(now, out);
             }
+            Input::Timer(TRANSFERS) => self.report_seen(now, out),
             Input::Timer(_) => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::SpeedMeasured { flops } => {
@@ -455,6 +473,7 @@ impl Machine for Server {
             }
             Input::Command(_) => log(out, "a server takes no commands".into()),
         }
+        self.sent_to_servers(now, &out[before..]);
     }
 }
 

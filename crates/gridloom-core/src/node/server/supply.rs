@@ -142,6 +142,7 @@ impl Server {
         }
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         self.transfers.entry(datum.client).or_default().push((report, now));
+        self.saw_transfer(now, &report, out);
         let origin = if awaited.is_some_and(|a| a.of_call) { Origin::Argument } else { Origin::Copied };
         self.datum_here(now, datum, size_bytes, origin, out);
         self.pump(now, out);

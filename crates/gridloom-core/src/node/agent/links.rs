@@ -1,0 +1,169 @@
+//! Links between hosts: learned from what servers saw, probed where nothing moves, and told of when plans rest on them.
+//!
+//! Servers tell what came to them and the agent learns, since only here is it known what shared the card of a transfer's
+//! sender meanwhile. Servers of one host have one card: what one learns of a link holds for all.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::*;
+use crate::base::limits::{LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT};
+use crate::node::message::SeenTransfer;
+use crate::perf::{LinkReport, Seen};
+
+/// An ordered pair of hosts.
+pub(super) type Pair = (String, String);
+
+/// What the plan of a group rests on.
+#[derive(Debug)]
+pub(super) struct Planned {
+    makespan_s: f64,
+    /// Bytes that it moves between hosts, by pair; what goes to and from the client is the client's part.
+    moves: BTreeMap<Pair, u64>,
+    /// Bandwidths when it was made, or when its client was last told; one map for all plans made of the same.
+    known: Arc<BTreeMap<Pair, f64>>,
+    told: BTreeMap<Pair, f64>,
+}
+
+impl Agent {
+    /// The host of a server; other nodes are places of their own.
+    fn place(&self, node: NodeId) -> String {
+        let server = self.servers.get(&node);
+        server.map_or_else(|| node.to_string(), |server| host_of(&server.registration.address).to_string())
+    }
+
+    pub(super) fn on_link_measured(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        to: NodeId,
+        link: LinkEstimate,
+        out: &mut Vec<Effect>,
+    ) {
+        let pair = (self.place(from), self.place(to));
+        let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
+        let is_first = !matches!(server.links.insert(to, Some(link)), Some(Some(_)));
+        self.turn_measured(from, to);
+        if is_first {
+            self.links.met(now, pair.0, pair.1, link);
+        } else {
+            self.links.probed(now, pair.0.clone(), pair.1.clone(), link);
+            self.link_changed(&pair, out);
+        }
+    }
+
+    pub(super) fn on_transfers_seen(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        transfers: &[SeenTransfer],
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.servers.contains_key(&to) {
+            return;
+        }
+        let at = self.place(to);
+        for one in transfers.iter().take(SEEN_PER_REPORT) {
+            let from = self.place(one.from);
+            if one.took_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == at {
+                continue;
+            }
+            let end = now - one.age_ns;
+            let seen = Seen { from, to: at.clone(), size_bytes: one.size_bytes, start: end - one.took_ns, end };
+            let settles = self.links.saw(now, seen);
+            if !std::mem::replace(&mut self.settling, true) {
+                out.push(Effect::SetTimer { timer: SETTLED, at: settles });
+            }
+        }
+    }
+
+    pub(super) fn on_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let (changed, again) = self.links.settle(now);
+        self.settling = again.is_some();
+        if let Some(at) = again {
+            out.push(Effect::SetTimer { timer: SETTLED, at });
+        }
+        for pair in changed {
+            self.link_changed(&pair, out);
+        }
+    }
+
+    /// A plan was made; its client is to be told when it rests on what is no longer so.
+    pub(super) fn planned(&mut self, group: GroupId, plan: &Plan) {
+        let mut moves: BTreeMap<Pair, u64> = BTreeMap::new();
+        for transfer in &plan.transfers {
+            if self.servers.contains_key(&transfer.from) && self.servers.contains_key(&transfer.to) {
+                let bytes = moves.entry((self.place(transfer.from), self.place(transfer.to))).or_default();
+                *bytes = bytes.saturating_add(transfer.size_bytes);
+            }
+        }
+        let known: BTreeMap<Pair, f64> =
+            self.links.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
+        let last = self.plans.values().next_back().map(|plan| plan.known.clone());
+        let known = last.filter(|last| **last == known).unwrap_or_else(|| Arc::new(known));
+        self.plans.insert(group, Planned { makespan_s: plan.makespan_s, moves, known, told: BTreeMap::new() });
+    }
+
+    /// Tells clients whose plans move by that link what would take so much longer now that it may pay to map again; or move
+    /// by others what could go over it again.
+    fn link_changed(&mut self, pair: &Pair, out: &mut Vec<Effect>) {
+        let Some(model) = self.links.of(&pair.0, &pair.1) else { return };
+        let back = (pair.1.clone(), pair.0.clone());
+        for (group, plan) in &mut self.plans {
+            // As it was mapped: a pair that was measured one way only is taken to be alike both ways.
+            let known = plan.known.get(pair).or_else(|| plan.known.get(&back));
+            let before = plan.told.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);
+            let Some(change) = model.change_from(before) else { continue };
+            let over_it = plan.moves.get(pair).copied().unwrap_or(0);
+            let bytes = if change < 1.0 { over_it } else { plan.moves.values().copied().fold(0, u64::saturating_add) };
+            let difference_s = bytes as f64 * (1.0 / (before * change) - 1.0 / before).abs();
+            if difference_s < REMAP_PART_MAX * plan.makespan_s {
+                continue;
+            }
+            plan.told.insert(pair.clone(), before * change);
+            let (from, to) = (&pair.0, &pair.1);
+            let why = format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when it was mapped");
+            send(out, group.client, Message::Stale { group: *group, why });
+        }
+    }
+
+    /// Has one link measured that was not for long, those in doubt first: one at a time, so that probes do not disturb one
+    /// another. Servers take turns.
+    pub(super) fn probe_one(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
+        let suspect = self.links.suspects().find(|pair| self.links.is_due(now, pair));
+        let suspect = suspect.and_then(|(from, to)| Some((*on(from)?.0, *on(to)?.0)));
+        let Some((from, to)) = suspect.or_else(|| self.oldest_of_next(now)) else { return };
+        self.links.ask(now, (self.place(from), self.place(to)));
+        self.measure_anew(from, to);
+        let address = self.servers[&to].registration.address.clone();
+        send(out, from, Message::MeasureLink { to, address });
+    }
+
+    /// The server whose turn it is, and of those to which its link is due for a probe the one not measured for longest.
+    fn oldest_of_next(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
+        let usable = |server: &Registered| !server.registration.plain && server.links_done;
+        let after = self.servers.range((Excluded(self.probe_turn), Unbounded)).chain(&self.servers);
+        let (from, sender) = after.into_iter().find(|(_, server)| usable(server))?;
+        let (from, here) = (*from, self.place(*from));
+        let due = self.servers.iter().filter(|(_, server)| usable(server)).filter_map(|(to, receiver)| {
+            let pair = (here.clone(), self.place(*to));
+            let is_broken = [sender.links.get(to), receiver.links.get(&from)].contains(&Some(&None));
+            let is_due = pair.0 != pair.1 && !is_broken && self.links.is_due(now, &pair);
+            is_due.then(|| (self.links.last(&pair), *to))
+        });
+        let oldest = due.min();
+        self.probe_turn = from;
+        oldest.map(|(_, to)| (from, to))
+    }
+
+    /// A node is gone; its host is forgotten with its last server.
+    pub(super) fn forget_links(&mut self, place: &str) {
+        if !self.servers.values().any(|server| host_of(&server.registration.address) == place) {
+            self.links.forget(&place.to_string());
+        }
+    }
+
+    pub(super) fn link_reports(&self, now: Time) -> Vec<LinkReport> {
+        self.links.report(now, |place| place.clone())
+    }
+}

@@ -1,0 +1,288 @@
+//! What is known of a link for one ordered pair of places: time against bytes, learned from what moves over it.
+//!
+//! ```text
+//! seconds = start + bytes / bandwidth
+//! ```
+//! `start` is the latency, or what transfers of differing sizes say of it if that is more (a connection that begins slowly):
+//! the intercept of a line whose slope is the median of the slopes between any two of them (Theil, *A rank-invariant method of
+//! linear and polynomial regression analysis*, 1950; Sen, JASA 63, 1968), which outliers do not tilt. Latency and bandwidth
+//! are series of measurements; what is expected of them is a [`Series`]' forecast.
+//!
+//! **Disturbed transfers** say less. One that shared the card of its sender or of its receiver with others was no faster than
+//! it would have been alone, and alone it would have been no faster than all of them together were: its rate and their sum
+//! are bounds, and only a forecast outside them is moved, to the nearer one.
+
+use std::collections::VecDeque;
+
+use super::forecast::{Predictor, Series};
+use super::learner::median;
+use super::model::Accuracy;
+use super::{LinkEstimate, LinkReport};
+use crate::base::Time;
+use crate::base::time::ns_to_seconds;
+
+/// Transfers from which the line is drawn.
+const RECENT: usize = 16;
+/// Two transfers say something of the slope if one is so many times as large.
+const SIZES_APART: f64 = 2.0;
+/// Fewer such pairs say nothing.
+const PAIRS_MIN: usize = 6;
+/// No more than this part of any transfer's time is put down to its start.
+const START_PART_MAX: f64 = 0.9;
+/// A transfer says something of the bandwidth if this part of its time is not its start.
+const FLOWING_PART_MIN: f64 = 0.5;
+/// A measurement that is off by this factor asks for another, and two make a change.
+pub const DOUBT_FACTOR: f64 = 2.0;
+
+/// A link as it is learned.
+#[derive(Clone, Debug, Default)]
+pub struct LinkModel {
+    /// One way, seconds.
+    latency: Series,
+    /// Bytes per second once it flows.
+    bandwidth: Series,
+    /// Bytes and seconds of the last transfers that nothing disturbed, oldest first.
+    recent: VecDeque<(f64, f64)>,
+    start_s: f64,
+    accuracy: Accuracy,
+    measured: Time,
+    /// The best of the first probes, of which each may have disturbed the others.
+    met: Option<LinkEstimate>,
+}
+
+impl LinkModel {
+    /// Takes in a probe that was made when two servers met, while others may have been under way: the best counts, until there are
+    /// measurements made one at a time.
+    pub fn met(&mut self, now: Time, link: LinkEstimate) {
+        if self.bandwidth.count() > 0 {
+            return;
+        }
+        self.measured = now;
+        let known = self.met.unwrap_or(link);
+        self.met = Some(LinkEstimate {
+            latency_s: known.latency_s.min(link.latency_s),
+            bandwidth: known.bandwidth.max(link.bandwidth),
+        });
+    }
+
+    /// The first probes are the first measurement.
+    fn begin(&mut self) {
+        if let Some(link) = self.met.take() {
+            self.latency.observe(link.latency_s);
+            self.bandwidth.observe(link.bandwidth);
+        }
+    }
+
+    /// Takes in what a probe measured.
+    pub fn probed(&mut self, now: Time, link: LinkEstimate) {
+        self.begin();
+        self.measured = now;
+        self.latency.observe(link.latency_s);
+        self.bandwidth.observe(link.bandwidth);
+    }
+
+    /// Takes in a transfer that had cards and link for itself, as far as is known.
+    pub fn transferred(&mut self, now: Time, size_bytes: u64, seconds: f64) {
+        if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
+            return;
+        }
+        self.begin();
+        let bytes = size_bytes as f64;
+        if let Some(bandwidth) = self.bandwidth.forecast() {
+            self.accuracy.compare(self.start_s + bytes / bandwidth, seconds);
+        }
+        self.measured = now;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((bytes, seconds));
+        self.start_s = start_s(&self.recent);
+        // Of one that hardly did more than begin, the rest is noise.
+        if seconds - self.start_s >= FLOWING_PART_MIN * seconds || self.bandwidth.count() == 0 {
+            self.bandwidth.observe(self.rate(bytes, seconds));
+        }
+    }
+
+    /// Takes in a transfer during which others moved so many bytes over the same card.
+    pub fn disturbed(&mut self, now: Time, size_bytes: u64, seconds: f64, others_bytes: f64) {
+        if size_bytes == 0 || !(seconds.is_finite() && seconds > 0.0) {
+            return;
+        }
+        self.begin();
+        let bytes = size_bytes as f64;
+        let at_least = self.rate(bytes, seconds);
+        let at_most = at_least * (1.0 + others_bytes / bytes);
+        match self.bandwidth.forecast() {
+            Some(forecast) if forecast < at_least => self.bandwidth.observe(at_least),
+            Some(forecast) if forecast > at_most => self.bandwidth.observe(at_most),
+            Some(_) => {}
+            // It may be faster; what comes will tell.
+            None => self.bandwidth.observe(at_least),
+        }
+        self.measured = now;
+    }
+
+    /// What is expected of it; `None` before anything was measured.
+    pub fn estimate(&self) -> Option<LinkEstimate> {
+        if self.met.is_some() {
+            return self.met;
+        }
+        let bandwidth = self.bandwidth.forecast()?;
+        let latency_s = self.latency.forecast().unwrap_or(0.0).max(self.start_s);
+        Some(LinkEstimate { latency_s, bandwidth })
+    }
+
+    /// Whether the last measurement is far from what is expected: another will tell.
+    pub fn is_doubtful(&self) -> bool {
+        let (forecast, last) = (self.bandwidth.forecast(), self.bandwidth.last(1).next());
+        forecast.zip(last).is_some_and(|(forecast, last)| is_far(last / forecast))
+    }
+
+    /// Whether less is expected of it than is usual.
+    pub fn has_fallen(&self) -> bool {
+        let (forecast, usual) = (self.bandwidth.forecast(), self.bandwidth.usual());
+        forecast.zip(usual).is_some_and(|(forecast, usual)| usual > DOUBT_FACTOR * forecast)
+    }
+
+    /// By which factor its bandwidth has changed from what it was: `None` unless that is much and the last two
+    /// measurements agree on it.
+    pub fn change_from(&self, bandwidth: f64) -> Option<f64> {
+        let change = self.bandwidth.forecast()? / bandwidth;
+        let agrees = |value: f64| is_far(value / bandwidth) && (value > bandwidth) == (change > 1.0);
+        let is_change = is_far(change) && self.bandwidth.count() > 1 && self.bandwidth.last(2).all(agrees);
+        is_change.then_some(change)
+    }
+
+    /// When it was measured last.
+    pub fn measured(&self) -> Time {
+        self.measured
+    }
+
+    /// The predictor of its bandwidth that was best so far.
+    pub fn predictor(&self) -> Predictor {
+        self.bandwidth.predictor()
+    }
+
+    /// For people; `None` before anything was measured.
+    pub fn report(&self, now: Time, from: String, to: String) -> Option<LinkReport> {
+        Some(LinkReport {
+            from,
+            to,
+            link: self.estimate()?,
+            predictor: self.predictor().to_string(),
+            forecast_error: self.bandwidth.error(),
+            measurements: self.bandwidth.count() + u64::from(self.met.is_some()),
+            age_s: ns_to_seconds(now.since(self.measured)),
+            accuracy: self.accuracy,
+        })
+    }
+
+    fn rate(&self, bytes: f64, seconds: f64) -> f64 {
+        bytes / (seconds - self.start_s).max(seconds * (1.0 - START_PART_MAX))
+    }
+}
+
+/// Whether a ratio says that something has changed by much.
+fn is_far(ratio: f64) -> bool {
+    !(1.0 / DOUBT_FACTOR..=DOUBT_FACTOR).contains(&ratio)
+}
+
+/// Seconds that a transfer of no bytes would take, by these (bytes, seconds); 0 if they are too much alike to tell.
+fn start_s(transfers: &VecDeque<(f64, f64)>) -> f64 {
+    let pairs = transfers.iter().enumerate().flat_map(|(at, a)| transfers.iter().skip(at + 1).map(move |b| (a, b)));
+    let slopes: Vec<f64> = pairs
+        .filter(|(a, b)| a.0.max(b.0) >= SIZES_APART * a.0.min(b.0))
+        .map(|(a, b)| (b.1 - a.1) / (b.0 - a.0))
+        .collect();
+    if slopes.len() < PAIRS_MIN {
+        return 0.0;
+    }
+    let slope = median(slopes).max(0.0);
+    let start_s = median(transfers.iter().map(|(bytes, seconds)| seconds - slope * bytes).collect());
+    let shortest_s = transfers.iter().map(|(_, seconds)| *seconds).fold(f64::INFINITY, f64::min);
+    start_s.clamp(0.0, START_PART_MAX * shortest_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::SplitMix64;
+
+    const MIB: u64 = 1 << 20;
+
+    fn probed(bandwidth: f64) -> LinkModel {
+        let mut link = LinkModel::default();
+        link.probed(Time(0), LinkEstimate { latency_s: 1e-3, bandwidth });
+        link
+    }
+
+    fn bandwidth(link: &LinkModel) -> f64 {
+        link.estimate().unwrap().bandwidth
+    }
+
+    #[test]
+    fn transfers_of_differing_sizes_tell_start_and_bandwidth_apart() {
+        let mut rng = SplitMix64::new(9);
+        let mut link = LinkModel::default();
+        for n in 0..60 {
+            let bytes = MIB * (1 + rng.below(16));
+            // Half a second to begin, 10 MB/s, within 5 %; one in ten is disturbed by what nobody saw.
+            let seconds = (0.5 + bytes as f64 / 1e7) * (0.95 + 0.1 * rng.unit());
+            link.transferred(Time(n), bytes, if n % 10 == 3 { 3.0 * seconds } else { seconds });
+        }
+        let found = link.estimate().unwrap();
+        for bytes in [4 * MIB, 16 * MIB, 64 * MIB] {
+            let truth = 0.5 + bytes as f64 / 1e7;
+            assert!((found.seconds(bytes) / truth - 1.0).abs() < 0.15, "{bytes}: {found:?}, truth {truth} s");
+        }
+    }
+
+    #[test]
+    fn equal_sizes_are_put_down_to_bandwidth_and_the_probe_to_latency() {
+        let mut link = probed(1e8);
+        (0..10).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
+        assert_eq!(link.estimate(), Some(LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 }));
+        let report = link.report(Time(1_000_000_009), "a".into(), "b".into()).unwrap();
+        assert_eq!((report.measurements, report.age_s, report.accuracy.count), (11, 1.0, 10));
+        assert!(report.accuracy.error < 1e-12);
+    }
+
+    #[test]
+    fn a_disturbed_transfer_bounds_the_bandwidth() {
+        let mut link = probed(1e8);
+        // A quarter of the card, three others had the rest: that is what was expected.
+        link.disturbed(Time(1), MIB, MIB as f64 / 2.5e7, 3.0 * MIB as f64);
+        assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, false));
+        // All of them together got a tenth.
+        (0..2).for_each(|n| link.disturbed(Time(2 + n), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64));
+        assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
+        // And one is faster than was expected, in spite of others.
+        (0..2).for_each(|n| link.disturbed(Time(4 + n), MIB, MIB as f64 / 5e7, MIB as f64));
+        assert!((bandwidth(&link) / 5e7 - 1.0).abs() < 1e-9, "{link:?}");
+    }
+
+    #[test]
+    fn a_fall_is_doubted_once_and_then_believed_until_it_is_usual() {
+        let mut link = probed(1e8);
+        (0..9).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
+        link.transferred(Time(10), 10_000_000, 1.0);
+        assert!(link.is_doubtful() && link.change_from(1e8).is_none());
+        link.transferred(Time(11), 10_000_000, 1.0);
+        assert!(!link.is_doubtful() && link.has_fallen());
+        assert!((link.change_from(1e8).unwrap() / 0.1 - 1.0).abs() < 1e-9);
+        assert_eq!(link.change_from(1e7), None);
+        (0..12).for_each(|n| link.transferred(Time(12 + n), 10_000_000, 1.0));
+        assert!(!link.has_fallen());
+    }
+
+    #[test]
+    fn nonsense_is_no_measurement() {
+        let mut link = LinkModel::default();
+        for seconds in [f64::NAN, 0.0, -1.0, f64::INFINITY] {
+            link.transferred(Time(1), MIB, seconds);
+            link.disturbed(Time(1), MIB, seconds, 1.0);
+        }
+        link.transferred(Time(1), 0, 1.0);
+        assert_eq!(link.estimate(), None);
+    }
+}

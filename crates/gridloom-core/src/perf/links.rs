@@ -1,0 +1,186 @@
+//! All links that one machine knows of: what moved over them, and their models.
+//!
+//! ```text
+//! transfers ──saw──▶ wait until what moved beside them is told ──settle──▶ LinkModel of each ordered pair
+//! probes ──met, probed──────────────────────────────────────────────────▶
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::link::LinkModel;
+use super::traffic::{Seen, Traffic};
+use super::{LinkEstimate, LinkReport};
+use crate::base::Time;
+use crate::base::limits::{FALLEN_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
+
+/// A transfer is undisturbed if others moved no more than this part of its bytes beside it.
+const ALONE_PART_MAX: f64 = 0.1;
+
+/// Models by ordered pair. `P` names places: hosts or nodes.
+#[derive(Clone, Debug)]
+pub struct Links<P> {
+    models: BTreeMap<(P, P), LinkModel>,
+    traffic: Traffic<P>,
+    /// Transfers that were not learned from yet, and when they were told.
+    waiting: VecDeque<(Seen<P>, Time)>,
+    /// When probes were last asked for.
+    asked: BTreeMap<(P, P), Time>,
+}
+
+impl<P> Default for Links<P> {
+    fn default() -> Self {
+        Links { models: BTreeMap::new(), traffic: Traffic::default(), waiting: VecDeque::new(), asked: BTreeMap::new() }
+    }
+}
+
+impl<P: Ord + Clone> Links<P> {
+    /// Takes in a first probe, made while others may have been under way.
+    pub fn met(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
+        self.models.entry((from, to)).or_default().met(now, link);
+    }
+
+    /// Takes in a probe that was asked for.
+    pub fn probed(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
+        self.models.entry((from, to)).or_default().probed(now, link);
+    }
+
+    /// Remembers a transfer, to learn from it at the time that is returned.
+    pub fn saw(&mut self, now: Time, seen: Seen<P>) -> Time {
+        self.traffic.add(now, seen.clone());
+        self.waiting.push_back((seen, now));
+        now + TRAFFIC_SETTLES_NS
+    }
+
+    /// Learns from transfers that have waited long enough: the pairs whose models may have changed, and when to come again.
+    pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
+        let mut changed = Vec::new();
+        while let Some((_, told)) = self.waiting.front()
+            && now.since(*told) >= TRAFFIC_SETTLES_NS
+        {
+            let (seen, _) = self.waiting.pop_front().expect("it was there a moment ago");
+            let others_bytes = self.traffic.beside(&seen);
+            let pair = (seen.from.clone(), seen.to.clone());
+            let model = self.models.entry(pair.clone()).or_default();
+            if others_bytes <= ALONE_PART_MAX * seen.size_bytes as f64 {
+                model.transferred(now, seen.size_bytes, seen.seconds());
+            } else {
+                model.disturbed(now, seen.size_bytes, seen.seconds(), others_bytes);
+            }
+            changed.push(pair);
+        }
+        changed.sort();
+        changed.dedup();
+        (changed, self.waiting.front().map(|(_, told)| *told + TRAFFIC_SETTLES_NS))
+    }
+
+    /// The model of a pair.
+    pub fn of(&self, from: &P, to: &P) -> Option<&LinkModel> {
+        self.models.get(&(from.clone(), to.clone()))
+    }
+
+    /// What is expected of all that were measured.
+    pub fn estimates(&self) -> impl Iterator<Item = (&(P, P), LinkEstimate)> {
+        self.models.iter().filter_map(|(pair, model)| Some((pair, model.estimate()?)))
+    }
+
+    /// Whether a pair is due for a probe: it was not measured for long, or what was last measured of it is in doubt. It is not
+    /// due again at once when it is asked for now.
+    pub fn is_due(&self, now: Time, pair: &(P, P)) -> bool {
+        let (pause_ns, measured) = match self.models.get(pair) {
+            None => (LINK_PROBE_NS, Time::ZERO),
+            Some(model) if model.is_doubtful() => (HEARTBEAT_NS, model.measured()),
+            Some(model) if model.has_fallen() => (FALLEN_PROBE_NS, model.measured()),
+            Some(model) => (LINK_PROBE_NS, model.measured()),
+        };
+        let last = self.asked.get(pair).copied().unwrap_or(Time::ZERO).max(measured);
+        now.since(last) >= pause_ns
+    }
+
+    /// Pairs of which less is expected than is usual, or whose last measurement is in doubt.
+    pub fn suspects(&self) -> impl Iterator<Item = &(P, P)> {
+        let suspects = self.models.iter().filter(|(_, model)| model.is_doubtful() || model.has_fallen());
+        suspects.map(|(pair, _)| pair)
+    }
+
+    /// When a pair was measured or asked for last.
+    pub fn last(&self, pair: &(P, P)) -> Time {
+        let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
+        self.asked.get(pair).copied().unwrap_or(Time::ZERO).max(measured)
+    }
+
+    /// A probe of that pair is asked for.
+    pub fn ask(&mut self, now: Time, pair: (P, P)) {
+        self.asked.insert(pair, now);
+    }
+
+    /// A place is gone.
+    pub fn forget(&mut self, place: &P) {
+        let is_other = |pair: &(P, P)| pair.0 != *place && pair.1 != *place;
+        self.models.retain(|pair, _| is_other(pair));
+        self.asked.retain(|pair, _| is_other(pair));
+        self.waiting.retain(|(seen, _)| seen.from != *place && seen.to != *place);
+    }
+
+    /// For people.
+    pub fn report(&self, now: Time, name: impl Fn(&P) -> String) -> Vec<LinkReport> {
+        let rows = self.models.iter();
+        rows.filter_map(|((from, to), model)| model.report(now, name(from), name(to))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::{MILLISECOND_NS, SECOND_NS};
+
+    const MB: u64 = 1_000_000;
+
+    fn seen(from: u32, to: u32, start_ms: u64, end_ms: u64) -> Seen<u32> {
+        let (start, end) = (Time(start_ms * MILLISECOND_NS), Time(end_ms * MILLISECOND_NS));
+        Seen { from, to, size_bytes: 100 * MB, start, end }
+    }
+
+    #[test]
+    fn a_broadcast_does_not_look_like_slow_links() {
+        let mut links = Links::default();
+        for to in 1..5 {
+            links.met(Time(0), 0, to, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
+        }
+        for round in 0..5 {
+            for to in 1..5 {
+                // A card of 100 MB/s for four; they are told one after another.
+                let told = Time((10 * round + 4) * SECOND_NS + u64::from(to) * 50 * MILLISECOND_NS);
+                links.saw(told, seen(0, to, 10_000 * round, 10_000 * round + 4000));
+            }
+            let (changed, again) = links.settle(Time((10 * round + 5) * SECOND_NS));
+            assert_eq!((changed.len(), again), (4, None));
+        }
+        assert!(links.estimates().all(|(_, link)| link.bandwidth == 1e8), "{links:?}");
+    }
+
+    #[test]
+    fn a_link_is_due_for_a_probe_when_it_is_old_and_sooner_when_it_has_fallen() {
+        let (mut links, pair) = (Links::default(), (1, 2));
+        links.met(Time(0), 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
+        assert!(!links.is_due(Time(LINK_PROBE_NS - 1), &pair) && links.is_due(Time(LINK_PROBE_NS), &pair));
+        links.ask(Time(LINK_PROBE_NS), pair);
+        assert!(!links.is_due(Time(LINK_PROBE_NS + 1), &pair));
+        links.saw(Time(LINK_PROBE_NS), seen(1, 2, 0, 10_000));
+        let now = Time(LINK_PROBE_NS + SECOND_NS);
+        links.settle(now);
+        assert!(links.suspects().eq([&pair]) && links.is_due(now + HEARTBEAT_NS, &pair));
+        links.probed(now, 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 });
+        assert!(!links.is_due(now + HEARTBEAT_NS, &pair));
+        assert_eq!(links.of(&1, &2).unwrap().change_from(1e8).map(|change| (change * 100.0).round()), Some(10.0));
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let mut links = Links::default();
+        links.saw(Time(0), seen(1, 2, 0, 100));
+        links.settle(Time(SECOND_NS));
+        links.saw(Time(SECOND_NS), seen(1, 2, 0, 100));
+        links.forget(&2);
+        assert!(links.settle(Time(9 * SECOND_NS)).0.is_empty() && links.estimates().next().is_none());
+    }
+}

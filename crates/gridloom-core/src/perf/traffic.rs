@@ -1,0 +1,108 @@
+//! Transfers that have ended, remembered for a while: which of them moved at the same time over the same card.
+
+use std::collections::VecDeque;
+
+use crate::base::Time;
+use crate::base::limits::{TRAFFIC_NS_MAX, TRAFFIC_SEEN_MAX};
+use crate::base::time::ns_to_seconds;
+
+/// A transfer that has ended. `P` names places: hosts or nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen<P> {
+    /// Sender.
+    pub from: P,
+    /// Receiver.
+    pub to: P,
+    /// Bytes moved.
+    pub size_bytes: u64,
+    /// When its first byte came.
+    pub start: Time,
+    /// When it was whole.
+    pub end: Time,
+}
+
+impl<P> Seen<P> {
+    /// How long it took, seconds.
+    pub fn seconds(&self) -> f64 {
+        ns_to_seconds(self.end.since(self.start))
+    }
+
+    /// Bytes of it that moved while `other` did, taken to have moved evenly.
+    pub fn bytes_during(&self, other: &Seen<P>) -> f64 {
+        let both_ns = self.end.min(other.end).since(self.start.max(other.start));
+        self.size_bytes as f64 * both_ns as f64 / self.end.since(self.start).max(1) as f64
+    }
+}
+
+/// The last transfers.
+#[derive(Clone, Debug)]
+pub struct Traffic<P> {
+    /// In the order in which they were told.
+    seen: VecDeque<Seen<P>>,
+}
+
+impl<P> Default for Traffic<P> {
+    fn default() -> Self {
+        Traffic { seen: VecDeque::new() }
+    }
+}
+
+impl<P: PartialEq> Traffic<P> {
+    /// Remembers one more, and forgets those that ended too long ago to have moved beside one that ends now.
+    pub fn add(&mut self, now: Time, seen: Seen<P>) {
+        let is_old = |old: &Seen<P>| now.since(old.end) > TRAFFIC_NS_MAX;
+        while self.seen.len() >= TRAFFIC_SEEN_MAX || self.seen.front().is_some_and(is_old) {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(seen);
+    }
+
+    /// Bytes that others moved while `seen` did, over its sender's card or over its receiver's: the larger of the two.
+    pub fn beside(&self, seen: &Seen<P>) -> f64 {
+        let others = |is_there: fn(&Seen<P>, &Seen<P>) -> bool| {
+            let there = self.seen.iter().filter(|other| *other != seen && is_there(other, seen));
+            there.map(|other| other.bytes_during(seen)).sum::<f64>()
+        };
+        others(|other, seen| other.from == seen.from).max(others(|other, seen| other.to == seen.to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::SECOND_NS;
+
+    fn seen(from: u32, to: u32, size_bytes: u64, start_s: u64, end_s: u64) -> Seen<u32> {
+        Seen { from, to, size_bytes, start: Time(start_s * SECOND_NS), end: Time(end_s * SECOND_NS) }
+    }
+
+    #[test]
+    fn what_others_move_over_the_same_card_meanwhile_is_counted() {
+        let mut traffic = Traffic::default();
+        let all = [
+            seen(1, 2, 100, 0, 10),
+            // Half of it meanwhile, from the same sender.
+            seen(1, 3, 60, 5, 15),
+            // To the same receiver, the whole of it meanwhile.
+            seen(4, 2, 50, 2, 4),
+            // Elsewhere, at another time, and the other way.
+            seen(6, 5, 1000, 0, 10),
+            seen(1, 2, 70, 10, 12),
+            seen(2, 1, 80, 0, 10),
+        ];
+        all.iter().for_each(|one| traffic.add(one.end, one.clone()));
+        assert_eq!(traffic.beside(&all[0]), 50.0);
+        assert_eq!(traffic.beside(&all[3]), 0.0);
+        // Two seconds of ten, and five of its own ten.
+        assert_eq!(traffic.beside(&all[1]), 50.0 + 70.0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut traffic = Traffic::default();
+        (0..10_000).for_each(|n| traffic.add(Time(n), seen(1, 2, 1, 0, 0)));
+        assert_eq!(traffic.seen.len(), TRAFFIC_SEEN_MAX);
+        traffic.add(Time(TRAFFIC_NS_MAX + 2), seen(1, 2, 1, 0, 1));
+        assert_eq!(traffic.seen.len(), 1);
+    }
+}
