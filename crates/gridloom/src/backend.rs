@@ -103,6 +103,14 @@ impl Backend {
                     // A process that has to end is told so by what it calls next.
                     let _ = seat.sleep_until(until);
                 }
+    /// Whether functions' bodies run.
+    pub(crate) fn has_content(&self) -> bool {
+        match self {
+            Backend::Net(_) => true,
+            Backend::Sim(sim) => sim.simulated.executes,
+        }
+    }
+
             },
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph;
 use gridloom_core::idl::{Signature, near_names};
@@ -309,6 +310,11 @@ impl Grid {
 
     /// How many groups, tasks of groups and data of groups the session remembers: those about which a group or a handle
     /// can still ask, and those that have not ended.
+    /// Whether the content of values matters: not where no body runs.
+    pub(crate) fn has_content(&self) -> bool {
+        self.0.backend.has_content()
+    }
+
     pub fn remembered(&self) -> (usize, usize, usize) {
         self.absorb();
         let state = self.state();
@@ -350,7 +356,13 @@ impl Grid {
         }
     }
 
-    pub(crate) fn send_call(&self, prepared: Prepared, limit: Option<Duration>) -> Result<Pending, Error> {
+    /// `calibrates` is the server on which the call is to be measured, if it is.
+    pub(crate) fn send_call(
+        &self,
+        prepared: Prepared,
+        limit: Option<Duration>,
+        calibrates: Option<NodeId>,
+    ) -> Result<Pending, Error> {
         let Prepared { task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
@@ -360,7 +372,7 @@ impl Grid {
         let id = task.id;
         self.state().calls.insert(id, None);
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns });
+        self.command(Command::Call { task, sources, limit_ns, calibrates });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 
@@ -398,6 +410,27 @@ impl Grid {
                 outputs.iter().for_each(|(datum, _)| self.0.backend.forget(*datum));
             }
             Some(None) => {
+    /// Waits until one of these calls has ended, or the time is up.
+    pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
+        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.get(task).is_none_or(Option::is_some));
+        match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
+            Err(Error::TimedOut { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Seconds that a call ran that has ended; its results are dropped. `None` while it is under way.
+    pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
+        self.absorb();
+        let ended = self.state().calls.get(&pending.task).and_then(|ended| {
+            ended.as_ref().map(|report| {
+                report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
+            })
+        });
+        // Dropping it gives the results up.
+        ended.ok_or(pending)
+    }
+
                 state.abandoned.insert(task, outputs.iter().map(|(datum, _)| *datum).collect());
             }
             None => {}

@@ -24,10 +24,12 @@
 
 mod attach;
 mod backend;
+mod calibrate;
 mod error;
 mod function;
 mod grid;
 mod group;
+mod inputs;
 mod local;
 mod mapping;
 mod measures;
@@ -44,10 +46,12 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
+pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic, Unread};
 pub use group::{Group, Handle};
+pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
 pub use mapping::Mapping;
 pub use offer::{Offer, load_offer};

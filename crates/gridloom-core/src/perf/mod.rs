@@ -4,6 +4,7 @@
 //! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
 //! ```
 
+mod calibration;
 mod learner;
 mod model;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::NodeId;
 
+pub use calibration::{Calibration, Goal, Piece, Reached};
 pub use learner::Learner;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
 
@@ -85,6 +87,11 @@ impl GridView {
     pub fn server(&self, node: NodeId) -> Option<usize> {
         self.servers.iter().position(|server| server.node == node)
     }
+}
+
+/// The host in an address: what stands before the last colon.
+pub fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 impl ServerView {

@@ -17,6 +17,7 @@ use crate::idl::Signature;
 use crate::member::Members;
 use crate::node::message::{MapRequest, Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
+use crate::perf::host_of;
 use crate::perf::{GridView, LinkEstimate};
 use models::Models;
 
@@ -290,9 +291,4 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
-}
-
-/// The host in an address: what stands before the last colon.
-fn host_of(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

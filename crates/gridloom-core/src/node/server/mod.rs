@@ -6,6 +6,7 @@
 //! computation, and no message passes the client between two dependent tasks.
 
 mod admission;
+mod calibration;
 mod leftovers;
 mod links;
 mod models;
@@ -31,6 +32,7 @@ use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskRepor
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
+use calibration::Measured;
 use models::Known;
 use pace::Pace;
 
@@ -102,6 +104,8 @@ pub struct Server {
     pace: Pace,
     links_done: bool,
     /// The agent has refused the registration since then, for a reason that may pass.
+    /// The call here that is to be measured.
+    measured: Option<Measured>,
     refused_since: Option<Time>,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
@@ -133,6 +137,7 @@ impl Server {
             links_done: false,
             refused_since: None,
             last_progress: Time::ZERO,
+            measured: None,
             transfers: BTreeMap::new(),
             config,
         }
@@ -305,14 +310,22 @@ impl Server {
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
         match message {
-            Message::Call { task, supplies } => {
+            Message::Call { task, supplies, calibrates } => {
                 let supplies = supplies
                     .into_iter()
                     .map(|(datum, meta)| Supply { datum, meta, from, address: String::new() })
                     .collect();
-                self.on_tasks(now, from, vec![task], supplies, true, out);
+                if calibrates {
+                    self.on_calibration(now, from, task, supplies, out);
+                } else {
+                    self.disturb_calibration(now, out);
+                    self.on_tasks(now, from, vec![task], supplies, true, out);
+                }
             }
-            Message::RunTasks { tasks, supplies } => self.on_tasks(now, from, tasks, supplies, false, out),
+            Message::RunTasks { tasks, supplies } => {
+                self.disturb_calibration(now, out);
+                self.on_tasks(now, from, tasks, supplies, false, out);
+            }
             Message::Resupply { supplies } => self.on_resupply(now, from, supplies, out),
             Message::Fetch { datum } => match self.replicas.fetch(datum, from, now) {
                 Fetch::Now => out.push(Effect::SendDatum { to: from, datum }),
@@ -429,6 +442,7 @@ impl Machine for Server {
                 }
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
+        self.stop_disturbed_calibration(out);
                 let _ = self.members.heard(now, from);
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
