@@ -134,6 +134,35 @@ impl Grid {
         Grid::open(Backend::connect(address)?, None)
     }
 
+    /// Connects to those servers (`host:port`) without an agent: the session maps by itself, by what the servers tell it.
+    /// Two such sessions do not know what the other has promised to whom.
+    ///
+    /// # Errors
+    /// If one of them cannot be reached, or refuses.
+    pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
+        if let Some(grid) = Grid::from_environment(None)? {
+            return Ok(grid);
+        }
+        let addresses: BTreeSet<&String> = servers.iter().collect();
+        if addresses.is_empty() {
+            return Err(Error::Usage("no server is named; expected HOST:PORT of each".into()));
+        }
+        let grid = Grid::open(Backend::connect_servers(servers)?, None)?;
+        let all =
+            grid.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= addresses.len()).then_some(()));
+        match all {
+            Ok(()) => Ok(grid),
+            Err(Error::TimedOut { .. }) => {
+                let (known, log) = (grid.servers().servers.len(), grid.take_log().join("; "));
+                let log = if log.is_empty() { String::new() } else { format!(": {log}") };
+                let seconds = CONNECT_PATIENCE.as_secs();
+                let count = addresses.len();
+                Err(Error::Connect(format!("{known} of {count} servers answered within {seconds} s{log}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
     /// to it. It ends with the session, whatever happens.
     ///
@@ -281,6 +310,11 @@ impl Grid {
         self.0.simulation()
     }
 
+    /// Whether the content of values matters: not where no body runs.
+    pub(crate) fn has_content(&self) -> bool {
+        self.0.backend.has_content()
+    }
+
     /// Virtual time passes at the client: it computes for so long. Nothing happens on a real grid.
     pub fn advance(&self, seconds: f64) {
         self.0.backend.advance(gridloom_core::base::time::seconds_to_ns(seconds));
@@ -310,11 +344,6 @@ impl Grid {
 
     /// How many groups, tasks of groups and data of groups the session remembers: those about which a group or a handle
     /// can still ask, and those that have not ended.
-    /// Whether the content of values matters: not where no body runs.
-    pub(crate) fn has_content(&self) -> bool {
-        self.0.backend.has_content()
-    }
-
     pub fn remembered(&self) -> (usize, usize, usize) {
         self.absorb();
         let state = self.state();
@@ -381,6 +410,27 @@ impl Grid {
         self.state().calls.get(&task).is_none_or(Option::is_some)
     }
 
+    /// Waits until one of these calls has ended, or the time is up.
+    pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
+        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.get(task).is_none_or(Option::is_some));
+        match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
+            Err(Error::TimedOut { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Seconds that a call ran that has ended, whose results are dropped; the call itself while it is under way.
+    pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
+        self.absorb();
+        let ended = self.state().calls.get(&pending.task).and_then(|ended| {
+            ended.as_ref().map(|report| {
+                report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
+            })
+        });
+        // Dropping it gives the results up.
+        ended.ok_or(pending)
+    }
+
     pub(crate) fn await_call(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
         self.wait(limit, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
     }
@@ -410,27 +460,6 @@ impl Grid {
                 outputs.iter().for_each(|(datum, _)| self.0.backend.forget(*datum));
             }
             Some(None) => {
-    /// Waits until one of these calls has ended, or the time is up.
-    pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
-        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.get(task).is_none_or(Option::is_some));
-        match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
-            Err(Error::TimedOut { .. }) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Seconds that a call ran that has ended; its results are dropped. `None` while it is under way.
-    pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
-        self.absorb();
-        let ended = self.state().calls.get(&pending.task).and_then(|ended| {
-            ended.as_ref().map(|report| {
-                report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
-            })
-        });
-        // Dropping it gives the results up.
-        ended.ok_or(pending)
-    }
-
                 state.abandoned.insert(task, outputs.iter().map(|(datum, _)| *datum).collect());
             }
             None => {}

@@ -194,7 +194,8 @@ pub enum Message {
     },
 
     // ---- client and agent
-    /// A client asks for the grid and the functions, and to be told of changes.
+    /// A client asks for the grid and the functions, and to be told of changes. A server that it asks tells it what it tells
+    /// its agent.
     Subscribe,
     /// The grid as known.
     Directory {
@@ -250,9 +251,9 @@ pub enum Message {
         task: Task,
         /// Its data arguments.
         supplies: Vec<(DatumId, Meta)>,
-    },
         /// It is to be measured: it runs only while nothing else does, and gives way to what comes.
         calibrates: bool,
+    },
     /// Run these, in this order of priority, as their inputs come.
     RunTasks {
         /// The tasks.

@@ -27,9 +27,7 @@ impl Server {
         match step {
             Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
             Step::Done(link) => {
-                if let Some(agent) = self.agent {
-                    send(out, agent, Message::LinkMeasured { to: peer, link });
-                }
+                self.tell(Message::LinkMeasured { to: peer, link }, out);
                 self.probe_over(now, peer, out);
             }
         }
@@ -57,9 +55,9 @@ impl Server {
     }
 
     fn links_done_if_so(&mut self, out: &mut Vec<Effect>) {
-        if let (Some(agent), true, false) = (self.agent, self.to_probe.is_empty(), self.links_done) {
+        if self.to_probe.is_empty() && !self.links_done {
             self.links_done = true;
-            send(out, agent, Message::LinksDone);
+            self.tell(Message::LinksDone, out);
         }
     }
 }

@@ -51,7 +51,7 @@ pub struct ServerConfig {
     pub name: String,
     /// Where it can be dialled.
     pub address: String,
-    /// Where its agent is.
+    /// Where its agent is; empty if it has none, and waits for clients that know it.
     pub agent: String,
     /// Tasks that it runs at a time.
     pub slots: u32,
@@ -88,6 +88,8 @@ pub struct Server {
     config: ServerConfig,
     functions: BTreeMap<String, u64>,
     agent: Option<NodeId>,
+    /// Clients that map by themselves, and are told what an agent is told.
+    subscribers: BTreeSet<NodeId>,
     members: Members<Role>,
     executor: Executor,
     replicas: Replicas,
@@ -102,10 +104,10 @@ pub struct Server {
     known: BTreeMap<String, Known>,
     models_timer: bool,
     pace: Pace,
-    links_done: bool,
-    /// The agent has refused the registration since then, for a reason that may pass.
     /// The call here that is to be measured.
     measured: Option<Measured>,
+    links_done: bool,
+    /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
@@ -122,6 +124,7 @@ impl Server {
         Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             agent: None,
+            subscribers: BTreeSet::new(),
             members: Members::default(),
             executor: Executor::new(config.slots),
             replicas: Replicas::new(config.memory_bytes),
@@ -134,10 +137,10 @@ impl Server {
             known,
             models_timer: false,
             pace: Pace::default(),
+            measured: None,
             links_done: false,
             refused_since: None,
             last_progress: Time::ZERO,
-            measured: None,
             transfers: BTreeMap::new(),
             config,
         }
@@ -175,6 +178,19 @@ impl Server {
         }
     }
 
+    /// Tells whoever maps onto this server.
+    fn tell(&self, message: Message, out: &mut Vec<Effect>) {
+        for to in self.agent.iter().chain(&self.subscribers) {
+            send(out, *to, message.clone());
+        }
+    }
+
+    fn dial_agent(&self, out: &mut Vec<Effect>) {
+        if !self.config.agent.is_empty() {
+            out.push(Effect::Dial { address: self.config.agent.clone() });
+        }
+    }
+
     fn register(&self, agent: NodeId, out: &mut Vec<Effect>) {
         let c = &self.config;
         let registration = Registration {
@@ -193,7 +209,7 @@ impl Server {
 
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
-        out.push(Effect::Dial { address: self.config.agent.clone() });
+        self.dial_agent(out);
         out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
     }
 
@@ -207,7 +223,7 @@ impl Server {
                 self.register(peer, out);
             }
             Role::Server => {
-                if address == self.config.agent && self.agent.is_none() {
+                if !address.is_empty() && address == self.config.agent && self.agent.is_none() {
                     log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
                 }
                 self.probe_next(now, out);
@@ -230,6 +246,7 @@ impl Server {
         if address == self.config.agent && self.agent.is_none() {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
+        let mut unreachable_sources = Vec::new();
         for datum in self.dialling.remove(address).unwrap_or_default() {
             let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
                 continue;
@@ -238,19 +255,18 @@ impl Server {
                 send(out, awaited.from, Message::Fetch { datum });
                 continue;
             }
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::LinkBroken { to: awaited.from });
-            }
+            unreachable_sources.push(awaited.from);
             // Even if its task was held back meanwhile: it would ask there again.
             awaited.asked = true;
             self.supply_failed(datum, SupplyFault::Unreachable, why, out);
         }
         let is_there = |(node, known): &&(NodeId, String)| known == address && !self.members.is_up(*node);
         let unreachable: Vec<NodeId> = self.to_probe.iter().filter(is_there).map(|(node, _)| *node).collect();
+        for to in unreachable_sources {
+            self.tell(Message::LinkBroken { to }, out);
+        }
         for node in unreachable {
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::LinkBroken { to: node });
-            }
+            self.tell(Message::LinkBroken { to: node }, out);
             self.probe_over(now, node, out);
         }
     }
@@ -264,9 +280,10 @@ impl Server {
             self.refused_since = None;
             log(out, format!("lost the agent: {why}; registering again when it is back"));
         }
-        if let (Role::Server, Some(agent)) = (role, self.agent) {
-            send(out, agent, Message::LinkBroken { to: peer });
+        if role == Role::Server {
+            self.tell(Message::LinkBroken { to: peer }, out);
         }
+        self.subscribers.remove(&peer);
         if role == Role::Client {
             self.forget_client(peer, out);
         }
@@ -364,7 +381,16 @@ impl Server {
                 self.report_pace(now, out);
                 self.on_registered(now, peers, out);
             }
-            Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
+            Message::RegistrationRefused { why, may_pass } if Some(from) == self.agent => {
+                self.on_refused(now, &why, may_pass, out);
+            }
+            Message::RegistrationRefused { why, .. } => {
+                log(out, format!("a client does not use server '{}': {why}", self.config.name));
+            }
+            Message::Subscribe => {
+                self.subscribers.insert(from);
+                self.register(from, out);
+            }
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token)
@@ -389,7 +415,6 @@ impl Server {
             | Message::Pace { .. }
             | Message::Stale { .. }
             | Message::Recalled { .. }
-            | Message::Subscribe
             | Message::Directory { .. }
             | Message::MapGroup(_)
             | Message::GroupMapped { .. }
@@ -404,7 +429,7 @@ impl Server {
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
         match self.agent {
-            None => out.push(Effect::Dial { address: self.config.agent.clone() }),
+            None => self.dial_agent(out),
             Some(agent) if self.refused_since.is_some() => self.register(agent, out),
             Some(_) => {}
         }
@@ -417,6 +442,7 @@ impl Server {
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.unstick(now, out);
+        self.stop_disturbed_calibration(out);
         self.report_pace(now, out);
         let executor = &self.executor;
         for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
@@ -442,7 +468,6 @@ impl Machine for Server {
                 }
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
-        self.stop_disturbed_calibration(out);
                 let _ = self.members.heard(now, from);
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
@@ -457,9 +482,7 @@ impl Machine for Server {
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::SpeedMeasured { flops } => {
                 self.speed_flops = Some(flops);
-                if let Some(agent) = self.agent {
-                    send(out, agent, Message::Speed { flops });
-                }
+                self.tell(Message::Speed { flops }, out);
             }
             Input::Command(_) => log(out, "a server takes no commands".into()),
         }

@@ -94,15 +94,18 @@ impl Server {
     }
 
     pub(super) fn report_models(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else { return };
+        let mut news = Vec::new();
         for (function, known) in self.known.iter_mut().filter(|(_, known)| known.changed) {
             known.changed = false;
             let model = known.learner.model();
             if known.is_news(now, &model) {
                 known.reported = Some((model.clone(), now));
-                send(out, agent, Message::Model { function: function.clone(), model: model.clone() });
-                out.push(Effect::Emit(Event::Learned { function: function.clone(), model }));
+                news.push((function.clone(), model));
             }
+        }
+        for (function, model) in news {
+            self.tell(Message::Model { function: function.clone(), model: model.clone() }, out);
+            out.push(Effect::Emit(Event::Learned { function, model }));
         }
     }
 
