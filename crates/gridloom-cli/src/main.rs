@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use commands::{
-    agent, call, deploy, explain, functions, heuristics, idl, map, models, platform, serve, servers, sim, simulate,
-    soak, testbed, worker,
+    agent, calibrate, call, deploy, explain, functions, heuristics, idl, map, models, platform, serve, servers, sim,
+    simulate, soak, testbed, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -38,6 +38,7 @@ enum Command {
     Functions(functions::Options),
     Servers(servers::Options),
     Models(models::Options),
+    Calibrate(calibrate::Options),
     Call(call::Options),
     Simulate(simulate::Options),
     Soak(soak::Options),
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Functions(options) => functions::run(&options),
         Command::Servers(options) => servers::run(&options),
         Command::Models(options) => models::run(&options),
+        Command::Calibrate(options) => calibrate::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),

@@ -4,7 +4,7 @@
 //! An agent that cannot be reached may be started later, and is tried again. One that refuses this server before it was
 //! ever registered, or a node that is no agent, will do so again: that is for whoever gave the address or the secret.
 
-use gridloom_core::base::{Machine, Time, dial};
+use gridloom_core::base::{Machine, NodeId, Time, dial};
 use gridloom_core::node::{Effect, Event, Input, Message, Role, Server};
 
 /// The machine. Its effects are the server's, a line for the log at each registration, and the end.
@@ -13,12 +13,14 @@ pub struct Registering {
     agent: String,
     line: String,
     was_registered: bool,
+    /// The agent, if connected: clients that map by themselves register this server, too.
+    node: Option<NodeId>,
 }
 
 impl Registering {
     /// Logs `line` at each registration with the agent at that address.
     pub fn new(server: Server, agent: String, line: String) -> Registering {
-        Registering { server, agent, line, was_registered: false }
+        Registering { server, agent, line, was_registered: false, node: None }
     }
 
     /// Why trying again cannot help.
@@ -42,7 +44,11 @@ impl Machine for Registering {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
-        let is_registered = matches!(&input, Input::Received { message: Message::Registered { .. }, .. });
+        if let Input::PeerUp { peer, role: Role::Agent, .. } = &input {
+            self.node = Some(*peer);
+        }
+        let is_registered = matches!(&input, Input::Received { from, message: Message::Registered { .. } }
+            if Some(*from) == self.node);
         let hopeless = if self.was_registered { None } else { self.hopeless(&input) };
         self.was_registered |= is_registered;
         self.server.handle(now, input, effects);

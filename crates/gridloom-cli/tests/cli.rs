@@ -41,6 +41,42 @@ fn functions_are_listed_and_called() {
 }
 
 #[test]
+fn functions_are_calibrated() {
+    let grid = Grid::start();
+    let models = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("calibrated-models");
+    let one_running = grid.serve("one", &["--slots", "2", "--models", models.to_str().unwrap()]);
+    let done = grid.json(&["calibrate", "scale", "--sizes", "n=1000..1000000", "--error", "0.5", "--budget", "20"]);
+    let [one] = &done["calibrated"].as_array().unwrap()[..] else { panic!("{done}") };
+    let points = one["points"].as_array().unwrap();
+    assert_eq!(
+        (&one["server"], &one["unit"], &one["has_failed"]),
+        (&json!("one"), &json!("flop"), &json!(false)),
+        "{one}"
+    );
+    assert!(points.len() >= 5 && points[0]["sizes"] == json!({ "n": 1000 }), "{one}");
+    assert_eq!(points.last().unwrap()["size"], json!(1e6), "{one}");
+    // The server has learned the same points, tells them within a second, and keeps them.
+    let is_known = || {
+        let known = grid.json(&["models", "cli/scale"]);
+        let points = known["models"][0]["by_work"].as_array().cloned().unwrap_or_default();
+        points.iter().any(|point| point["size"] == json!(1e6) && point["calls"] != json!(0))
+    };
+    while !is_known() {}
+    assert!(one_running.close_input().success());
+    let kept = std::fs::read_to_string(models.join("one.json")).unwrap();
+    assert!(kept.contains("cli/scale"), "{kept}");
+
+    // A crash ends the calibration of its server, and is told with what was reached.
+    let _two = grid.serve("two", &[]);
+    let mut command = grid.command(&["calibrate", "abort_now"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && text.contains("crashed its worker process"), "{text}");
+    let (status, said) = said(grid.command(&["calibrate", "scale", "--sizes", "k=1..2"]));
+    assert!(status == 1 && said.contains("no argument 'k'"), "{said}");
+}
+
+#[test]
 fn arrays_come_from_and_go_to_files() {
     let grid = Grid::start();
     let _server = grid.serve("one", &[]);
@@ -514,6 +550,7 @@ fn the_documentation_has_the_help_texts() {
         ("functions", &[&["functions"]]),
         ("servers", &[&["servers"]]),
         ("models", &[&["models"]]),
+        ("calibrate", &[&["calibrate"]]),
         ("call", &[&["call"]]),
         ("simulate", &[&["simulate"]]),
         ("soak", &[&["soak"]]),

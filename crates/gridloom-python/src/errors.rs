@@ -137,6 +137,11 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("limit_bytes", limit)?;
             "StoreFull"
         }
+        TaskError::GaveWay { function, server } => {
+            set("function", function)?;
+            set("server", server)?;
+            "TaskError"
+        }
         TaskError::Cancelled => "Cancelled",
         TaskError::DeadlineExceeded { limit_seconds } => {
             fields.set_item("limit_seconds", limit_seconds)?;

@@ -56,7 +56,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::process::{RawProcess, run_processes};
     #[pymodule_export]
-    use crate::session::{RawFunction, RawGrid, RawPending, connect, forked, local, simulate};
+    use crate::session::{RawFunction, RawGrid, RawPending, connect, connect_servers, forked, local, simulate};
     #[pymodule_export]
     use crate::worker::worker_main;
 

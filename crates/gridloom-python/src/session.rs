@@ -141,6 +141,13 @@ pub(crate) fn connect(py: Python<'_>, address: String, executes: bool) -> PyResu
 }
 
 #[pyfunction]
+#[pyo3(signature = (servers, executes))]
+pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bool) -> PyResult<RawGrid> {
+    let grid = interruptible(py, move || Grid::connect_servers(&servers))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
 #[pyo3(signature = (*, servers, slots, plain, functions, libraries, memory_bytes, shared_memory, blas, python, program,
                     environment, executes))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use gridloom_core::base::time::SECOND_NS;
 use gridloom_core::base::{DatumId, NodeId, Time};
-use gridloom_core::node::{Client, ClientConfig, Command, Event, Node};
-use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_core::node::{Client, ClientConfig, Command, Event, Independent, IndependentConfig, Node, Role};
+use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Pool, SegmentMut};
@@ -63,6 +63,23 @@ impl Backend {
         Ok(Backend::Net(node))
     }
 
+    /// A client with an agent of its own, for those servers.
+    pub(crate) fn connect_servers(servers: &[String]) -> Result<Backend, Error> {
+        for address in servers {
+            check_address_of("a server", address).map_err(Error::Connect)?;
+        }
+        let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?;
+        let secret = secret.unwrap_or_else(Secret::none);
+        let config = NetConfig { secret, pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::default() };
+        let make = |id, _: &str| {
+            let name = format!("client-{}", std::process::id());
+            let config = IndependentConfig { id, name: name.clone(), servers: servers.to_vec() };
+            (Role::Client, name, Box::new(Independent::new(config)) as BoxMachine)
+        };
+        let node = NetNode::start_with(config, make).map_err(|error| Error::Connect(error.to_string()))?;
+        Ok(Backend::Net(node))
+    }
+
     pub(crate) fn simulate(config: SimulateConfig) -> Result<(Backend, usize), Error> {
         let (simulated, servers) = Simulated::new(config)?;
         Ok((Backend::Sim(Box::new(Sim { simulated, drive: Drive::Own(Mutex::new(())) })), servers))
@@ -84,6 +101,14 @@ impl Backend {
 
     pub(crate) fn is_simulated(&self) -> bool {
         matches!(self, Backend::Sim(_))
+    }
+
+    /// Whether functions' bodies run.
+    pub(crate) fn has_content(&self) -> bool {
+        match self {
+            Backend::Net(_) => true,
+            Backend::Sim(sim) => sim.simulated.executes,
+        }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -345,10 +370,14 @@ impl Sim {
 /// # Errors
 /// In words, with what is expected.
 pub fn check_address(address: &str) -> Result<(), String> {
+    check_address_of("an agent", address)
+}
+
+fn check_address_of(whom: &str, address: &str) -> Result<(), String> {
     let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
         Some(Ok(port)) if port > 0 => Ok(()),
-        _ => Err(format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711")),
+        _ => Err(format!("'{address}' is no address of {whom}; expected HOST:PORT, such as 127.0.0.1:7711")),
     }
 }
 

@@ -104,7 +104,7 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        self.grid.send_call(prepared, limit)
+        self.grid.send_call(prepared, limit, None)
     }
 
     /// Checks the arguments and makes the task. `name` gives each data value its name (the same for the same value).
@@ -148,7 +148,7 @@ impl Function {
         Ok(Prepared { task, values, outputs })
     }
 
-    fn bind(&self, args: &[Arg], named: &[(String, Arg)]) -> Result<Bound, Error> {
+    pub(crate) fn bind(&self, args: &[Arg], named: &[(String, Arg)]) -> Result<Bound, Error> {
         let positional: Vec<Actual> = args.iter().map(Arg::actual).collect();
         let by_name: Vec<(String, Actual)> = named.iter().map(|(name, arg)| (name.clone(), arg.actual())).collect();
         match self.signature.bind(&positional, &by_name) {

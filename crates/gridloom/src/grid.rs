@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph;
 use gridloom_core::idl::{Signature, near_names};
@@ -136,6 +137,35 @@ impl Grid {
             return Ok(grid);
         }
         Grid::open(Backend::connect(address)?, None)
+    }
+
+    /// Connects to those servers (`host:port`) without an agent: the session maps by itself, by what the servers tell it.
+    /// Two such sessions do not know what the other has promised to whom.
+    ///
+    /// # Errors
+    /// If one of them cannot be reached, or refuses.
+    pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
+        if let Some(grid) = Grid::from_environment(None)? {
+            return Ok(grid);
+        }
+        let addresses: BTreeSet<&String> = servers.iter().collect();
+        if addresses.is_empty() {
+            return Err(Error::Usage("no server is named; expected HOST:PORT of each".into()));
+        }
+        let grid = Grid::open(Backend::connect_servers(servers)?, None)?;
+        let all =
+            grid.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= addresses.len()).then_some(()));
+        match all {
+            Ok(()) => Ok(grid),
+            Err(Error::TimedOut { .. }) => {
+                let (known, log) = (grid.servers().servers.len(), grid.take_log().join("; "));
+                let log = if log.is_empty() { String::new() } else { format!(": {log}") };
+                let seconds = CONNECT_PATIENCE.as_secs();
+                let count = addresses.len();
+                Err(Error::Connect(format!("{known} of {count} servers answered within {seconds} s{log}")))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
@@ -296,6 +326,11 @@ impl Grid {
         self.0.simulation()
     }
 
+    /// Whether the content of values matters: not where no body runs.
+    pub(crate) fn has_content(&self) -> bool {
+        self.0.backend.has_content()
+    }
+
     /// Virtual time passes at the client: it computes for so long. Nothing happens on a real grid.
     pub fn advance(&self, seconds: f64) {
         self.0.backend.advance(gridloom_core::base::time::seconds_to_ns(seconds));
@@ -366,7 +401,13 @@ impl Grid {
         }
     }
 
-    pub(crate) fn send_call(&self, prepared: Prepared, limit: Option<Duration>) -> Result<Pending, Error> {
+    /// `calibrates` is the server on which the call is to be measured, if it is.
+    pub(crate) fn send_call(
+        &self,
+        prepared: Prepared,
+        limit: Option<Duration>,
+        calibrates: Option<NodeId>,
+    ) -> Result<Pending, Error> {
         let Prepared { task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
@@ -376,13 +417,34 @@ impl Grid {
         let id = task.id;
         self.state().calls.insert(id, None);
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns });
+        self.command(Command::Call { task, sources, limit_ns, calibrates });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 
     pub(crate) fn call_ended(&self, task: TaskId) -> bool {
         self.absorb();
         self.state().calls.get(&task).is_none_or(Option::is_some)
+    }
+
+    /// Waits until one of these calls has ended, or the time is up.
+    pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
+        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.get(task).is_none_or(Option::is_some));
+        match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
+            Err(Error::TimedOut { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Seconds that a call ran that has ended, whose results are dropped; the call itself while it is under way.
+    pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
+        self.absorb();
+        let ended = self.state().calls.get(&pending.task).and_then(|ended| {
+            ended.as_ref().map(|report| {
+                report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
+            })
+        });
+        // Dropping it gives the results up.
+        ended.ok_or(pending)
     }
 
     pub(crate) fn await_call(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {

@@ -24,11 +24,13 @@
 
 mod attach;
 mod backend;
+mod calibrate;
 mod described;
 mod error;
 mod function;
 mod grid;
 mod group;
+mod inputs;
 mod local;
 mod mapping;
 mod measures;
@@ -45,11 +47,13 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
+pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured};
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{Grid, Traffic, Unread};
 pub use group::{Follow, Group, Handle, Loop, Regroup};
+pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
 pub use mapping::Mapping;
 pub use offer::{Offer, load_offer};

@@ -1,6 +1,7 @@
 //! The commands, and what several of them share.
 
 pub mod agent;
+pub mod calibrate;
 pub mod call;
 pub mod deploy;
 pub mod explain;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use gridloom::{Offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
-use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ const BUILTIN_LINALG: &str = "builtin:linalg";
 /// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
 /// the server. FILES are interface descriptions (.idl), Python modules (.py), or the word builtin:linalg for linear
 /// algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
-/// registered it, and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
+/// registered it (at once with --no-agent), and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
 /// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
@@ -39,6 +39,9 @@ pub struct Options {
     files: Vec<PathBuf>,
     #[command(flatten)]
     agent: AgentOption,
+    /// Register with no agent: clients that know this server's address use it by themselves
+    #[arg(long, conflicts_with = "agent")]
+    no_agent: bool,
     /// Its name, unique in the grid [default: HOST-PID]
     #[arg(long)]
     name: Option<String>,
@@ -135,7 +138,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         datum_bytes_max: memory_bytes,
         pool_keep_bytes: memory_bytes / 2,
     };
-    let agent = &options.agent.agent;
+    let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
     let registered = format!("registered with the agent at {agent}");
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {
@@ -150,10 +153,17 @@ pub fn run(options: Options) -> Result<ExitCode> {
             functions,
             models: models.clone(),
         });
-        (Role::Server, name.clone(), Box::new(Registering::new(server, agent.clone(), registered.clone())))
+        let machine: BoxMachine = match options.no_agent {
+            true => Box::new(server),
+            false => Box::new(Registering::new(server, agent.clone(), registered.clone())),
+        };
+        (Role::Server, name.clone(), machine)
     })?;
     end_with(&node, rest.until_stdin_closes)?;
-    let mut announced = false;
+    let mut announced = options.no_agent;
+    if announced {
+        announce(&name, node.address(), &names, rest.json)?;
+    }
     let say = |line: &str| {
         if !rest.quiet {
             eprintln!("gridloom: {name}: {line}");

@@ -82,6 +82,14 @@ pub enum TaskError {
         /// The bound.
         limit: u64,
     },
+    /// A call that was to be measured met other work, before which it gave way.
+    #[error("server '{server}' has other work: a call of '{function}' that was to be measured gave way to it")]
+    GaveWay {
+        /// The function.
+        function: String,
+        /// The server.
+        server: String,
+    },
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,

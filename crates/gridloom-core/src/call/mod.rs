@@ -22,6 +22,8 @@ pub struct Call {
     pub sources: Vec<(DatumId, Meta)>,
     /// Where it was sent.
     pub server: NodeId,
+    /// The server on which it is to be measured: no other will do.
+    pub calibrates: Option<NodeId>,
     /// How often it was sent.
     pub attempts: u32,
     /// Its limit, nanoseconds.
@@ -66,19 +68,20 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The server where a call is predicted to be back first; `None` if none offers the function. Ties go to the first
-    /// name.
+    /// The server where a call is predicted to be back first, `only` that one if it is to be measured there; `None` if none
+    /// offers the function. Ties go to the first name.
     pub fn choose(
         &self,
         grid: &GridView,
         links: &BTreeMap<NodeId, LinkEstimate>,
         task: &Task,
         sent_bytes: u64,
+        only: Option<NodeId>,
     ) -> Option<(NodeId, f64)> {
         let back_bytes: u64 = task.outputs.iter().map(|output| output.meta.size_bytes()).sum();
         let size = Size::new(task.work_flops, sent_bytes.saturating_add(back_bytes));
         let mut best: Option<(f64, NodeId, f64)> = None;
-        for server in &grid.servers {
+        for server in grid.servers.iter().filter(|server| only.is_none_or(|only| server.node == only)) {
             let Some(run_s) = server.task_seconds(&task.function, size) else { continue };
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
@@ -105,6 +108,7 @@ impl Calls {
         sources: Vec<(DatumId, Meta)>,
         server: NodeId,
         promised_s: f64,
+        calibrates: Option<NodeId>,
         attempts: u32,
         limit_ns: Option<u64>,
         deadline: Option<Time>,
@@ -124,6 +128,7 @@ impl Calls {
             task,
             sources,
             server,
+            calibrates,
             attempts,
             limit_ns,
             deadline,
@@ -282,9 +287,9 @@ mod tests {
         let mut order = Vec::new();
         for serial in 0..5 {
             let task = task(serial);
-            let (node, run_s) = calls.choose(&grid, &links, &task, 0).unwrap();
+            let (node, run_s) = calls.choose(&grid, &links, &task, 0, None).unwrap();
             order.push(node.0);
-            calls.sent(task, vec![], node, run_s, 1, None, None);
+            calls.sent(task, vec![], node, run_s, None, 1, None, None);
         }
         assert_eq!(order, [3, 3, 3, 2, 3]);
     }
@@ -292,8 +297,8 @@ mod tests {
     #[test]
     fn limits_run_out_in_order() {
         let mut calls = Calls::default();
-        calls.sent(task(1), vec![], NodeId(2), 0.0, 1, None, Some(Time(20)));
-        calls.sent(task(2), vec![], NodeId(2), 0.0, 1, None, Some(Time(10)));
+        calls.sent(task(1), vec![], NodeId(2), 0.0, None, 1, None, Some(Time(20)));
+        calls.sent(task(2), vec![], NodeId(2), 0.0, None, 1, None, Some(Time(10)));
         assert_eq!(calls.next_deadline(), Some(Time(10)));
         assert_eq!(calls.take_expired(Time(15)).len(), 1);
         assert_eq!(calls.next_deadline(), Some(Time(20)));

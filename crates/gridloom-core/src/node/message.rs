@@ -258,7 +258,8 @@ pub enum Message {
         /// A line for each ordered pair.
         links: Vec<LinkReport>,
     },
-    /// A client asks for the grid and the functions, and to be told of changes.
+    /// A client asks for the grid and the functions, and to be told of changes. A server that it asks tells it what it tells
+    /// its agent.
     Subscribe,
     /// The grid as known.
     Directory {
@@ -314,6 +315,8 @@ pub enum Message {
         task: Task,
         /// Its data arguments.
         supplies: Vec<(DatumId, Meta)>,
+        /// It is to be measured: it runs only while nothing else does, and gives way to what comes.
+        calibrates: bool,
     },
     /// Run these, in this order of priority, as their inputs come.
     RunTasks {

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod client;
 pub mod conformance;
+mod independent;
 pub mod message;
 mod probing;
 pub mod protocol;
@@ -11,6 +12,7 @@ pub mod world;
 
 pub use agent::{Agent, AgentConfig};
 pub use client::{Client, ClientConfig};
+pub use independent::{Independent, IndependentConfig};
 pub use message::{MapRequest, Message};
 pub use protocol::{Command, Effect, Event, Input, Role, TimerId};
 pub use server::{Server, ServerConfig};

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::learner::median;
+use super::model::median;
 
 /// How a forecast is made of what was measured.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::model::{
-    Accuracy, Curve, FunctionModel, Point, Prediction, Size, countable, is_same_size, least_missed, scaled,
+    Accuracy, Curve, FunctionModel, Point, Prediction, Size, countable, is_same_size, least_missed, median, scaled,
 };
 use crate::base::limits::MODEL_POINTS_MAX;
 
@@ -162,14 +162,4 @@ impl Window {
         let spread_s = median(self.seconds.iter().map(|one| (one - seconds).abs()).collect());
         Point { size: self.size, seconds, spread_s, calls: self.calls }
     }
-}
-
-/// The middle one, or the mean of the two in the middle.
-///
-/// # Panics
-/// Without values.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { 0.5 * (values[middle - 1] + values[middle]) }
 }

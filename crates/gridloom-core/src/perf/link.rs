@@ -15,8 +15,8 @@
 use std::collections::VecDeque;
 
 use super::forecast::{Predictor, Series};
-use super::learner::median;
 use super::model::Accuracy;
+use super::model::median;
 use super::{LinkEstimate, LinkReport};
 use crate::base::Time;
 use crate::base::time::ns_to_seconds;

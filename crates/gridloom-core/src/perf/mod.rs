@@ -5,6 +5,7 @@
 //! transfers, probes ──server's report──▶ agent: Traffic, a LinkModel for each pair of hosts ──▶ LinkEstimate ──▶ Problem
 //! ```
 
+mod calibration;
 mod forecast;
 mod learner;
 mod link;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::NodeId;
 
+pub use calibration::{Calibration, Goal, Piece, Reached};
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;
@@ -115,6 +117,11 @@ impl GridView {
     pub fn server(&self, node: NodeId) -> Option<usize> {
         self.servers.iter().position(|server| server.node == node)
     }
+}
+
+/// The host in an address: what stands before the last colon.
+pub fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 impl ServerView {

@@ -309,6 +309,16 @@ pub(super) fn countable(size: f64) -> f64 {
     size.clamp(1.0, SIZE_MAX)
 }
 
+/// The middle value, or the mean of the two in the middle.
+///
+/// # Panics
+/// Without values.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { 0.5 * (values[middle - 1] + values[middle]) }
+}
+
 /// The point between others that the line through its neighbours tells best.
 ///
 /// # Panics

@@ -24,6 +24,7 @@ __all__ = [
     "__version__",
     "build_signature",
     "connect",
+    "connect_servers",
     "forked",
     "local",
     "run_processes",
@@ -151,6 +152,7 @@ class RawReport:
     def timeline(self, title: str) -> str: ...
 
 def connect(address: str, executes: bool) -> RawGrid: ...
+def connect_servers(servers: list[str], executes: bool) -> RawGrid: ...
 def local(
     *,
     servers: int,

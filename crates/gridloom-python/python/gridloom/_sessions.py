@@ -85,13 +85,18 @@ def local(
     return Grid(raw)
 
 
-def connect(address: str | None = None) -> Grid:
-    """Connect to the agent of a grid. In a simulated process: to that of its simulation, as a client on its own host.
+def connect(address: str | None = None, *, servers: Iterable[str] | None = None) -> Grid:
+    """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
 
     Parameters
     ----------
     address : str, optional
-        ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else ``127.0.0.1:7711``.
+        The agent, ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else
+        ``127.0.0.1:7711``.
+    servers : iterable of str, optional
+        Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
+        are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
+        ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then.
 
     Returns
     -------
@@ -101,8 +106,19 @@ def connect(address: str | None = None) -> Grid:
     Raises
     ------
     ConnectError
-        If the agent cannot be reached, refuses, or does not answer.
+        If the agent, or one of the servers, cannot be reached, refuses, or does not answer.
+    UsageError
+        If an agent and servers are given, or no server.
     """
+    if address is not None and servers is not None:
+        raise UsageError("connect: an address of an agent or servers, not both")
+    named = os.environ.get("GRIDLOOM_SERVERS")
+    if address is None and servers is None and named and not os.environ.get("GRIDLOOM_AGENT"):
+        servers = (server.strip() for server in named.split(","))
+    if isinstance(servers, str):
+        raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
+    if servers is not None:
+        return Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()))
     return Grid(_gridloom.connect(address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS, _executes()))
 
 

@@ -21,7 +21,7 @@ use crate::map::Plan;
 use crate::member::Members;
 use crate::node::message::{MapRequest, Message, Registration};
 use crate::node::protocol::{Effect, Event, Input, TimerId};
-use crate::perf::{GridView, LinkEstimate, Links};
+use crate::perf::{GridView, LinkEstimate, Links, host_of};
 use links::Planned;
 use models::Models;
 use turns::Turns;
@@ -330,9 +330,4 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
-}
-
-/// The host in an address: what stands before the last colon.
-fn host_of(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

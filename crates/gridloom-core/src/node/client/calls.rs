@@ -12,13 +12,14 @@ impl Client {
         now: Time,
         task: Arc<Task>,
         sources: Vec<(DatumId, Meta)>,
+        calibrates: Option<NodeId>,
         attempts: u32,
         limit_ns: Option<u64>,
         deadline: Option<Time>,
         out: &mut Vec<Effect>,
     ) {
         let sent_bytes = sources.iter().map(|(_, meta)| meta.size_bytes()).sum();
-        let Some((server, run_s)) = self.calls.choose(&self.grid, &self.links, &task, sent_bytes) else {
+        let Some((server, run_s)) = self.calls.choose(&self.grid, &self.links, &task, sent_bytes, calibrates) else {
             let error = match self.agent_was_lost && self.grid.servers.is_empty() {
                 true => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
                 false => TaskError::NoSuchFunction { function: task.function.clone(), near: String::new() },
@@ -26,14 +27,15 @@ impl Client {
             self.call_failed(now, &task, &sources, None, error, out);
             return;
         };
-        let message = Message::Call { task: (*task).clone(), supplies: sources.clone() };
+        let message =
+            Message::Call { task: (*task).clone(), supplies: sources.clone(), calibrates: calibrates.is_some() };
         self.post(server, Parcel::Message(message), out);
         for (datum, meta) in &sources {
             if meta.size_bytes() <= EAGER_BYTES_MAX {
                 self.post(server, Parcel::Datum(*datum), out);
             }
         }
-        self.calls.sent(task, sources, server, run_s, attempts, limit_ns, deadline);
+        self.calls.sent(task, sources, server, run_s, calibrates, attempts, limit_ns, deadline);
     }
 
     pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
@@ -114,7 +116,16 @@ impl Client {
             let error = TaskError::DatumLost { datum, why };
             self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
         } else {
-            self.send_call(now, call.task, call.sources, call.attempts + 1, call.limit_ns, call.deadline, out);
+            self.send_call(
+                now,
+                call.task,
+                call.sources,
+                call.calibrates,
+                call.attempts + 1,
+                call.limit_ns,
+                call.deadline,
+                out,
+            );
         }
     }
 
@@ -123,12 +134,21 @@ impl Client {
         let name = self.server_name(server);
         for call in self.calls.take_of_server(server) {
             let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(&call.task.function));
-            if call.attempts >= TASK_ATTEMPTS_MAX || !offered {
+            if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.calibrates.is_some() {
                 let function = call.task.function.clone();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
             } else {
-                self.send_call(now, call.task, call.sources, call.attempts + 1, call.limit_ns, call.deadline, out);
+                self.send_call(
+                    now,
+                    call.task,
+                    call.sources,
+                    call.calibrates,
+                    call.attempts + 1,
+                    call.limit_ns,
+                    call.deadline,
+                    out,
+                );
             }
         }
     }

@@ -549,9 +549,9 @@ impl Client {
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
             Command::Call { .. } if !self.has_directory && !self.agent_was_lost => self.early_calls.push(command),
-            Command::Call { task, sources, limit_ns } => {
+            Command::Call { task, sources, limit_ns, calibrates } => {
                 let deadline = limit_ns.map(|limit| now + limit);
-                self.send_call(now, Arc::new(task), sources, 1, limit_ns, deadline, out);
+                self.send_call(now, Arc::new(task), sources, calibrates, 1, limit_ns, deadline, out);
                 self.set_deadline(out);
             }
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),

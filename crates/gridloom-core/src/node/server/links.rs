@@ -5,8 +5,10 @@ use super::*;
 use crate::base::limits::{LEARN_BYTES_MIN, LINK_QUIET_NS, SEEN_PER_REPORT};
 
 impl Server {
-    pub(super) fn on_registered(&mut self, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
+    /// `from` maps onto this server: it has these measured, and gives turns.
+    pub(super) fn on_registered(&mut self, from: NodeId, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
         self.refused_since = None;
+        self.measures_for = Some(from);
         self.to_probe = peers;
         self.to_probe.truncate(PROBE_PEERS_MAX);
         if self.config.plain {
@@ -30,9 +32,7 @@ impl Server {
         match step {
             Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
             Step::Done(link) => {
-                if let Some(agent) = self.agent {
-                    send(out, agent, Message::LinkMeasured { to: peer, link });
-                }
+                self.tell(Message::LinkMeasured { to: peer, link }, out);
                 self.probe_over(peer, out);
             }
         }
@@ -44,27 +44,25 @@ impl Server {
         if self.probe_turn == Some(peer) {
             self.probe_turn = None;
         }
-        if let (true, Some(agent)) = (self.turns_asked.remove(&peer), self.agent) {
-            send(out, agent, Message::TurnOver { to: peer });
+        if let (true, Some(whom)) = (self.turns_asked.remove(&peer), self.measures_for) {
+            send(out, whom, Message::TurnOver { to: peer });
         }
         self.links_done_if_so(out);
     }
 
-    /// Asks the agent for a turn with each peer that is connected by now.
+    /// Asks for a turn with each peer that is connected by now.
     pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else { return };
+        let Some(whom) = self.measures_for else { return };
         for (node, _) in &self.to_probe {
             if self.members.is_up(*node) && self.turns_asked.insert(*node) {
-                send(out, agent, Message::AskTurn { to: *node });
+                send(out, whom, Message::AskTurn { to: *node });
             }
         }
     }
 
-    pub(super) fn on_turn(&mut self, now: Time, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
-        if !self.turns_asked.contains(&to) {
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::TurnOver { to });
-            }
+    pub(super) fn on_turn(&mut self, now: Time, from: NodeId, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
+        if self.measures_for != Some(from) || !self.turns_asked.contains(&to) {
+            send(out, from, Message::TurnOver { to });
             return;
         }
         match self.members.ping(now, to).filter(|_| is_needed) {
@@ -76,8 +74,28 @@ impl Server {
         }
     }
 
+    /// Who has links measured is gone.
+    pub(super) fn measurer_lost(&mut self, out: &mut Vec<Effect>) {
+        self.measures_for = None;
+        self.turns_asked.clear();
+        self.probe_turn = None;
+        self.to_probe.clear();
+        self.links_done_if_so(out);
+    }
+
     /// Measures a link, unless something moves over it as far as is known here.
-    pub(super) fn on_measure_link(&mut self, now: Time, to: NodeId, address: String, out: &mut Vec<Effect>) {
+    pub(super) fn on_measure_link(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        to: NodeId,
+        address: String,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.to_probe.is_empty() && self.measures_for != Some(from) {
+            return;
+        }
+        self.measures_for = Some(from);
         let is_quiet = self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS)
             && !self.awaited.values().any(|awaited| awaited.from == to && awaited.asked);
         let is_known = self.to_probe.iter().any(|(node, _)| *node == to);
@@ -123,9 +141,9 @@ impl Server {
     pub(super) fn report_seen(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.transfers_timer = false;
         let seen = std::mem::take(&mut self.seen);
-        if let Some(agent) = self.agent {
+        if !seen.is_empty() {
             let transfers = seen.iter().map(|(seen, at)| SeenTransfer { age_ns: now.since(*at), ..*seen }).collect();
-            send(out, agent, Message::TransfersSeen { transfers });
+            self.tell(Message::TransfersSeen { transfers }, out);
         }
         for client in self.transfers.keys().copied().collect::<Vec<_>>() {
             self.report_transfers(now, client, out);
@@ -133,9 +151,9 @@ impl Server {
     }
 
     fn links_done_if_so(&mut self, out: &mut Vec<Effect>) {
-        if let (Some(agent), true, false) = (self.agent, self.to_probe.is_empty(), self.links_done) {
+        if self.to_probe.is_empty() && !self.links_done {
             self.links_done = true;
-            send(out, agent, Message::LinksDone);
+            self.tell(Message::LinksDone, out);
         }
     }
 }

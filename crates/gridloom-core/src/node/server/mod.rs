@@ -6,6 +6,7 @@
 //! computation, and no message passes the client between two dependent tasks.
 
 mod admission;
+mod calibration;
 mod leftovers;
 mod links;
 mod models;
@@ -33,6 +34,7 @@ use crate::node::message::{
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
+use calibration::Measured;
 use models::Known;
 use pace::Pace;
 
@@ -52,7 +54,7 @@ pub struct ServerConfig {
     pub name: String,
     /// Where it can be dialled.
     pub address: String,
-    /// Where its agent is.
+    /// Where its agent is; empty if it has none, and waits for clients that know it.
     pub agent: String,
     /// Tasks that it runs at a time.
     pub slots: u32,
@@ -89,6 +91,8 @@ pub struct Server {
     config: ServerConfig,
     functions: BTreeMap<String, u64>,
     agent: Option<NodeId>,
+    /// Clients that map by themselves, and are told what an agent is told.
+    subscribers: BTreeSet<NodeId>,
     members: Members<Role>,
     executor: Executor,
     replicas: Replicas,
@@ -97,7 +101,9 @@ pub struct Server {
     dialling: BTreeMap<String, Vec<DatumId>>,
     probing: Probing,
     to_probe: Vec<(NodeId, String)>,
-    /// Those of them for whom the agent was asked for a turn: probes that share a card disturb each other.
+    /// Who named them: the agent, or a client that maps by itself.
+    measures_for: Option<NodeId>,
+    /// Those of them for which a turn was asked: probes that share a card disturb each other.
     turns_asked: BTreeSet<NodeId>,
     /// The peer whose link is being measured.
     probe_turn: Option<NodeId>,
@@ -105,6 +111,8 @@ pub struct Server {
     known: BTreeMap<String, Known>,
     models_timer: bool,
     pace: Pace,
+    /// The call here that is to be measured.
+    measured: Option<Measured>,
     links_done: bool,
     /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
@@ -128,6 +136,7 @@ impl Server {
         Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             agent: None,
+            subscribers: BTreeSet::new(),
             members: Members::default(),
             executor: Executor::new(config.slots),
             replicas: Replicas::new(config.memory_bytes),
@@ -135,12 +144,14 @@ impl Server {
             dialling: BTreeMap::new(),
             probing: Probing::default(),
             to_probe: Vec::new(),
+            measures_for: None,
             turns_asked: BTreeSet::new(),
             probe_turn: None,
             speed_flops: None,
             known,
             models_timer: false,
             pace: Pace::default(),
+            measured: None,
             links_done: false,
             refused_since: None,
             last_progress: Time::ZERO,
@@ -184,6 +195,19 @@ impl Server {
         }
     }
 
+    /// Tells whoever maps onto this server.
+    fn tell(&self, message: Message, out: &mut Vec<Effect>) {
+        for to in self.agent.iter().chain(&self.subscribers) {
+            send(out, *to, message.clone());
+        }
+    }
+
+    fn dial_agent(&self, out: &mut Vec<Effect>) {
+        if !self.config.agent.is_empty() {
+            out.push(Effect::Dial { address: self.config.agent.clone() });
+        }
+    }
+
     fn register(&self, agent: NodeId, out: &mut Vec<Effect>) {
         let c = &self.config;
         let registration = Registration {
@@ -202,7 +226,7 @@ impl Server {
 
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
-        out.push(Effect::Dial { address: self.config.agent.clone() });
+        self.dial_agent(out);
         out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
     }
 
@@ -216,7 +240,7 @@ impl Server {
                 self.register(peer, out);
             }
             Role::Server => {
-                if address == self.config.agent && self.agent.is_none() {
+                if !address.is_empty() && address == self.config.agent && self.agent.is_none() {
                     log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
                 }
                 self.ask_turns(out);
@@ -239,6 +263,7 @@ impl Server {
         if address == self.config.agent && self.agent.is_none() {
             log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
         }
+        let mut unreachable_sources = Vec::new();
         for datum in self.dialling.remove(address).unwrap_or_default() {
             let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
                 continue;
@@ -247,19 +272,18 @@ impl Server {
                 send(out, awaited.from, Message::Fetch { datum });
                 continue;
             }
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::LinkBroken { to: awaited.from });
-            }
+            unreachable_sources.push(awaited.from);
             // Even if its task was held back meanwhile: it would ask there again.
             awaited.asked = true;
             self.supply_failed(datum, SupplyFault::Unreachable, why, out);
         }
         let is_there = |(node, known): &&(NodeId, String)| known == address && !self.members.is_up(*node);
         let unreachable: Vec<NodeId> = self.to_probe.iter().filter(is_there).map(|(node, _)| *node).collect();
+        for to in unreachable_sources {
+            self.tell(Message::LinkBroken { to }, out);
+        }
         for node in unreachable {
-            if let Some(agent) = self.agent {
-                send(out, agent, Message::LinkBroken { to: node });
-            }
+            self.tell(Message::LinkBroken { to: node }, out);
             self.probe_over(node, out);
         }
     }
@@ -274,8 +298,12 @@ impl Server {
             self.refused_since = None;
             log(out, format!("lost the agent: {why}; registering again when it is back"));
         }
-        if let (Role::Server, Some(agent)) = (role, self.agent) {
-            send(out, agent, Message::LinkBroken { to: peer });
+        if role == Role::Server {
+            self.tell(Message::LinkBroken { to: peer }, out);
+        }
+        self.subscribers.remove(&peer);
+        if self.measures_for == Some(peer) {
+            self.measurer_lost(out);
         }
         if role == Role::Client {
             self.forget_client(peer, out);
@@ -320,14 +348,22 @@ impl Server {
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
         match message {
-            Message::Call { task, supplies } => {
+            Message::Call { task, supplies, calibrates } => {
                 let supplies = supplies
                     .into_iter()
                     .map(|(datum, meta)| Supply { datum, meta, from, address: String::new() })
                     .collect();
-                self.on_tasks(now, from, vec![task], supplies, true, out);
+                if calibrates {
+                    self.on_calibration(now, from, task, supplies, out);
+                } else {
+                    self.disturb_calibration(now, out);
+                    self.on_tasks(now, from, vec![task], supplies, true, out);
+                }
             }
-            Message::RunTasks { tasks, supplies } => self.on_tasks(now, from, tasks, supplies, false, out),
+            Message::RunTasks { tasks, supplies } => {
+                self.disturb_calibration(now, out);
+                self.on_tasks(now, from, tasks, supplies, false, out);
+            }
             Message::Resupply { supplies } => self.on_resupply(now, from, supplies, out),
             Message::Fetch { datum } => match self.replicas.fetch(datum, from, now) {
                 Fetch::Now => out.push(Effect::SendDatum { to: from, datum }),
@@ -364,11 +400,20 @@ impl Server {
                 self.report_all_models(now, out);
                 self.pace.forget_told();
                 self.report_pace(now, out);
-                self.on_registered(peers, out);
+                self.on_registered(from, peers, out);
             }
-            Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
-            Message::RegistrationRefused { why, may_pass } => self.on_refused(now, &why, may_pass, out),
-            Message::MeasureLink { to, address } => self.on_measure_link(now, to, address, out),
+            Message::Turn { to, is_needed } => self.on_turn(now, from, to, is_needed, out),
+            Message::MeasureLink { to, address } => self.on_measure_link(now, from, to, address, out),
+            Message::RegistrationRefused { why, may_pass } if Some(from) == self.agent => {
+                self.on_refused(now, &why, may_pass, out);
+            }
+            Message::RegistrationRefused { why, .. } => {
+                log(out, format!("a client does not use server '{}': {why}", self.config.name));
+            }
+            Message::Subscribe => {
+                self.subscribers.insert(from);
+                self.register(from, out);
+            }
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token)
@@ -398,7 +443,6 @@ impl Server {
             | Message::Pace { .. }
             | Message::Stale { .. }
             | Message::Recalled { .. }
-            | Message::Subscribe
             | Message::Directory { .. }
             | Message::MapGroup(_)
             | Message::GroupMapped { .. }
@@ -413,7 +457,7 @@ impl Server {
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
         match self.agent {
-            None => out.push(Effect::Dial { address: self.config.agent.clone() }),
+            None => self.dial_agent(out),
             Some(agent) if self.refused_since.is_some() => self.register(agent, out),
             Some(_) => {}
         }
@@ -426,6 +470,7 @@ impl Server {
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.unstick(now, out);
+        self.stop_disturbed_calibration(out);
         self.report_pace(now, out);
         let executor = &self.executor;
         for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
@@ -467,9 +512,7 @@ impl Machine for Server {
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::SpeedMeasured { flops } => {
                 self.speed_flops = Some(flops);
-                if let Some(agent) = self.agent {
-                    send(out, agent, Message::Speed { flops });
-                }
+                self.tell(Message::Speed { flops }, out);
             }
             Input::Command(_) => log(out, "a server takes no commands".into()),
         }

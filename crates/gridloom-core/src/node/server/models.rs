@@ -27,6 +27,12 @@ impl Known {
         Known { learner: Learner::resume(model), cold_left: slots, changed: true, ..Known::default() }
     }
 
+    /// Calls that were seen.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
     /// Mean seconds of a call; `None` before the first.
     pub(super) fn mean_s(&self) -> Option<f64> {
         self.learner.mean_s()
@@ -54,7 +60,8 @@ fn differs(told: &Curve, now: &Curve) -> bool {
 }
 
 impl Server {
-    pub(super) fn learn(&mut self, now: Time, task: &Task, run_ns: u64, out: &mut Vec<Effect>) {
+    /// A call has ended; one that was made to be measured is never passed over.
+    pub(super) fn learn(&mut self, now: Time, task: &Task, run_ns: u64, is_measured: bool, out: &mut Vec<Effect>) {
         let known = match self.known.get_mut(&task.function) {
             Some(known) => known,
             None => {
@@ -64,7 +71,7 @@ impl Server {
         };
         known.calls += 1;
         let is_short = known.mean_s().is_some_and(|mean_s| mean_s < ns_to_seconds(SHORT_CALL_NS_MAX));
-        if is_short && known.calls > SHORT_CALLS_LEARNED && known.calls % SHORT_CALLS_SKIPPED != 0 {
+        if !is_measured && is_short && known.calls > SHORT_CALLS_LEARNED && known.calls % SHORT_CALLS_SKIPPED != 0 {
             return;
         }
         let is_cold = known.cold_left > 0;
@@ -87,15 +94,18 @@ impl Server {
     }
 
     pub(super) fn report_models(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else { return };
+        let mut news = Vec::new();
         for (function, known) in self.known.iter_mut().filter(|(_, known)| known.changed) {
             known.changed = false;
             let model = known.learner.model();
             if known.is_news(now, &model) {
                 known.reported = Some((model.clone(), now));
-                send(out, agent, Message::Model { function: function.clone(), model: model.clone() });
-                out.push(Effect::Emit(Event::Learned { function: function.clone(), model }));
+                news.push((function.clone(), model));
             }
+        }
+        for (function, model) in news {
+            self.tell(Message::Model { function: function.clone(), model: model.clone() }, out);
+            out.push(Effect::Emit(Event::Learned { function, model }));
         }
     }
 

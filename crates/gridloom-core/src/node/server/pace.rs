@@ -75,7 +75,6 @@ impl Pace {
 impl Server {
     /// Tells the agent, if it has changed much.
     pub(super) fn report_pace(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else { return };
         let pace = self.pace.value(now, &self.known);
         let told = self.pace.told.unwrap_or(1.0);
         let change = pace / told;
@@ -83,7 +82,7 @@ impl Server {
         if !(1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&change) || (is_back && pace != told) {
             let pace = if is_back { 1.0 } else { pace };
             self.pace.told = Some(pace);
-            send(out, agent, Message::Pace { pace });
+            self.tell(Message::Pace { pace }, out);
         }
     }
 }

@@ -75,10 +75,11 @@ impl Server {
         let task = entry.task;
         let client = id.client;
         let client_is_here = self.members.is_up(client);
+        let (outcome, is_measured) = self.end_calibration(&task, outcome, out);
         let mut dropped = Vec::new();
         match &outcome {
             Ok(results) => {
-                self.learn(now, &task, run_ns, out);
+                self.learn(now, &task, run_ns, is_measured, out);
                 for (datum, meta) in results {
                     self.awaited.remove(datum);
                     if entry.is_call || !client_is_here {

@@ -1,0 +1,177 @@
+//! `gridloom calibrate`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use gridloom::{CalibrateConfig, Calibrated, Function, Grid, Measured, Sizes, Value};
+use gridloom_core::idl::{BaseType, Mode};
+use serde_json::json;
+
+use super::{AgentOption, count, print_json, print_line};
+use crate::drawing::words::scaled;
+use crate::values::argument;
+
+/// Measure functions on their servers, until predictions of their time are as exact as asked for.
+///
+/// Each function is called with random arguments: at five sizes over the range, smallest first, then where the model is furthest off, until it is
+/// nowhere off by more than the error. A server is measured only while it has nothing else to do, and stops when other
+/// calls come; servers of one host take turns. What is measured is learned like any call: shared with the agent, kept with the server's models.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
+gridloom calibrate linalg/dpotrf --error 0.02 --server fast --set uplo=L\n  gridloom calibrate --budget 10")]
+pub struct Options {
+    /// The functions: module/function [default: all]
+    #[arg(value_name = "FUNCTION")]
+    functions: Vec<String>,
+    /// Ranges of size arguments, which grow together, or fixed values [default: from 16 to what fits the memory]
+    #[arg(long, value_name = "NAME=FROM..TO", num_args = 1.., value_delimiter = ',', value_parser = parse_range)]
+    sizes: Vec<(String, (i64, i64))>,
+    /// Values of other arguments, as for 'gridloom call'; a text must be set, a number is 1 if it is not
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+    /// How far predictions may be off, as a part of the time
+    #[arg(long, default_value_t = 0.05, value_name = "PART")]
+    error: f64,
+    /// On that server only; may be repeated
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    /// Seconds for each function on each server; a call is to take no more than a tenth of it
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    budget: f64,
+    #[command(flatten)]
+    agent: AgentOption,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_range(text: &str) -> Result<(String, (i64, i64)), String> {
+    let expected = || format!("'{text}': expected NAME=FROM..TO, such as n=100..2000, or NAME=VALUE");
+    let (name, range) = text.split_once('=').ok_or_else(expected)?;
+    let (low, high) = range.split_once("..").unwrap_or((range, range));
+    let number = |text: &str| text.parse::<i64>().map_err(|_| expected());
+    Ok((name.to_string(), (number(low)?, number(high)?)))
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}': expected NAME=VALUE"))?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let budget = Duration::try_from_secs_f64(options.budget).context("--budget")?;
+    let grid = Grid::connect(&options.agent.agent)?;
+    let names: Vec<String> = match options.functions.is_empty() {
+        true => grid.functions().iter().map(|signature| signature.name.clone()).collect(),
+        false => options.functions.clone(),
+    };
+    let functions = names.iter().map(|name| grid.function(name)).collect::<Result<Vec<Function>, _>>()?;
+    check_names(options, &functions)?;
+    let mut all: Vec<Calibrated> = Vec::new();
+    let mut has_failed = false;
+    for function in &functions {
+        let done = settings(options, function).and_then(|(sizes, set)| {
+            let config = CalibrateConfig { sizes, set, error: options.error, budget, servers: options.servers.clone() };
+            Ok(grid.calibrate(function.name(), &config, None, &mut |call| tell(function.name(), call))?)
+        });
+        match done {
+            Ok(calibrated) => all.extend(calibrated),
+            // The others are measured nevertheless.
+            Err(error) if functions.len() > 1 => {
+                has_failed = true;
+                eprintln!("gridloom: {error:#}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    has_failed |= all.iter().any(|one| one.has_failed);
+    if options.json {
+        print_json(&json!({ "calibrated": all }))?;
+    } else {
+        all.iter().try_for_each(print)?;
+    }
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A name that no function has is a mistake.
+fn check_names(options: &Options, functions: &[Function]) -> Result<()> {
+    let known: BTreeSet<&str> = functions
+        .iter()
+        .flat_map(|f| &f.signature().params)
+        .filter(|p| p.is_input())
+        .map(|p| p.name.as_str())
+        .collect();
+    let given = options.sizes.iter().map(|(name, _)| name).chain(options.set.iter().map(|(name, _)| name));
+    for name in given {
+        if !known.contains(name.as_str()) {
+            let known: Vec<&str> = known.iter().copied().collect();
+            bail!("no argument '{name}'; there are: {}", known.join(", "));
+        }
+    }
+    Ok(())
+}
+
+/// Ranges of sizes and values of other arguments, as far as the function has them.
+#[allow(clippy::type_complexity)]
+fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, (i64, i64)>, BTreeMap<String, Value>)> {
+    let input = |name: &str| function.signature().params.iter().find(|param| param.is_input() && param.name == *name);
+    let has = |(name, _): &&(String, (i64, i64))| input(name).is_some();
+    let mut sizes: BTreeMap<String, (i64, i64)> = options.sizes.iter().filter(has).cloned().collect();
+    let mut set = BTreeMap::new();
+    for (name, text) in &options.set {
+        let Some(param) = input(name) else { continue };
+        let is_integer = matches!(param.base, BaseType::Number(dtype) if dtype.is_integer()) && !param.is_array;
+        if is_integer && param.mode == Mode::In {
+            let value = text.parse().with_context(|| format!("--set {name}={text}: expected an integer"))?;
+            sizes.insert(name.clone(), (value, value));
+        } else {
+            set.insert(name.clone(), argument(text, param).with_context(|| format!("--set {name}"))?);
+        }
+    }
+    Ok((sizes, set))
+}
+
+/// Progress: a line for each call.
+fn tell(function: &str, call: &Measured) {
+    let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
+    eprintln!("gridloom: {function} on {}: {}: {took}", call.server, in_words(call.sizes));
+}
+
+fn in_words(sizes: &Sizes) -> String {
+    let sizes: Vec<String> = sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    sizes.join(" ")
+}
+
+fn print(one: &Calibrated) -> Result<()> {
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let error = one.error.map_or("unknown".into(), percent);
+    let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
+    let verdict = if one.is_reached { "" } else { ", not what was asked for" };
+    print_line(&format!(
+        "{} on {}: error {error}{verdict}; {calls} of {points} in {:.1} s, calls of one size differ by {}",
+        one.function,
+        one.server,
+        one.seconds,
+        percent(one.spread)
+    ))?;
+    if let Some(why) = &one.why {
+        print_line(&format!("  {why}"))?;
+    }
+    for jump in &one.jumps {
+        let (from, to) = (scaled(jump.from, one.unit), scaled(jump.to, one.unit));
+        print_line(&format!("  the time jumps between {from} and {to}: off by up to {}", percent(jump.error)))?;
+    }
+    for point in &one.points {
+        print_line(&format!(
+            "  {:<24} {:>14} {:>12} ± {:<10} {:>3}",
+            in_words(&point.sizes),
+            scaled(point.size, one.unit),
+            scaled(point.seconds, "s"),
+            scaled(point.spread_s, "s"),
+            count(point.calls as usize, "call")
+        ))?;
+    }
+    Ok(())
+}

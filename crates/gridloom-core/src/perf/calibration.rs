@@ -1,0 +1,435 @@
+//! Calibration: which sizes of a function to measure next, until its model is as exact as was asked for.
+//!
+//! Source: Lastovetsky, Reddy, Higgins, *Building the functional performance model of a processor*, SAC 2006, whose geometrical
+//! bisection cuts a piece of the curve in two until its middle is where the line had it. Ours cuts the worst piece first, on
+//! a logarithmic axis, and asks a piece's neighbours too: a jump can hide where a middle agrees by chance.
+//!
+//! ```text
+//! positions 0 ─── ¼ ─── ½ ─── ¾ ─── 1      climbed from the smallest, so that no call takes longer than may be;
+//!                    ^                     then the piece of the largest error is cut in its middle, again and again
+//!
+//! time │        ⋰ the left neighbour's line      error of a piece: by how much its line and those of its neighbours
+//!      │      ⋰ ╱ the piece's                    differ in its middle (the geometric mean of both: a bend at an end that
+//!      │    ●                                    was measured is none), halved: for a smooth curve that is twice its own
+//! ```
+//!
+//! A position says how far along the range the arguments are (their logarithms move evenly); its size is the model's. Pieces
+//! are not cut finer than a model tells sizes apart: what is left between such neighbours is a jump, and is said so.
+
+use super::model::{Curve, Point, is_same_size, median};
+use crate::base::limits::MODEL_POINTS_MAX;
+
+/// Pieces that the range is cut into before the first is judged.
+const PIECES: f64 = 4.0;
+/// Calls at one size: so many at least, for a median, and at most, which is what a model remembers.
+const CALLS_MIN: usize = 3;
+const CALLS_MAX: usize = 9;
+/// A size is measured well enough if its median is known to this part of the error.
+const MEDIAN_PART: f64 = 0.5;
+/// Lines differ only beyond so many standard errors of the times that they go through.
+const UNCERTAINTIES: f64 = 2.0;
+/// Part of the difference between lines that is the error of a piece.
+const ERROR_PART: f64 = 0.5;
+/// Standard error of the median of normal values with a median distance of 1 from it, times the root of their number.
+const MEDIAN_ERROR: f64 = 1.2533 * 1.4826;
+
+/// What a calibration is to reach.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Goal {
+    /// How far a prediction within the range may be from what is measured, as a part of it.
+    pub error: f64,
+    /// Longest call, seconds: the range ends where calls are predicted to take longer.
+    pub call_s_max: f64,
+}
+
+/// A calibration under way: pure, it is told what was measured.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    goal: Goal,
+    /// Ascending by position.
+    samples: Vec<Sample>,
+    /// Position of the last call, if more are to follow there.
+    current: Option<f64>,
+    /// Last position of the range.
+    end: f64,
+    /// The range was climbed.
+    is_climbed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Sample {
+    at: f64,
+    size: f64,
+    seconds: Vec<f64>,
+    /// Positions of the ends of the piece that it cut in its middle; none for the ends of the range.
+    between: Option<(f64, f64)>,
+}
+
+/// A piece of the curve in which predictions were off.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Piece {
+    /// Its ends, as sizes.
+    pub from: f64,
+    /// See `from`.
+    pub to: f64,
+    /// By how much predictions within it may be off, as a part of the time.
+    pub error: f64,
+}
+
+/// How far a calibration has come.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Reached {
+    /// Largest error of a piece that could be cut further; infinite if too little was measured to say.
+    pub error: f64,
+    /// Pieces between neighbouring sizes that are off by more than was asked for: the time jumps there.
+    pub jumps: Vec<Piece>,
+    /// Largest spread of calls of one size, as a part of their time.
+    pub spread: f64,
+    /// Calls that were measured.
+    pub calls: usize,
+    /// Position where the range ends: below 1 if larger calls would take too long.
+    pub end: f64,
+}
+
+impl Calibration {
+    /// Nothing is measured yet.
+    pub fn new(goal: Goal) -> Calibration {
+        Calibration { goal, samples: Vec::new(), current: None, end: 1.0, is_climbed: false }
+    }
+
+    /// The position of the next call, from 0 to 1; `None` if the goal is reached, or cannot be. `size_of` gives the size of the
+    /// call at a position.
+    pub fn next(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
+        if self.current.is_none() {
+            self.current = self.climb(size_of).or_else(|| self.bisect(size_of));
+        }
+        self.current
+    }
+
+    /// A call at the position that was asked for was of that size and took so long.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub fn took(&mut self, size: f64, seconds: f64) {
+        let at = self.current.expect("a call that was asked for");
+        let index = self.samples.partition_point(|sample| sample.at < at);
+        if self.samples.get(index).is_none_or(|sample| sample.at != at) {
+            let between = (self.is_climbed && index > 0 && index < self.samples.len())
+                .then(|| (self.samples[index - 1].at, self.samples[index].at));
+            self.samples.insert(index, Sample { at, size, seconds: Vec::new(), between });
+        }
+        let sample = &mut self.samples[index];
+        sample.seconds.push(seconds);
+        if sample.is_enough(self.goal) {
+            self.current = None;
+        }
+    }
+
+    /// The call at the position that was asked for is too large: for the server's store, or for the time that is left. The
+    /// range ends before it.
+    pub fn too_large(&mut self) {
+        if let (Some(at), Some(last)) = (self.current.take(), self.samples.last()) {
+            // Climbing goes on from the last size that was not.
+            self.end = if at > last.at { 0.5 * (last.at + at) } else { last.at };
+        }
+    }
+
+    /// What was measured, by position.
+    pub fn points(&self) -> impl Iterator<Item = (f64, Point)> {
+        self.samples.iter().map(|sample| (sample.at, sample.point()))
+    }
+
+    /// What was measured: time against size.
+    pub fn curve(&self) -> Curve {
+        Curve::new(self.samples.iter().map(Sample::point).collect())
+    }
+
+    /// How far it has come.
+    pub fn reached(&self, size_of: &dyn Fn(f64) -> f64) -> Reached {
+        let mut reached = Reached {
+            error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
+            calls: self.samples.iter().map(|sample| sample.seconds.len()).sum(),
+            end: self.samples.last().map_or(0.0, |sample| sample.at),
+            ..Reached::default()
+        };
+        for sample in &self.samples {
+            let point = sample.point();
+            reached.spread = reached.spread.max(point.spread_s / point.seconds);
+        }
+        for (pair, piece) in self.pieces() {
+            if middle(pair, size_of).is_some() {
+                reached.error = reached.error.max(piece.error);
+            } else if piece.error > self.goal.error {
+                reached.jumps.push(piece);
+            }
+        }
+        reached
+    }
+
+    /// The next position of the first pass.
+    fn climb(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
+        let Some(last) = self.samples.last() else { return Some(0.0) };
+        let is_new = |at: f64| at > last.at && !is_same_size(size_of(at), last.size);
+        let quarter = ((last.at * PIECES).floor() + 1.0) / PIECES;
+        let at = quarter.min(self.end);
+        // A range of integers may have nothing new before its end.
+        let at = if is_new(at) { at } else { self.end };
+        if self.is_climbed || !is_new(at) {
+            self.climbed();
+            return None;
+        }
+        if self.beyond(size_of(at)) <= self.goal.call_s_max {
+            return Some(at);
+        }
+        // The largest position that is predicted to take no longer than may be.
+        let (mut low, mut high) = (last.at, at);
+        for _ in 0..40 {
+            let middle = 0.5 * (low + high);
+            if self.beyond(size_of(middle)) <= self.goal.call_s_max { low = middle } else { high = middle }
+        }
+        if is_new(low) {
+            return Some(low);
+        }
+        self.climbed();
+        None
+    }
+
+    /// Seconds of a call larger than all before: by the power of the last two sizes, no less than in proportion.
+    fn beyond(&self, size: f64) -> f64 {
+        let points: Vec<Point> = self.samples.iter().rev().take(2).map(Sample::point).collect();
+        let last = points[0];
+        let power = points.get(1).map_or(1.0, |p| (last.seconds / p.seconds).ln() / (last.size / p.size).ln());
+        last.seconds * (size / last.size).powf(if power.is_finite() { power.max(1.0) } else { 1.0 })
+    }
+
+    /// Each of the positions between the ends is now the middle of a piece.
+    fn climbed(&mut self) {
+        fn halve(samples: &mut [Sample]) {
+            if samples.len() > 2 {
+                let middle = samples.len() / 2;
+                samples[middle].between = Some((samples[0].at, samples[samples.len() - 1].at));
+                halve(&mut samples[..=middle]);
+                halve(&mut samples[middle..]);
+            }
+        }
+        if !std::mem::replace(&mut self.is_climbed, true) {
+            halve(&mut self.samples);
+        }
+    }
+
+    fn bisect(&self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
+        if self.samples.len() >= MODEL_POINTS_MAX {
+            return None;
+        }
+        let off = self.pieces().filter(|(_, piece)| piece.error > self.goal.error);
+        let found = off.filter_map(|(pair, piece)| Some((middle(pair, size_of)?, piece.error)));
+        // The first of equals.
+        found.reduce(|best, other| if other.1 > best.1 { other } else { best }).map(|(at, _)| at)
+    }
+
+    /// Neighbours, and the piece between them.
+    fn pieces(&self) -> impl Iterator<Item = (&[Sample], Piece)> {
+        self.samples.windows(2).enumerate().map(|(at, pair)| {
+            let [a, b] = pair else { unreachable!("windows of two") };
+            let (from, to) = (a.size, b.size);
+            let (own, middle) = (Line(a, b), (from * to).sqrt());
+            let left = at.checked_sub(1).map(|before| own.differs(&Line(&self.samples[before], a), middle));
+            let right = self.samples.get(at + 2).map(|after| own.differs(&Line(b, after), middle));
+            let width = |sample: &Sample| sample.between.map_or(f64::INFINITY, |(from, to)| to - from);
+            // At an end of the range: what its cut has shown stands for the neighbour.
+            let missed = self.missed(if width(a) < width(b) { a } else { b });
+            // Where the curve only bends at an end that was measured, one of the two is 0.
+            let difference = match (left.or(missed), right.or(missed)) {
+                (Some(one), Some(other)) => (one * other).sqrt(),
+                _ => f64::INFINITY,
+            };
+            (pair, Piece { from, to, error: ERROR_PART * difference })
+        })
+    }
+
+    /// By how much the line between the ends of the piece that it cut missed a sample.
+    fn missed(&self, sample: &Sample) -> Option<f64> {
+        let (from, to) = sample.between?;
+        let end = |at: f64| self.samples.iter().find(|other| other.at == at).expect("a piece has ends");
+        Some(Line(sample, sample).differs(&Line(end(from), end(to)), sample.size))
+    }
+}
+
+/// The line through two samples; a level one if they are one.
+struct Line<'a>(&'a Sample, &'a Sample);
+
+impl Line<'_> {
+    /// Seconds at that size, and their standard error.
+    fn at(&self, size: f64) -> (f64, f64) {
+        let (a, b) = (self.0.point(), self.1.point());
+        let part = if a.size == b.size { 0.0 } else { (size - a.size) / (b.size - a.size) };
+        let of_a = (1.0 - part) * self.0.uncertainty() * a.seconds;
+        let of_b = part * self.1.uncertainty() * b.seconds;
+        (a.seconds + part * (b.seconds - a.seconds), of_a.hypot(of_b))
+    }
+
+    /// By how much the other goes another way at that size, beyond what is uncertain, as a part of this one's time.
+    fn differs(&self, other: &Line, size: f64) -> f64 {
+        let ((seconds, error_s), (other_s, other_error_s)) = (self.at(size), other.at(size));
+        let uncertain_s = UNCERTAINTIES * error_s.hypot(other_error_s);
+        ((seconds - other_s).abs() - uncertain_s).max(0.0) / seconds
+    }
+}
+
+impl Sample {
+    fn point(&self) -> Point {
+        let seconds = median(self.seconds.clone());
+        let spread_s = median(self.seconds.iter().map(|one| (one - seconds).abs()).collect());
+        Point { size: self.size, seconds, spread_s, calls: self.seconds.len() as u64 }
+    }
+
+    /// Standard error of its median, as a part of it.
+    fn uncertainty(&self) -> f64 {
+        let point = self.point();
+        MEDIAN_ERROR * point.spread_s / point.seconds / (point.calls as f64).sqrt()
+    }
+
+    /// Long calls are measured for as long as the longest, at least once.
+    fn is_enough(&self, goal: Goal) -> bool {
+        let count = self.seconds.len();
+        let is_exact = count >= CALLS_MIN && self.uncertainty() <= MEDIAN_PART * goal.error;
+        is_exact || count >= CALLS_MAX || self.seconds.iter().sum::<f64>() >= goal.call_s_max
+    }
+}
+
+/// The middle between neighbours, if a model could tell its size from theirs.
+fn middle(pair: &[Sample], size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
+    let at = 0.5 * (pair[0].at + pair[1].at);
+    let size = size_of(at);
+    (!is_same_size(size, pair[0].size) && !is_same_size(size, pair[1].size)).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::SplitMix64;
+
+    const GOAL: Goal = Goal { error: 0.05, call_s_max: 1e6 };
+
+    /// Calibrates a function of sizes from 10³ to 10⁹ on which so many calls were made.
+    fn calibrated(goal: Goal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, Reached) {
+        let mut calibration = Calibration::new(goal);
+        while let Some(at) = calibration.next(&size_of) {
+            calibration.took(size_of(at), seconds(size_of(at)));
+        }
+        let reached = calibration.reached(&size_of);
+        (calibration, reached)
+    }
+
+    fn size_of(at: f64) -> f64 {
+        1e3 * 1e6f64.powf(at)
+    }
+
+    /// Largest error of the curve at a thousand sizes, away from those.
+    fn worst(curve: &Curve, seconds: impl Fn(f64) -> f64, away_from: &[f64]) -> f64 {
+        let sizes = (0..=1000).map(|step| size_of(f64::from(step) / 1000.0));
+        let sizes = sizes.filter(|size| away_from.iter().all(|jump| !(0.75..1.33).contains(&(size / jump))));
+        let error = |size: f64| (curve.predict(size).unwrap().seconds / seconds(size) - 1.0).abs();
+        sizes.map(error).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_line_takes_five_sizes() {
+        let (calibration, reached) = calibrated(GOAL, |size| 1e-4 + 1e-9 * size);
+        assert_eq!((calibration.curve().points.len(), reached.calls), (5, 15));
+        assert!(reached.error < 1e-9 && reached.jumps.is_empty() && reached.end == 1.0, "{reached:?}");
+    }
+
+    #[test]
+    fn a_constant_and_a_single_size_are_soon_known() {
+        let (calibration, reached) = calibrated(GOAL, |_| 2.0);
+        assert_eq!((calibration.curve().points.len(), reached.error), (5, 0.0));
+        let mut calibration = Calibration::new(GOAL);
+        while calibration.next(&|_| 7.0).is_some() {
+            calibration.took(7.0, 2.0);
+        }
+        assert_eq!((calibration.curve().points.len(), calibration.reached(&|_| 7.0).calls), (1, 3));
+    }
+
+    #[test]
+    fn bends_are_found_and_the_error_holds_between_the_points() {
+        // Overhead, a fast cache, a slow memory, paging.
+        let bends = |size: f64| 1e-4 + 1e-9 * size + 3e-9 * (size - 1e5).max(0.0) + 6e-9 * (size - 3e8).max(0.0);
+        let (calibration, reached) = calibrated(GOAL, bends);
+        assert!(reached.error <= GOAL.error && reached.jumps.is_empty(), "{reached:?}");
+        let (points, worst) = (calibration.curve().points.len(), worst(&calibration.curve(), bends, &[]));
+        // An estimate: a bend within a piece may be worse.
+        assert!(worst <= 2.5 * GOAL.error && points <= 16, "{worst} off with {points} points");
+        // A finer goal takes more points and is met, too.
+        let goal = Goal { error: 0.02, ..GOAL };
+        let (finer, reached) = calibrated(goal, bends);
+        assert!(finer.curve().points.len() > points && reached.error <= goal.error, "{reached:?}");
+    }
+
+    #[test]
+    fn a_jump_is_closed_in_on_and_named() {
+        let jump = |size: f64| 1e-9 * size * if size < 2.2e6 { 1.0 } else { 2.5 };
+        let (calibration, reached) = calibrated(GOAL, jump);
+        let [piece] = reached.jumps[..] else { panic!("{reached:?}") };
+        assert!(piece.from < 2.2e6 && piece.to > 2.2e6 && piece.to / piece.from < 1.25, "{piece:?}");
+        assert!(reached.error <= GOAL.error, "{reached:?}");
+        let worst = worst(&calibration.curve(), jump, &[2.2e6]);
+        assert!(worst <= 2.0 * GOAL.error, "{worst} off");
+    }
+
+    #[test]
+    fn noise_is_repeated_away_and_not_chased() {
+        let mut random = SplitMix64::new(1);
+        let line = |size: f64| 1e-3 + 1e-9 * size;
+        // Up to a tenth more, and one in ten takes three times as long.
+        let noisy = |size: f64| {
+            let disturbed = if random.below(10) == 0 { 3.0 } else { 1.0 };
+            line(size) * disturbed * (1.0 + 0.1 * random.unit())
+        };
+        let (calibration, reached) = calibrated(GOAL, noisy);
+        let points = calibration.curve().points.len();
+        let worst = worst(&calibration.curve(), |size| 1.05 * line(size), &[]);
+        assert!(worst <= 0.1 && points <= 9, "{worst} off, {points} points");
+        assert!(reached.spread > 0.005 && reached.calls > 3 * points, "{reached:?}");
+    }
+
+    #[test]
+    fn no_call_takes_much_longer_than_may_be() {
+        // Steeper than in proportion to what is taken for its size.
+        let steep = |size: f64| 1e-8 * size.powf(1.5);
+        let mut longest = 0.0f64;
+        let goal = Goal { call_s_max: 10.0, ..GOAL };
+        let (_, reached) = calibrated(goal, |size| {
+            longest = longest.max(steep(size));
+            steep(size)
+        });
+        assert!(longest <= 1.5 * goal.call_s_max && longest > 0.5 * goal.call_s_max, "{longest} s");
+        assert!(reached.end < 1.0 && reached.error <= goal.error, "{reached:?}");
+    }
+
+    #[test]
+    fn what_a_server_cannot_hold_ends_the_range() {
+        let mut calibration = Calibration::new(GOAL);
+        while let Some(at) = calibration.next(&size_of) {
+            match size_of(at) {
+                size if size > 4e7 => calibration.too_large(),
+                size => calibration.took(size, 1e-9 * size),
+            }
+        }
+        let last = calibration.curve().points.last().unwrap().size;
+        assert!((2e7..=4e7).contains(&last), "{last}");
+        assert!(calibration.reached(&size_of).error <= GOAL.error);
+    }
+
+    #[test]
+    fn integers_are_not_cut_into_what_they_have_not() {
+        // n from 1 to 3, work n².
+        let size_of = |at: f64| 3f64.powf(at).round().powi(2);
+        let mut calibration = Calibration::new(GOAL);
+        while let Some(at) = calibration.next(&size_of) {
+            calibration.took(size_of(at), size_of(at).sqrt());
+        }
+        let sizes: Vec<f64> = calibration.curve().points.iter().map(|point| point.size).collect();
+        assert_eq!(sizes, [1.0, 4.0, 9.0]);
+    }
+}

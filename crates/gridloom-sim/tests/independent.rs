@@ -1,0 +1,172 @@
+//! Clients without an agent, in simulation: they learn of their servers from these, map, and recover what is lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
+use gridloom_core::graph::{Argument, Group, Output, Task};
+use gridloom_core::idl::{self, Definition};
+use gridloom_core::node::{Command, Event, Independent, IndependentConfig, Role, Server, ServerConfig};
+use gridloom_core::platform::{HostId, Platform};
+use gridloom_sim::{SimConfig, Simulation};
+
+const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-4]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+
+const IDL: &str = "Module t;
+Define made(IN int n, OUT double a[n]) CalcOrder 5e8 Calls \"C\" made(n, a);
+Define next(IN int n, IN double a[n], OUT double b[n]) CalcOrder 5e8 Calls \"C\" next(n, a, b);";
+const ELEMENTS: u64 = 200_000;
+/// Chains of this many tasks of half a second each.
+const LENGTH: u64 = 4;
+const CHAINS: u64 = 3;
+
+struct Test {
+    sim: Simulation,
+    servers: Vec<NodeId>,
+    definitions: Vec<Definition>,
+}
+
+impl Test {
+    /// Three servers on hosts of their own.
+    fn new(seed: u64) -> Test {
+        let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
+        let mut sim = Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() });
+        let definitions = idl::parse(IDL, "t.idl").unwrap();
+        let servers = (0..3).map(|number| Test::serve(&mut sim, &definitions, number)).collect();
+        Test { sim, servers, definitions }
+    }
+
+    fn serve(sim: &mut Simulation, definitions: &[Definition], number: u32) -> NodeId {
+        let functions = definitions.iter().map(|definition| definition.signature.clone()).collect();
+        let name = format!("server-{number}");
+        sim.add_machine(HostId(number), Role::Server, &name.clone(), 1, |id, address| {
+            Box::new(Server::new(ServerConfig {
+                id,
+                name,
+                address: address.into(),
+                agent: String::new(),
+                slots: 1,
+                queue_depth: 1,
+                plain: false,
+                memory_bytes: 1 << 30,
+                functions,
+                models: Default::default(),
+            }))
+        })
+    }
+
+    /// A client that knows these servers, once it has heard of all.
+    fn client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
+        let addresses: Vec<String> = servers.iter().map(|node| self.sim.address(*node).to_string()).collect();
+        let client = self.sim.add_machine(HostId(host), Role::Client, "client", 0, |id, _| {
+            Box::new(Independent::new(IndependentConfig { id, name: "client".into(), servers: addresses }))
+        });
+        let count = servers.len();
+        self.wait_for(client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == count));
+        client
+    }
+
+    fn wait_for(&mut self, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
+        let deadline = self.sim.now() + 120_000_000_000;
+        loop {
+            let event = self.sim.next_event(client, Some(deadline)).expect("nothing more happens");
+            if is_it(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// Begins a group of chains; gives their last results.
+    fn run(&mut self, client: NodeId) -> Vec<DatumId> {
+        let meta = Meta::array(Dtype::Float64, &[ELEMENTS]);
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
+        let mut tasks = Vec::new();
+        let mut last = Vec::new();
+        for serial in 1..=CHAINS * LENGTH {
+            let is_first = serial % LENGTH == 1;
+            let definition = &self.definitions[usize::from(!is_first)].signature;
+            let mut args = vec![n.clone()];
+            if !is_first {
+                args.push(Argument::Datum(DatumId { client, serial: serial - 1 }));
+            }
+            let datum = DatumId { client, serial };
+            tasks.push(Task {
+                id: TaskId { client, serial },
+                function: definition.name.clone(),
+                signature_hash: definition.hash(),
+                args,
+                outputs: vec![Output { datum, meta: meta.clone() }],
+                work_flops: Some(5e8),
+            });
+            if serial % LENGTH == 0 {
+                last.push(datum);
+            }
+        }
+        let group =
+            Group { id: GroupId { client, serial: 1 }, tasks, sources: Default::default(), wanted: last.clone() };
+        self.sim.command(client, Command::Run { group, heuristic: "heft".into() });
+        last
+    }
+
+    /// Gets those results.
+    fn get(&mut self, client: NodeId, data: &[DatumId]) {
+        for datum in data {
+            self.sim.command(client, Command::Get { datum: *datum });
+            let got = self.wait_for(client, |event| match event {
+                Event::DatumHere { datum: here, .. } | Event::DatumLost { datum: here, .. } => here == datum,
+                _ => false,
+            });
+            assert!(matches!(got, Event::DatumHere { .. }), "{got:?}");
+        }
+    }
+}
+
+#[test]
+fn a_group_is_mapped_onto_all_servers_and_measured_links() {
+    let mut test = Test::new(1);
+    let servers = test.servers.clone();
+    let client = test.client(3, &servers);
+    let data = test.run(client);
+    let planned = test.wait_for(client, |event| matches!(event, Event::GroupPlanned { .. }));
+    let Event::GroupPlanned { plan, .. } = planned else { unreachable!("asked for") };
+    let used: BTreeSet<NodeId> = plan.tasks.iter().map(|task| task.server).collect();
+    assert_eq!(used, servers.iter().copied().collect());
+    let begin = test.sim.now();
+    test.get(client, &data);
+    // A chain a server; what the client gets last comes over its link.
+    let seconds = test.sim.now().seconds() - begin.seconds();
+    assert!((2.0..2.2).contains(&seconds), "{seconds} s; planned {}", plan.makespan_s);
+}
+
+#[test]
+fn what_a_killed_server_had_runs_elsewhere_with_every_seed() {
+    for seed in 0..20 {
+        let mut test = Test::new(seed);
+        let servers = test.servers.clone();
+        let client = test.client(3, &servers);
+        let data = test.run(client);
+        // Sometime while it works.
+        let ended = test.wait_for(client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { server: Some(killed), .. } = ended else { panic!("{ended:?}") };
+        test.sim.advance(seed * 70_000_000);
+        test.sim.kill(killed);
+        test.get(client, &data);
+    }
+}
+
+#[test]
+fn two_clients_share_servers_and_each_has_its_own() {
+    let mut test = Test::new(7);
+    let servers = test.servers.clone();
+    let (one, other) = (test.client(3, &servers), test.client(4, &servers[1..]));
+    let (data, others) = (test.run(one), test.run(other));
+    test.get(one, &data);
+    test.get(other, &others);
+}

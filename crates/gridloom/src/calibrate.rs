@@ -1,0 +1,465 @@
+//! Calibration: calls whose only purpose is their time, until the models of functions are as exact as was asked for.
+//!
+//! The servers of a host take turns, so that they do not disturb each other; hosts go on at the same time. A call is bound to its
+//! server, which takes it only while it is idle and throws it away when other work comes; it is then made again later. What a server
+//! learns from these calls it learns as from any.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use gridloom_core::base::{NodeId, TaskError};
+use gridloom_core::idl::near_names;
+use gridloom_core::perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
+use serde::Serialize;
+
+use crate::function::Pending;
+use crate::inputs::{self, Make, Sizes};
+use crate::{Arg, Error, Function, Grid, Value};
+
+/// A call may take this part of the time that there is for a server.
+const CALL_PART: f64 = 0.1;
+/// Pause before a call that gave way is made again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is calibrated, and how well.
+#[derive(Clone, Debug)]
+pub struct CalibrateConfig {
+    /// Ranges of size arguments, by name, ends included; a fixed value is a range of one. They grow together, from the first
+    /// ends to the last. Sizes that are not named range up to what fits the memory.
+    pub sizes: BTreeMap<String, (i64, i64)>,
+    /// Values of other arguments, by name.
+    pub set: BTreeMap<String, Value>,
+    /// How far predictions within the range may be off, as a part of the time.
+    pub error: f64,
+    /// Time for each server; a call that is predicted to take more than a tenth of it is not made.
+    pub budget: Duration,
+    /// Names of servers; empty for all.
+    pub servers: Vec<String>,
+}
+
+impl Default for CalibrateConfig {
+    fn default() -> CalibrateConfig {
+        CalibrateConfig {
+            sizes: BTreeMap::new(),
+            set: BTreeMap::new(),
+            error: 0.05,
+            budget: Duration::from_secs(60),
+            servers: Vec::new(),
+        }
+    }
+}
+
+/// Where a calibration has come to on one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calibrated {
+    /// The function.
+    pub function: String,
+    /// The server.
+    pub server: String,
+    /// What sizes are: `flop` or `B`.
+    pub unit: &'static str,
+    /// What was measured, ascending.
+    pub points: Vec<CalibratedPoint>,
+    /// By how much predictions between the points may be off, as a part of the time; `None` if too little was measured to say.
+    pub error: Option<f64>,
+    /// That is what was asked for, away from the jumps.
+    pub is_reached: bool,
+    /// Where the time jumps between sizes that a model does not tell apart.
+    pub jumps: Vec<CalibratedJump>,
+    /// Largest spread of the calls of one size, as a part of their time.
+    pub spread: f64,
+    /// Calls that were measured.
+    pub calls: usize,
+    /// Calls that gave way to other work.
+    pub gave_way: usize,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Why it ended before the end of the range, or before its goal; or with the error of a call.
+    pub why: Option<String>,
+    /// It ended with the error of a call.
+    pub has_failed: bool,
+}
+
+/// What was measured at one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct CalibratedPoint {
+    /// The size arguments.
+    pub sizes: Sizes,
+    /// The call's size as models have it.
+    pub size: f64,
+    /// Median time, seconds.
+    pub seconds: f64,
+    /// Median distance from it, seconds.
+    pub spread_s: f64,
+    /// Calls.
+    pub calls: u64,
+}
+
+/// A piece of the curve that cannot be told more exactly.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CalibratedJump {
+    /// Its ends, as sizes.
+    pub from: f64,
+    /// See `from`.
+    pub to: f64,
+    /// By how much predictions within it may be off.
+    pub error: f64,
+}
+
+/// A call that was measured, as it happens.
+#[derive(Clone, Debug)]
+pub struct Measured<'a> {
+    /// The server.
+    pub server: &'a str,
+    /// Its size arguments.
+    pub sizes: &'a Sizes,
+    /// What it took, seconds; `None` if it gave way to other work.
+    pub seconds: Option<f64>,
+}
+
+impl Grid {
+    /// Measures a function on its servers, each while it has nothing else to do, until the model of its time is as exact as
+    /// was asked for, or the time is up. `make` gives arguments; without it they are random. `tell` sees each call.
+    ///
+    /// # Errors
+    /// If the function, a server or a size is not known, or no arguments can be made. A call that fails ends the calibration of its server,
+    /// and is told with what was reached.
+    pub fn calibrate(
+        &self,
+        function: &str,
+        config: &CalibrateConfig,
+        make: Option<&mut Make<'_>>,
+        tell: &mut dyn FnMut(&Measured),
+    ) -> Result<Vec<Calibrated>, Error> {
+        let function = self.function(function)?;
+        let servers = chosen(self, &function, &config.servers)?;
+        let is_made = make.is_some();
+        let mut range = Range::new(&function, config, make, &servers)?;
+        let mut waiting: BTreeMap<String, VecDeque<&ServerView>> = BTreeMap::new();
+        for server in &servers {
+            waiting.entry(host_of(&server.address).to_string()).or_default().push_back(server);
+        }
+        let mut done = Vec::new();
+        let mut under_way: Vec<Run> = Vec::new();
+        loop {
+            let is_running = |host: &str, runs: &[Run]| runs.iter().any(|run| run.host == host);
+            for (host, queue) in &mut waiting {
+                if !is_running(host, &under_way)
+                    && let Some(server) = queue.pop_front()
+                {
+                    under_way.push(Run::new(host, server, config, self.now()));
+                }
+            }
+            if under_way.is_empty() {
+                break;
+            }
+            let mut still = Vec::new();
+            for mut run in under_way {
+                match run.go_on(self, &function, &mut range, tell) {
+                    Ok(()) => still.push(run),
+                    Err(end) => done.push(run.calibrated(&mut range, end, is_made, self.now())),
+                }
+            }
+            under_way = still;
+            let calls: Vec<_> = under_way.iter().filter_map(|run| Some(run.call.as_ref()?.0.task)).collect();
+            if !under_way.is_empty() {
+                self.await_any(&calls, PAUSE)?;
+            }
+        }
+        done.sort_by(|a, b| a.server.cmp(&b.server));
+        Ok(done)
+    }
+}
+
+/// Arguments by name.
+type Named = Vec<(String, Arg)>;
+
+/// The servers that are to be calibrated.
+fn chosen(grid: &Grid, function: &Function, names: &[String]) -> Result<Vec<ServerView>, Error> {
+    let view = grid.servers();
+    for name in names {
+        let Some(server) = view.servers.iter().find(|server| server.name == *name) else {
+            let known: Vec<&str> = view.servers.iter().map(|server| server.name.as_str()).collect();
+            return Err(Error::Usage(format!("no server '{name}'; there are: {}", known.join(", "))));
+        };
+        if !server.functions.contains_key(function.name()) {
+            return Err(Error::Usage(format!("server '{name}' does not offer '{}'", function.name())));
+        }
+    }
+    let is_meant = |server: &&ServerView| {
+        server.functions.contains_key(function.name()) && (names.is_empty() || names.contains(&server.name))
+    };
+    Ok(view.servers.iter().filter(is_meant).cloned().collect())
+}
+
+/// The range of calls: positions from 0 to 1, and what they are.
+struct Range<'a, 'm> {
+    function: &'a Function,
+    sizes: BTreeMap<String, (i64, i64)>,
+    set: &'a BTreeMap<String, Value>,
+    make: Option<&'a mut Make<'m>>,
+}
+
+impl<'a, 'm> Range<'a, 'm> {
+    fn new(
+        function: &'a Function,
+        config: &'a CalibrateConfig,
+        make: Option<&'a mut Make<'m>>,
+        servers: &[ServerView],
+    ) -> Result<Range<'a, 'm>, Error> {
+        let CalibrateConfig { sizes, set, error, budget, .. } = config;
+        if !(error.is_finite() && *error > 0.0) {
+            return Err(Error::Usage(format!("an error of {error}; expected more than 0, such as 0.05")));
+        }
+        if budget.is_zero() {
+            return Err(Error::Usage("a budget of 0 s; expected more".into()));
+        }
+        let params = &function.signature().params;
+        let mut sizes = sizes.clone();
+        if make.is_none() {
+            let is_size = |name: &str| params.iter().any(|param| inputs::is_size(param) && param.name == name);
+            if let Some(unknown) = sizes.keys().find(|name| !is_size(name)) {
+                let names = inputs::size_names(function.signature());
+                let known =
+                    if names.is_empty() { "it has none".into() } else { format!("its sizes are {}", names.join(", ")) };
+                return Err(Error::Usage(format!("{} has no size argument '{unknown}'; {known}", function.name())));
+            }
+            let is_input = |name: &str| params.iter().any(|param| param.is_input() && param.name == name);
+            if let Some(unknown) = set.keys().find(|name| !is_input(name)) {
+                let near = near_names(unknown, params.iter().map(|param| param.name.as_str()));
+                let near =
+                    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+                return Err(Error::Usage(format!("{} has no argument '{unknown}'{near}", function.name())));
+            }
+            let fixed =
+                sizes.iter().filter(|(_, (low, high))| low == high).map(|(name, (low, _))| (name.clone(), *low));
+            let memory_bytes = servers.iter().map(|server| server.memory_bytes).min().unwrap_or(u64::MAX);
+            let missing: Vec<String> =
+                inputs::size_names(function.signature()).into_iter().filter(|name| !sizes.contains_key(name)).collect();
+            if !missing.is_empty() {
+                let usual = inputs::usual_range(function, &fixed.collect(), set, memory_bytes);
+                sizes.extend(missing.into_iter().map(|name| (name, usual)));
+            }
+        } else if sizes.is_empty() {
+            return Err(Error::Usage("arguments that you make need ranges of their sizes".into()));
+        }
+        for (name, (low, high)) in &sizes {
+            if low > high || (*low < 1 && low != high) {
+                return Err(Error::Usage(format!(
+                    "sizes {name}={low}..{high}; expected FROM..TO with 1 <= FROM <= TO"
+                )));
+            }
+        }
+        let mut range = Range { function, sizes, set, make };
+        // What is wrong with the arguments is said before anything is measured.
+        range.arguments(0.0, false)?;
+        Ok(range)
+    }
+
+    fn at(&self, position: f64) -> Sizes {
+        let value = |(low, high): &(i64, i64)| match low == high {
+            true => *low,
+            false => ((*low as f64) * (*high as f64 / *low as f64).powf(position)).round() as i64,
+        };
+        self.sizes.iter().map(|(name, ends)| (name.clone(), value(ends))).collect()
+    }
+
+    fn arguments(&mut self, position: f64, has_content: bool) -> Result<(Named, Size), Error> {
+        let sizes = self.at(position);
+        let args = match &mut self.make {
+            Some(make) => make(&sizes)?,
+            None => inputs::arguments(self.function, &sizes, self.set, has_content)?,
+        };
+        let (size, _) = inputs::call_size(self.function, &args)?;
+        Ok((args, size))
+    }
+
+    /// The size of the call at a position; NaN if there can be none, which is found when it is made.
+    fn size_at(&mut self, position: f64) -> f64 {
+        self.arguments(position, false).map_or(f64::NAN, |(_, size)| number(size))
+    }
+}
+
+fn number(size: Size) -> f64 {
+    match size {
+        Size::Work(work) => work.max(1.0),
+        Size::Bytes(bytes) => (bytes as f64).max(1.0),
+    }
+}
+
+/// Why a server is done with.
+enum End {
+    /// The goal is reached, or as near as can be.
+    Complete,
+    /// The time is up.
+    TimeUp,
+    Failed(Error),
+}
+
+/// The calibration of one server.
+struct Run {
+    host: String,
+    server: String,
+    node: NodeId,
+    calibration: Calibration,
+    since: f64,
+    budget: Duration,
+    error: f64,
+    /// First calls, whose time does not count: one for each slot, which loads what it needs then.
+    cold_left: u32,
+    call: Option<(Pending, f64)>,
+    /// The arguments of the last position.
+    last: Option<(f64, Named, Size)>,
+    not_before: f64,
+    gave_way: usize,
+    unit: &'static str,
+}
+
+impl Run {
+    fn new(host: &str, server: &ServerView, config: &CalibrateConfig, now: f64) -> Run {
+        let goal = Goal { error: config.error, call_s_max: CALL_PART * config.budget.as_secs_f64() };
+        Run {
+            host: host.to_string(),
+            server: server.name.clone(),
+            node: server.node,
+            calibration: Calibration::new(goal),
+            since: now,
+            budget: config.budget,
+            error: config.error,
+            cold_left: server.slots,
+            call: None,
+            last: None,
+            not_before: now,
+            gave_way: 0,
+            unit: "flop",
+        }
+    }
+
+    /// Takes in a call that has ended and makes the next.
+    fn go_on(
+        &mut self,
+        grid: &Grid,
+        function: &Function,
+        range: &mut Range,
+        tell: &mut dyn FnMut(&Measured),
+    ) -> Result<(), End> {
+        if let Some((pending, position)) = self.call.take() {
+            match grid.take_seconds(pending) {
+                Err(pending) => {
+                    self.call = Some((pending, position));
+                    return Ok(());
+                }
+                Ok(outcome) => self.ended(outcome, &range.at(position), grid.now(), tell)?,
+            }
+        }
+        let now = grid.now();
+        let left = self.budget.as_secs_f64() - (now - self.since);
+        if left <= 0.0 {
+            return Err(End::TimeUp);
+        }
+        if now < self.not_before {
+            return Ok(());
+        }
+        let next = match self.cold_left {
+            0 => {
+                let sizes = std::cell::RefCell::new(&mut *range);
+                self.calibration.next(&|position| sizes.borrow_mut().size_at(position)).ok_or(End::Complete)?
+            }
+            _ => 0.0,
+        };
+        if self.last.as_ref().is_none_or(|(position, _, _)| *position != next) {
+            // The old ones first: both may not fit the memory.
+            self.last = None;
+            let (args, size) = range.arguments(next, grid.has_content()).map_err(End::Failed)?;
+            self.unit = if matches!(size, Size::Work(_)) { "flop" } else { "B" };
+            self.last = Some((next, args, size));
+        }
+        let (_, args, _) = self.last.as_ref().expect("made above");
+        let prepared = function.prepare(&[], args, |value| (grid.new_datum(), value.clone())).map_err(End::Failed)?;
+        let limit = Duration::from_secs_f64(left.max(1.0));
+        self.call = Some((grid.send_call(prepared, Some(limit), Some(self.node)).map_err(End::Failed)?, next));
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        outcome: Result<f64, TaskError>,
+        sizes: &Sizes,
+        now: f64,
+        tell: &mut dyn FnMut(&Measured),
+    ) -> Result<(), End> {
+        let is_cold = self.cold_left > 0;
+        match outcome {
+            Ok(_) if is_cold => self.cold_left -= 1,
+            Ok(seconds) => {
+                let (_, _, size) = self.last.as_ref().expect("the call's");
+                self.calibration.took(number(*size), seconds);
+                tell(&Measured { server: &self.server, sizes, seconds: Some(seconds) });
+            }
+            Err(TaskError::GaveWay { .. }) => {
+                self.gave_way += 1;
+                self.not_before = now + PAUSE.as_secs_f64();
+                tell(&Measured { server: &self.server, sizes, seconds: None });
+            }
+            Err(TaskError::StoreFull { .. } | TaskError::DeadlineExceeded { .. })
+                if !is_cold && !self.calibration.curve().points.is_empty() =>
+            {
+                self.calibration.too_large();
+            }
+            Err(error) => return Err(End::Failed(error.into())),
+        }
+        Ok(())
+    }
+
+    fn calibrated(&self, range: &mut Range, end: End, is_made: bool, now: f64) -> Calibrated {
+        let points = self.calibration.points().map(|(position, point)| CalibratedPoint {
+            sizes: range.at(position),
+            size: point.size,
+            seconds: point.seconds,
+            spread_s: point.spread_s,
+            calls: point.calls,
+        });
+        let points: Vec<CalibratedPoint> = points.collect();
+        let function = range.function.name().to_string();
+        let sizes = std::cell::RefCell::new(range);
+        let reached = self.calibration.reached(&|position| sizes.borrow_mut().size_at(position));
+        let budget_s = self.budget.as_secs_f64();
+        let Reached { error, jumps, spread, calls, end: last } = reached;
+        let is_reached = matches!(end, End::Complete) && error <= self.error;
+        let has_failed = matches!(end, End::Failed(_));
+        let why = match end {
+            End::Failed(error) if is_made => Some(error.to_string()),
+            End::Failed(error) => Some(format!(
+                "{error}; if the function needs other than random arguments, make them yourself (grid.calibrate in Python)"
+            )),
+            End::TimeUp if self.gave_way > 0 => {
+                Some(format!("the {budget_s} s are over; {} calls gave way to other work", self.gave_way))
+            }
+            End::TimeUp => Some(format!("the {budget_s} s are over; give more with --budget")),
+            End::Complete if last < 1.0 => {
+                let most_s = CALL_PART * budget_s;
+                Some(format!(
+                    "larger calls take longer than {most_s} s, or do not fit the server's store; give more time with --budget"
+                ))
+            }
+            End::Complete => (!is_reached).then(|| "a model has no more points; ask for a smaller range".to_string()),
+        };
+        let jump =
+            |piece: gridloom_core::perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
+        Calibrated {
+            function,
+            server: self.server.clone(),
+            unit: self.unit,
+            points,
+            error: error.is_finite().then_some(error),
+            is_reached,
+            jumps: jumps.into_iter().map(jump).collect(),
+            spread,
+            calls,
+            gave_way: self.gave_way,
+            seconds: now - self.since,
+            why,
+            has_failed,
+        }
+    }
+}
