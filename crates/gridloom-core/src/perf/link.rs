@@ -11,6 +11,10 @@
 //! **Disturbed transfers** say less. One that shared the card of its sender or of its receiver with others was no faster than
 //! it would have been alone, and alone it would have been no faster than all of them together were: its rate and their sum
 //! are bounds, and only a forecast outside them is moved, to the nearer one.
+//!
+//! **Slow ones are held back.** Who learns does not see all that moves over both cards, and what he does not see makes links look
+//! slower, never faster. So a transfer that was slower than expected counts when many in a row were, and then for no less than
+//! the fastest of them; or when a few were so much slower that no share of a card would explain it.
 
 use std::collections::VecDeque;
 
@@ -31,7 +35,16 @@ const PAIRS_MIN: usize = 6;
 const START_PART_MAX: f64 = 0.9;
 /// A transfer says something of the bandwidth if this part of its time is not its start.
 const FLOWING_PART_MIN: f64 = 0.5;
-/// A measurement that is off by this factor asks for another, and two make a change.
+/// Slower by no more than that factor is as expected.
+const NEAR: f64 = 1.25;
+/// So many slower transfers in a row count,
+const HELD_MAX: usize = 64;
+/// or so many of them that were slower by this factor.
+const FALLS: usize = 3;
+const FALL_FACTOR: f64 = 8.0;
+/// A change by this factor, on which two measurements agree, is worth mapping again: less may be contention.
+const CHANGE_FACTOR: f64 = 4.0;
+/// A measurement that is off by this factor asks for another.
 pub const DOUBT_FACTOR: f64 = 2.0;
 
 /// A link as it is learned.
@@ -44,6 +57,8 @@ pub struct LinkModel {
     /// Bytes and seconds of the last transfers that nothing disturbed, oldest first.
     recent: VecDeque<(f64, f64)>,
     start_s: f64,
+    /// What the last transfers, all slower than expected, said that the bandwidth is at most.
+    held: VecDeque<f64>,
     accuracy: Accuracy,
     measured: Time,
     /// The best of the first probes, of which each may have disturbed the others.
@@ -73,11 +88,14 @@ impl LinkModel {
         }
     }
 
-    /// Takes in what a probe measured.
+    /// Takes in what a probe measured: slow transfers that it bears out count, too.
     pub fn probed(&mut self, now: Time, link: LinkEstimate) {
         self.begin();
         self.measured = now;
         self.latency.observe(link.latency_s);
+        let is_borne_out = self.bandwidth.forecast().is_some_and(|forecast| NEAR * link.bandwidth < forecast);
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().filter(|_| is_borne_out).for_each(|held| self.bandwidth.observe(held));
         self.bandwidth.observe(link.bandwidth);
     }
 
@@ -99,7 +117,30 @@ impl LinkModel {
         self.start_s = start_s(&self.recent);
         // Of one that hardly did more than begin, the rest is noise.
         if seconds - self.start_s >= FLOWING_PART_MIN * seconds || self.bandwidth.count() == 0 {
-            self.bandwidth.observe(self.rate(bytes, seconds));
+            let rate = self.rate(bytes, seconds);
+            match self.bandwidth.forecast() {
+                Some(forecast) if NEAR * rate < forecast => self.hold_back(rate, forecast),
+                Some(_) | None => self.observe(rate),
+            }
+        }
+    }
+
+    fn observe(&mut self, bandwidth: f64) {
+        self.held.clear();
+        self.bandwidth.observe(bandwidth);
+    }
+
+    /// A transfer said that the bandwidth is no more than this, which is less than expected.
+    fn hold_back(&mut self, at_most: f64, forecast: f64) {
+        self.held.push_back(at_most);
+        let is_fall = |held: &&f64| FALL_FACTOR * **held < forecast;
+        if self.held.len() >= FALLS && self.held.iter().rev().take(FALLS).all(|held| is_fall(&held)) {
+            let falls = self.held.split_off(self.held.len() - FALLS);
+            falls.into_iter().for_each(|fall| self.bandwidth.observe(fall));
+            self.held.clear();
+        } else if self.held.len() == HELD_MAX {
+            self.bandwidth.observe(self.held.iter().copied().fold(0.0, f64::max));
+            self.held.pop_front();
         }
     }
 
@@ -113,9 +154,9 @@ impl LinkModel {
         let at_least = self.rate(bytes, seconds);
         let at_most = at_least * (1.0 + others_bytes / bytes);
         match self.bandwidth.forecast() {
-            Some(forecast) if forecast < at_least => self.bandwidth.observe(at_least),
-            Some(forecast) if forecast > at_most => self.bandwidth.observe(at_most),
-            Some(_) => {}
+            Some(forecast) if forecast < at_least => self.observe(at_least),
+            Some(forecast) if forecast > at_most => self.hold_back(at_most, forecast),
+            Some(_) => self.held.clear(),
             // It may be faster; what comes will tell.
             None => self.bandwidth.observe(at_least),
         }
@@ -134,7 +175,8 @@ impl LinkModel {
 
     /// Whether the last measurement is far from what is expected: another will tell.
     pub fn is_doubtful(&self) -> bool {
-        let (forecast, last) = (self.bandwidth.forecast(), self.bandwidth.last(1).next());
+        let last = self.held.back().copied().or_else(|| self.bandwidth.last(1).next());
+        let forecast = self.bandwidth.forecast();
         forecast.zip(last).is_some_and(|(forecast, last)| is_far(last / forecast))
     }
 
@@ -148,9 +190,9 @@ impl LinkModel {
     /// measurements agree on it.
     pub fn change_from(&self, bandwidth: f64) -> Option<f64> {
         let change = self.bandwidth.forecast()? / bandwidth;
-        let agrees = |value: f64| is_far(value / bandwidth) && (value > bandwidth) == (change > 1.0);
-        let is_change = is_far(change) && self.bandwidth.count() > 1 && self.bandwidth.last(2).all(agrees);
-        is_change.then_some(change)
+        let agrees = |value: f64| is_change(value / bandwidth) && (value > bandwidth) == (change > 1.0);
+        let is_so = is_change(change) && self.bandwidth.count() > 1 && self.bandwidth.last(2).all(agrees);
+        is_so.then_some(change)
     }
 
     /// When it was measured last.
@@ -180,6 +222,11 @@ impl LinkModel {
     fn rate(&self, bytes: f64, seconds: f64) -> f64 {
         bytes / (seconds - self.start_s).max(seconds * (1.0 - START_PART_MAX))
     }
+}
+
+/// Whether a ratio says that plans rest on something else than what is.
+fn is_change(ratio: f64) -> bool {
+    !(1.0 / CHANGE_FACTOR..=CHANGE_FACTOR).contains(&ratio)
 }
 
 /// Whether a ratio says that something has changed by much.
@@ -255,23 +302,38 @@ mod tests {
         assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, false));
         // All of them together got a tenth.
         (0..2).for_each(|n| link.disturbed(Time(2 + n), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64));
+        assert_eq!((bandwidth(&link), link.is_doubtful()), (1e8, true));
+        link.disturbed(Time(4), MIB, MIB as f64 / 2.5e6, 3.0 * MIB as f64);
         assert!((bandwidth(&link) / 1e7 - 1.0).abs() < 1e-9, "{link:?}");
         // And one is faster than was expected, in spite of others.
-        (0..2).for_each(|n| link.disturbed(Time(4 + n), MIB, MIB as f64 / 5e7, MIB as f64));
+        (0..2).for_each(|n| link.disturbed(Time(5 + n), MIB, MIB as f64 / 5e7, MIB as f64));
         assert!((bandwidth(&link) / 5e7 - 1.0).abs() < 1e-9, "{link:?}");
     }
 
     #[test]
-    fn a_fall_is_doubted_once_and_then_believed_until_it_is_usual() {
+    fn what_others_make_slow_unseen_is_no_fall() {
+        let mut link = probed(1e8);
+        for n in 0..100 {
+            // Alone as far as is known, but mostly with half or a third of a card; now and then really alone.
+            link.transferred(Time(n), 10_000_000, [0.2, 0.3, 0.2, 0.1, 0.3, 0.3][n as usize % 6]);
+            assert!((bandwidth(&link) / 1e8 - 1.0).abs() < 1e-9 && link.change_from(1e8).is_none(), "{link:?}");
+        }
+        // All the time: then it is no faster than the fastest.
+        (0..80).for_each(|n| link.transferred(Time(100 + n), 10_000_000, [0.2, 0.3][n as usize % 2]));
+        assert!((bandwidth(&link) / 5e7 - 1.0).abs() < 1e-9, "{link:?}");
+    }
+
+    #[test]
+    fn a_fall_is_doubted_twice_and_then_believed_until_it_is_usual() {
         let mut link = probed(1e8);
         (0..9).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
-        link.transferred(Time(10), 10_000_000, 1.0);
+        (0..2).for_each(|n| link.transferred(Time(10 + n), 10_000_000, 1.0));
         assert!(link.is_doubtful() && link.change_from(1e8).is_none());
-        link.transferred(Time(11), 10_000_000, 1.0);
+        link.transferred(Time(12), 10_000_000, 1.0);
         assert!(!link.is_doubtful() && link.has_fallen());
         assert!((link.change_from(1e8).unwrap() / 0.1 - 1.0).abs() < 1e-9);
         assert_eq!(link.change_from(1e7), None);
-        (0..12).for_each(|n| link.transferred(Time(12 + n), 10_000_000, 1.0));
+        (0..12).for_each(|n| link.transferred(Time(13 + n), 10_000_000, 1.0));
         assert!(!link.has_fallen());
     }
 

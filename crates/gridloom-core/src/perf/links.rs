@@ -60,6 +60,7 @@ impl<P: Ord + Clone> Links<P> {
             let (seen, _) = self.waiting.pop_front().expect("it was there a moment ago");
             let others_bytes = self.traffic.beside(&seen);
             let pair = (seen.from.clone(), seen.to.clone());
+            self.begin_as_the_way_back(now, &pair);
             let model = self.models.entry(pair.clone()).or_default();
             if others_bytes <= ALONE_PART_MAX * seen.size_bytes as f64 {
                 model.transferred(now, seen.size_bytes, seen.seconds());
@@ -71,6 +72,14 @@ impl<P: Ord + Clone> Links<P> {
         changed.sort();
         changed.dedup();
         (changed, self.waiting.front().map(|(_, told)| *told + TRAFFIC_SETTLES_NS))
+    }
+
+    /// A pair that was never probed is taken to be like the other way, until it is known.
+    fn begin_as_the_way_back(&mut self, now: Time, pair: &(P, P)) {
+        let back = self.models.get(&(pair.1.clone(), pair.0.clone())).and_then(LinkModel::estimate);
+        if let (None, Some(link)) = (self.models.get(pair), back) {
+            self.models.entry(pair.clone()).or_default().met(now, link);
+        }
     }
 
     /// The model of a pair.

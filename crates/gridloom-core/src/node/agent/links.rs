@@ -106,7 +106,12 @@ impl Agent {
     /// Tells clients whose plans move by that link what would take so much longer now that it may pay to map again; or move
     /// by others what could go over it again.
     fn link_changed(&mut self, pair: &Pair, out: &mut Vec<Effect>) {
+        let is_host = |place: &str| self.servers.values().any(|s| host_of(&s.registration.address) == place);
         let Some(model) = self.links.of(&pair.0, &pair.1) else { return };
+        // What goes to and from clients is theirs to tell.
+        if !is_host(&pair.0) || !is_host(&pair.1) {
+            return;
+        }
         let back = (pair.1.clone(), pair.0.clone());
         for (group, plan) in &mut self.plans {
             // As it was mapped: a pair that was measured one way only is taken to be alike both ways.

@@ -128,15 +128,9 @@ impl Agent {
     }
 
     /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
-    pub fn leftovers(&self) -> [(&'static str, usize); 4] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 3] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
-        let turns = self.turns.len();
-        [
-            ("promises to groups", promised),
-            ("requests for plans", self.waiting.len()),
-            ("turns to measure links", turns),
-            ("plans", self.plans.len()),
-        ]
+        [("promises to groups", promised), ("requests for plans", self.waiting.len()), ("plans", self.plans.len())]
     }
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
