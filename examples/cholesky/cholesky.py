@@ -46,6 +46,8 @@ def factor(grid, a, size):
 
 def assemble(tiles):
     """Fetch the tiles and make them one lower triangle."""
+    for tile in tiles.values():
+        tile.prefetch()
     count = max(row for row, _ in tiles) + 1
     size = tiles[0, 0].get().shape[0]
     lower = np.zeros((count * size, count * size))

@@ -217,6 +217,11 @@ impl RawHandle {
         to_python(py, &value, true)
     }
 
+    fn prefetch(&self, py: Python<'_>) -> PyResult<()> {
+        let handle = self.handle.live(py)?;
+        interruptible(py, move || handle.prefetch())?.or_raise(py)
+    }
+
     /// Extents of an array; `None` of a text.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {

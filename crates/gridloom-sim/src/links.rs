@@ -150,8 +150,8 @@ pub(crate) struct End {
     pub(crate) frames_arrive: Time,
     /// The way to the other end, of that version of the paths.
     pub(crate) path: Option<(u64, Arc<Path>)>,
-    /// What waits to be sent in bulk, and since when.
-    pub(crate) bulk: VecDeque<(Time, Cargo)>,
+    /// What waits to be sent in bulk, and since when the way was there for it.
+    pub(crate) bulk: VecDeque<(Option<Time>, Cargo)>,
     pub(crate) moving: Option<Moving>,
     /// The other end was forgotten without a word.
     pub(crate) half_open: bool,

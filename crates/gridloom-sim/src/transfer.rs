@@ -69,9 +69,9 @@ impl Simulation {
 
     /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
     pub(crate) fn send_bulk(&mut self, from: NodeId, to: NodeId, cargo: Cargo) {
-        let now = self.now;
+        let since = (!self.is_lost(from, to)).then_some(self.now);
         if let Some(end) = self.connections.end_mut(from, to) {
-            end.bulk.push_back((now, cargo));
+            end.bulk.push_back((since, cargo));
             self.move_next(from, to);
         }
     }
@@ -83,7 +83,9 @@ impl Simulation {
         }
         let Some(end) = self.connections.end_mut(from, to).filter(|end| end.moving.is_none()) else { return };
         let Some((since, cargo)) = end.bulk.pop_front() else { return };
-        let under_way_s = ns_to_seconds(self.now.since(since));
+        let now = self.now;
+        end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
+        let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
         self.synchronise();
         let path = self.path(from, to);
         let size = cargo.size_bytes() as f64;
@@ -156,12 +158,12 @@ impl Simulation {
 
     /// Stops the bulk cargo that moves in that direction; it stays the first in line.
     pub(crate) fn stop_bulk(&mut self, from: NodeId, to: NodeId) {
-        let now = self.now;
         let Some(end) = self.connections.end_mut(from, to) else { return };
         let Some(moving) = end.moving.take() else { return };
         if let Some(Purpose::Bulk { cargo, .. }) = self.purposes.remove(&moving.action) {
-            end.bulk.push_front((now, cargo));
+            end.bulk.push_front((None, cargo));
         }
+        end.bulk.iter_mut().for_each(|(since, _)| *since = None);
         self.synchronise();
         self.engine.cancel(moving.action);
     }

@@ -597,6 +597,11 @@ impl Grid {
         Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
     }
 
+    /// Has a datum brought here as soon as it is made.
+    pub(crate) fn prefetch(&self, datum: DatumId) {
+        self.command(Command::Get { datum });
+    }
+
     pub(crate) fn release_later(&self, datum: DatumId) {
         self.0.releases.lock().expect("no panic while held").push(datum);
     }

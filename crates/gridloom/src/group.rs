@@ -65,6 +65,17 @@ impl Handle {
         self.fetch(Some(limit))
     }
 
+    /// Has the value brought here as soon as it is made, and returns at once: of several results that are all wanted, each
+    /// can come while others are still being made.
+    ///
+    /// # Errors
+    /// If what was recorded cannot be launched; that the call fails is told by [`Handle::get`].
+    pub fn prefetch(&self) -> Result<(), Error> {
+        self.launch()?;
+        self.0.grid.prefetch(self.0.datum);
+        Ok(())
+    }
+
     fn fetch(&self, limit: Option<Duration>) -> Result<Value, Error> {
         self.launch()?;
         self.0.grid.get(self.0.datum, limit).map_err(|error| self.named(error))

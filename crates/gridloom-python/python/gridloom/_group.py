@@ -188,6 +188,22 @@ class Handle:
         except Discarded as error:
             raise error from self._group._raised
 
+    def prefetch(self) -> None:
+        """Have the value brought here as soon as it is made, and return at once.
+
+        Of several results that are all wanted, each can then come while others are still being made: predictions of plans take
+        it so. That the call fails is told by `get`.
+
+        Raises
+        ------
+        Discarded
+            If its call never ran, because the block of its group raised; that exception is the cause.
+        """
+        try:
+            self._raw.prefetch()
+        except Discarded as error:
+            raise error from self._group._raised
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of an array, known before it is made; ``()`` of a number."""
