@@ -1,11 +1,12 @@
 """Predicted against measured on an emulated grid of unequal servers: tiled Cholesky and a chain of products.
 
-    python bench/predicted.py [--rounds 5] [--speeds auto|quota|slowdown] [--no-slow] [--json FILE]
+    python bench/predicted.py [--rounds 5] [--speeds slowdown|quota] [--slowed] [--json FILE]
 
 Real processes on the emulated platforms of bench/worlds.py. Functions are calibrated at other sizes than those that the programs
-use; `auto`'s prediction is printed before the program runs. Beside it `mct`, call by call. At last (speeds by quota only) the
-fastest server falls to a quarter of its speed in mid-run, and the makespan is compared with that of who had known: up to the fall
-at the pace of the fast grid, then at that of one whose server is known to be slow.
+use; `auto`'s prediction is printed before the program runs. Beside it `mct`, call by call. With --slowed (speeds are quotas of
+processor time then, which needs cgroups), the fastest server falls to a quarter of its speed in mid-run instead, and the makespan is
+compared with that of who had known: up to the fall at the pace of the fast grid, then at that of one whose server is known to be
+slow.
 """
 
 import argparse
@@ -29,10 +30,10 @@ def run(command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-    return json.loads([line for line in done.stdout.splitlines() if line.startswith('{"speeds"')][-1])
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith('{"s')][-1])
 
 
-def emulated(name, text, options, slow):
+def emulated(name, text, options):
     import gridloom
 
     examples = worlds.ROOT / "examples"
@@ -42,26 +43,20 @@ def emulated(name, text, options, slow):
     testbed = f"predicted-{os.getpid()}"
     served = ["--functions", examples / "demo" / "linalg.idl", "--functions", examples / "cholesky" / "cholesky.idl"]
     served += ["--library", gridloom.blas_library()]
-    command = [worlds.GRIDLOOM, "testbed", "run", "-p", platform, "--speeds", options.speeds, "--name", testbed, *served]
-    return run([*command, "--", sys.executable, PROGRAM, options.rounds, *([testbed] if slow else [])])
+    speeds = "quota" if options.slowed else options.speeds
+    command = [worlds.GRIDLOOM, "testbed", "run", "-p", platform, "--speeds", speeds, "--name", testbed, *served]
+    return run([*command, "--", sys.executable, PROGRAM, options.rounds, *([testbed] if options.slowed else [])])
 
 
 def spread(values):
     return f"{statistics.median(values):.3f} ({min(values):.3f}..{max(values):.3f})"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--speeds", default="auto", help="how the testbed emulates processor speeds")
-    parser.add_argument("--no-slow", action="store_true", help="let no server fall to a quarter of its speed")
-    parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
-    options = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
+def predicted(options):
     everything = {}
     print(f"{'platform, program':22}{'predicted':>11}{'measured':>11}{'predicted / measured':>24}{'mct / auto':>24}")
     for name, text in PLATFORMS.items():
-        found = everything[name] = emulated(name, text, options, slow=name == "unequal" and not options.no_slow)
+        found = everything[name] = emulated(name, text, options)
         for program, runs in found["results"].items():
             auto, mct = runs["auto"], runs["mct"]
             ratios = [one["predicted"] / one["measured"] for one in auto]
@@ -69,15 +64,32 @@ def main():
             predicted, measured = (statistics.median(one[which] for one in auto) for which in ("predicted", "measured"))
             row = f"{name + ', ' + program:22}{predicted:>9.3f} s{measured:>9.3f} s{spread(ratios):>24}{spread(gains):>24}"
             print(row, flush=True)
-        for one in found.get("slowed", []):
-            took, ideal = one["changed"]["measured"], one["ideal"]
-            print(
-                f"{name}: server s1 at a quarter after {one['after']:.2f} s: {took:.2f} s in {one['changed']['plans']} plans; "
-                f"fast {one['fast']['measured']:.2f} s, known to be slow {one['known']['measured']:.2f} s; "
-                f"{took / ideal:.2f} times the ideal of {ideal:.2f} s"
-            )
+    return everything
+
+
+def slowed(options):
+    found = emulated("unequal", worlds.unequal, options)
+    for one in found["slowed"]:
+        print(
+            f"s1 at a quarter after {one['after']:.2f} s: {one['changed']['measured']:.2f} s in {one['changed']['plans']} plans; "
+            f"fast {one['fast']['measured']:.2f} s, known to be slow {one['known']['measured']:.2f} s, ideal {one['ideal']:.2f} s"
+        )
+    ratios = [one["changed"]["measured"] / one["ideal"] for one in found["slowed"]]
+    print(f"times the ideal that knew: {spread(ratios)}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--speeds", default="slowdown", help="how the testbed emulates processor speeds")
+    parser.add_argument("--slowed", action="store_true", help="let a server fall to a quarter of its speed in mid-run")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    found = slowed(options) if options.slowed else predicted(options)
     if options.json:
-        options.json.write_text(json.dumps(everything, indent=1))
+        options.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

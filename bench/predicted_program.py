@@ -1,7 +1,8 @@
 """Tiled Cholesky and a chain of products as mapped groups, for bench/predicted.py: prints what was predicted and measured.
 
 Functions are calibrated first, on every server, at other sizes than those of the programs. A program's prediction is
-printed before it runs. With the name of a testbed, its first server is then slowed down to a quarter in mid-run.
+printed before it runs. With the name of a testbed, a Cholesky of larger tiles is run instead, and the testbed's first server is slowed
+down to a quarter in mid-run.
 """
 
 import json
@@ -33,8 +34,9 @@ CALIBRATED = {
     "demo/dgemm": (2, (448, 768, 1280)),
 }
 REPEATS = 4
-#: The whole that is run while a server becomes slow: long enough for that to be noticed, and to matter.
-SLOWED_TILES = 12
+#: Tiles of which moving them takes little of the time that computing them takes, so that a slow server matters.
+SLOWED_TILES, SLOWED_TILE = 8, 1024
+SLOWED_SIZES = (384, 896)
 SLOWED = "s1"
 FACTOR = 0.25
 #: When it becomes slow, as a part of the time that the group takes otherwise.
@@ -46,11 +48,11 @@ def everywhere(problem):
     return [number % len(problem.servers) for number in range(len(problem.tasks))]
 
 
-def calibrate(grid):
+def calibrate(grid, slowed=False):
     servers = len(grid.servers())
     for name, (matrices, sizes) in CALIBRATED.items():
         function = grid.function(name)
-        for size in sizes:
+        for size in SLOWED_SIZES if slowed else sizes:
             arguments = [cholesky.positive_definite(size)] * matrices
             for _ in range(REPEATS):
                 with grid.group(everywhere) as group:
@@ -59,14 +61,14 @@ def calibrate(grid):
                 group.wait()
 
 
-def factorisation(grid, tiles):
-    a = cholesky.positive_definite(tiles * TILE)
+def factorisation(grid, tiles, tile):
+    a = cholesky.positive_definite(tiles * tile)
 
     def check(handles):
         lower = cholesky.assemble(handles)
         assert grid.simulated or cholesky.residual(a, lower) < 1e-12
 
-    return lambda: cholesky.factor(grid, a, TILE), check
+    return lambda: cholesky.factor(grid, a, tile), check
 
 
 def chain(grid):
@@ -102,7 +104,8 @@ def slowed(grid, testbed):
     def set_speed(factor):
         subprocess.run([GRIDLOOM, "testbed", "slow", "--name", testbed, SLOWED, str(factor)], check=True, capture_output=True)
 
-    record, check = factorisation(grid, SLOWED_TILES)
+    calibrate(grid, slowed=True)
+    record, check = factorisation(grid, SLOWED_TILES, SLOWED_TILE)
     fast = run(grid, "auto", record, check)
 
     def slow_down():
@@ -112,7 +115,7 @@ def slowed(grid, testbed):
         slow_down.after = time.perf_counter() - began
 
     changed = run(grid, "auto", record, check, slow_down)
-    calibrate(grid)
+    calibrate(grid, slowed=True)
     known = run(grid, "auto", record, check)
     # The part that is left when it falls, at the pace of a grid whose server is known to be slow.
     left = 1 - slow_down.after / fast["measured"]
@@ -129,16 +132,17 @@ def main():
         libraries=[gl.blas_library()],
         environment={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
     ) as grid:
+        if testbed:
+            print(json.dumps({"slowed": [slowed(grid, testbed) for _ in range(rounds)]}))
+            return
         calibrate(grid)
-        programs = {"cholesky": factorisation(grid, TILES), "chain": chain(grid)}
+        programs = {"cholesky": factorisation(grid, TILES, TILE), "chain": chain(grid)}
         results = {name: {"auto": [], "mct": []} for name in programs}
         for _ in range(rounds):
             for name, (record, check) in programs.items():
                 for heuristic, runs in results[name].items():
                     runs.append(run(grid, heuristic, record, check))
         found = {"speeds": [server.speed_flops for server in grid.servers()], "results": results}
-        if testbed:
-            found["slowed"] = [slowed(grid, testbed)]
     print(json.dumps(found))
 
 

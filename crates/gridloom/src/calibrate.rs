@@ -430,7 +430,7 @@ impl Run {
         let why = match end {
             End::Failed(error) if is_made => Some(error.to_string()),
             End::Failed(error) => Some(format!(
-                "{error}; if the function needs other than random arguments, make them yourself (grid.calibrate in Python)"
+                "{error}; if the function needs other than random arguments, make them in a program of your own (Grid::calibrate in Rust)"
             )),
             End::TimeUp if self.gave_way > 0 => {
                 Some(format!("the {budget_s} s are over; {} calls gave way to other work", self.gave_way))

@@ -123,6 +123,9 @@ pub const PACE_MIN: f64 = 0.01;
 pub const PACE_MAX: f64 = 100.0;
 /// Calls predicted to be shorter say nothing of a server's pace: their times are noise.
 pub const PACE_CALL_S_MIN: f64 = 1e-3;
+/// A call that is longer than expected by less than this may have waited for its turn on a processor, seconds: quotas are served in
+/// periods of a tenth.
+pub const TURNS_NOISE_S: f64 = 0.25;
 /// A change of pace by this factor or more is told to the agent, and (from [`STALE_FACTOR`] on) to clients whose plans rest
 /// on it.
 pub const PACE_NEWS_FACTOR: f64 = 1.25;

@@ -1,7 +1,7 @@
 //! News on which plans under way rest: models and paces that have changed by much, servers that have come.
 
 use super::*;
-use crate::base::limits::{STALE_FACTOR, SURPRISE_FACTOR};
+use crate::base::limits::{STALE_FACTOR, SURPRISE_FACTOR, TURNS_NOISE_S};
 use crate::perf::{Curve, FunctionModel, Size};
 
 impl Agent {
@@ -27,16 +27,20 @@ impl Agent {
         self.tell(now + MODELS_PAUSE_NS, out);
     }
 
-    /// Takes in a model; gives the factor by which the time of its largest call has changed on that host.
+    /// Takes in a model; gives the factor by which the time of its largest call has changed on that host, 1 if by what may be
+    /// noise.
     fn learned(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
         let speeds = self.speeds();
         let speed = speeds.get(host).copied();
         let before = self.models.of(host, function, &speeds);
         let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
         let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
-        let change = size.map_or(1.0, |size| model.seconds(size, speed) / before.seconds(size, speed));
+        let times_s = size.map(|size| (before.seconds(size, speed), model.seconds(size, speed)));
         self.models.take(host, server, function, model);
-        if change.is_finite() && change > 0.0 { change } else { 1.0 }
+        match times_s.map(|(before_s, after_s)| (after_s / before_s, (after_s - before_s).abs())) {
+            Some((change, by_s)) if change.is_finite() && change > 0.0 && by_s >= TURNS_NOISE_S => change,
+            Some(_) | None => 1.0,
+        }
     }
 
     /// Tells the clients of groups on that host's servers that their plans rest on what has changed.

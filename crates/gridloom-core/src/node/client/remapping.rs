@@ -5,7 +5,7 @@
 //! ```
 //! Tasks that run go on where they are; what they will take counts as busy time in the new plan. Not more often than it
 //! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it
-//! passes before the next time.
+//! passes before the next time, twice as much before each further one.
 
 use super::*;
 use crate::base::limits::REMAP_PART_MAX;
@@ -22,6 +22,8 @@ pub(super) struct Remapping {
     asked: BTreeSet<NodeId>,
     /// Nanoseconds that its last mapping took.
     map_ns: u64,
+    /// How often it was called back.
+    times: u32,
     /// Not before.
     pause_until: Time,
     /// When its last plan is predicted to be done.
@@ -63,7 +65,9 @@ impl Client {
         out.push(Effect::Emit(Event::Log(format!("what is left of {group} is mapped again: {why}"))));
         let run = self.groups.get_mut(&group).expect("found above");
         run.remapping.asked = left.keys().copied().collect();
-        run.remapping.pause_until = now + seconds_to_ns(REMAP_PART_MAX * left_s);
+        let pause_s = REMAP_PART_MAX * left_s * f64::from(run.remapping.times).exp2();
+        run.remapping.times += 1;
+        run.remapping.pause_until = now + seconds_to_ns(pause_s);
         for (server, tasks) in left {
             self.post(server, Parcel::Message(Message::Recall { group, tasks }), out);
         }

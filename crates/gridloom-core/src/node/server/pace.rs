@@ -2,14 +2,22 @@
 //!
 //! Models learn a change after some calls; that other work has taken half of the processors shows in the next call, or while
 //! it runs. The ratio is always to the models as they are: when they have learned the change, it is 1 again.
+//!
+//! It is of sums over the calls of about the last second of computing, without the call that was furthest behind: processors that are given out
+//! in turns (a quota's periods of 100 ms) make a short call take its own time or twenty times that, and only their sum tells
+//! what is left of the processor; of long calls, one that was disturbed moves nothing.
 
 use std::collections::VecDeque;
 
 use super::*;
-use crate::base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTOR};
+use crate::base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTOR, TURNS_NOISE_S};
 
-/// Calls that count: the median of three is not moved by one.
-const CALLS: usize = 3;
+/// Calls that count, the last ones: at least so many,
+const CALLS_MIN: usize = 3;
+/// at most so many,
+const CALLS_MAX: usize = 64;
+/// and no more of them than took so long, seconds.
+const WINDOW_S: f64 = 1.0;
 /// A call that runs for so many times its time counts although it has not ended.
 const OVERDUE: f64 = 2.0;
 
@@ -47,7 +55,7 @@ impl Pace {
     }
 
     pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64) {
-        if self.last.len() == CALLS {
+        if self.last.len() == CALLS_MAX {
             self.last.pop_front();
         }
         self.last.push_back((function.to_string(), size, seconds));
@@ -58,17 +66,62 @@ impl Pace {
             let prediction = known.get(function)?.predict(size)?;
             (prediction.seconds >= PACE_CALL_S_MIN).then_some(prediction.seconds)
         };
-        let ended = self.last.iter().filter_map(|(function, size, s)| Some(s / expected_s(function, *size)?));
-        let mut ratios: Vec<f64> = ended.collect();
-        ratios.sort_by(f64::total_cmp);
-        let pace = if ratios.len() < CALLS { 1.0 } else { ratios[CALLS / 2] };
+        let last = self.last.iter().rev();
+        let pace = of_calls(last.filter_map(|(function, size, s)| Some((*s, expected_s(function, *size)?))));
         // Calls without a stated work are told apart by bytes, which are not at hand here; their ends say it.
         let overdue = self.running.values().filter_map(|running| {
-            let ratio = ns_to_seconds(now.since(running.since))
-                / expected_s(&running.function, Size::Work(running.work_flops?))?;
+            let elapsed_s = ns_to_seconds(now.since(running.since));
+            let expected_s = expected_s(&running.function, Size::Work(running.work_flops?))?.max(TURNS_NOISE_S);
+            let ratio = elapsed_s / expected_s;
             (ratio > OVERDUE * pace).then_some(ratio)
         });
         overdue.fold(pace, f64::max).clamp(PACE_MIN, PACE_MAX)
+    }
+}
+
+/// The pace that calls tell, by what they took and what was expected, seconds, the last one first; 1 if they are too few.
+fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (mut count, mut took_s, mut expected_s, mut furthest) = (0, 0.0, 0.0, (0.0, 0.0));
+    for (took, expected) in calls {
+        if count >= CALLS_MIN && took_s >= WINDOW_S {
+            break;
+        }
+        count += 1;
+        took_s += took;
+        expected_s += expected;
+        if count == 1 || took - expected > furthest.0 - furthest.1 {
+            furthest = (took, expected);
+        }
+    }
+    if count < CALLS_MIN || (count < CALLS_MAX && took_s < TURNS_NOISE_S) {
+        return 1.0;
+    }
+    (took_s - furthest.0) / (expected_s - furthest.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_short_calls_tells_a_quota_and_no_single_one() {
+        // A third of a processor in periods of 100 ms: seven calls of 4 ms, and one that waits for the next period.
+        let call = |n: usize| if n % 8 == 7 { (0.072, 0.004) } else { (0.004, 0.004) };
+        for end in 64..90 {
+            let pace = of_calls((0..end).rev().take(CALLS_MAX).map(call));
+            assert!((2.5..3.5).contains(&pace), "{end}: {pace}");
+        }
+        // Two periods are too few to tell.
+        assert_eq!(of_calls((0..16).map(call)), 1.0);
+    }
+
+    #[test]
+    fn three_long_calls_tell_a_change_and_one_does_not() {
+        assert_eq!(of_calls([(1.0, 1.0); 2].into_iter()), 1.0);
+        assert_eq!(of_calls([(9.0, 1.0), (1.0, 1.0), (1.0, 1.0)].into_iter()), 1.0);
+        assert_eq!(of_calls([(4.0, 1.0), (4.0, 1.0), (4.0, 1.0), (1.0, 1.0)].into_iter()), 4.0);
+        // As it was before counts no more.
+        assert_eq!(of_calls([(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (4.0, 1.0), (4.0, 1.0)].into_iter()), 1.0);
     }
 }
 
