@@ -394,6 +394,7 @@ fn mapping() -> Figure {
             .collect(),
         client_links: vec![link; servers as usize],
         links: (0..servers).map(|i| (0..servers).map(|j| (i != j).then_some(link)).collect()).collect(),
+        bottlenecks: Vec::new(),
     };
     let seconds: Vec<f64> = (0..ROUNDS)
         .map(|_| {

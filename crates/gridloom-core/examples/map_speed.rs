@@ -132,5 +132,6 @@ fn grid(servers: usize) -> GridView {
         servers: (0..servers).map(&mut server).collect(),
         client_links: vec![LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 }; servers],
         links: vec![vec![Some(LinkEstimate { latency_s: 1e-4, bandwidth: 1e9 }); servers]; servers],
+        bottlenecks: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
-use gridloom_core::perf::{Accuracy, Curve, FunctionModel, LinkReport, Point, ServerView};
+use gridloom_core::perf::{Accuracy, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
 use super::{AgentOption, print_json, print_line};
@@ -100,7 +100,13 @@ fn link_json(link: &LinkReport) -> Value {
         "measurements": link.measurements,
         "age_seconds": link.age_s,
         "accuracy": accuracy_json(&link.accuracy),
+        "shared": link.shared.iter().map(shared_json).collect::<Vec<_>>(),
     })
+}
+
+fn shared_json(one: &Bottleneck<String>) -> Value {
+    let pairs: Vec<Value> = one.pairs.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
+    json!({ "bandwidth_bytes_per_second": one.bandwidth, "links": pairs })
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -179,6 +185,16 @@ fn run_links(options: &Options, links: &[LinkReport]) -> Result<ExitCode> {
             link.measurements,
             scaled(link.age_s, "s")
         ))?;
+    }
+    let mut shared: Vec<&Bottleneck<String>> = Vec::new();
+    for one in links.iter().flat_map(|link| &link.shared) {
+        if !shared.contains(&one) {
+            shared.push(one);
+        }
+    }
+    for one in shared {
+        let pairs: Vec<String> = one.pairs.iter().map(|(from, to)| format!("{from} to {to}")).collect();
+        print_line(&format!("shared, {} in all: {}", scaled(one.bandwidth, "B/s"), pairs.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -96,6 +96,12 @@ pub const SEEN_PER_REPORT: usize = 64;
 pub const TRAFFIC_SEEN_MAX: usize = 1024;
 /// See [`TRAFFIC_SEEN_MAX`]: for so long.
 pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
+/// Servers of a host whose common card plans know of: of more, each is taken to have a card of its own.
+pub const SHARED_CARD_SERVERS_MAX: usize = 64;
+/// Data × places of a group above which its plans are not judged with contention: tables of 128 MiB.
+pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
+/// Pairs of links of which it is known whether they share something.
+pub const RELATIONS_MAX: usize = 4096;
 /// How long the agent waits after a transfer until it learns from it: what moved at the same time is told by then.
 pub const TRAFFIC_SETTLES_NS: u64 = 3 * RATE_REPORT_NS;
 /// A link that was not measured for so long is probed, if nothing moves over it.

@@ -17,8 +17,8 @@
 //! ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
 //! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks, [`JUDGED_TASKS_MAX`] with contention, only `heft` makes a plan to start
-//! from, since others take time that grows with the square of the tasks. Above [`JUDGE_ENTRIES_MAX`] data × places plans are not judged with contention: such a group has the plan of a
-//! contention-free mapper, and its times.
+//! from, since others take time that grows with the square of the tasks. Where plans are not judged with contention ([`can_judge`]), a group has the plan of
+//! a contention-free mapper, and its times.
 //!
 //! Measured: see `gridloom map --baseline`.
 
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use super::bounds;
 use super::branch::BranchAndBound;
-use super::contention::{Choice, Judge, Lister, Outcome, search};
+use super::contention::{Choice, Judge, Lister, Outcome, can_judge, search};
 use super::error::MapError;
 use super::heft::Heft;
 use super::improve::{improve, line_of};
@@ -91,8 +91,6 @@ const BRANCHED_TASKS_MAX: usize = 12;
 /// Steps that a node of that search counts for, and how many nodes it may look at.
 const NODE_STEPS: u64 = 500;
 const BRANCHED_NODES_MAX: u64 = 100_000;
-/// Data × places above which plans are not judged with contention: tables of 128 MiB.
-pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
 
 /// What a step takes, seconds, as measured: to reckon with, not a promise.
 const STEP_S: f64 = 5e-9;
@@ -120,8 +118,7 @@ const MEMBERS_STEPS_PER_PAIR: u64 = 10;
 impl Heuristic for Auto {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let lead = Heft { slack: self.slack(problem), ..Heft::PUBLISHED }.map(problem)?;
-        let entries = problem.data().len().saturating_mul(problem.client() + 1);
-        if self.contention && problem.has_contention() && entries <= JUDGE_ENTRIES_MAX {
+        if self.contention && can_judge(problem) {
             self.with_contention(problem, lead)
         } else {
             self.without_contention(problem, lead)
@@ -270,7 +267,7 @@ fn sources(problem: &Problem, plan: &Plan) -> BTreeMap<(u32, u32), u32> {
 }
 
 /// The plan that a choice came to.
-fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> Plan {
+pub(super) fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> Plan {
     let task = |(number, server): (usize, &u32)| Assignment {
         server: problem.node(*server as usize),
         start_s: outcome.start_s[number],

@@ -1,15 +1,17 @@
 //! Why a plan is as it is: what another server would have meant for a task, and what its makespan hangs on.
 //!
 //! The question is put as *this task alone elsewhere*: all other tasks stay on their servers, and all are scheduled again in
-//! the order of the plan, by the same models. That the others could then be mapped better, too, is not looked into: a
+//! the order of the plan, by the same models; copies share cards and links. That the others could then be mapped better, too, is not looked into: a
 //! heuristic may well have had a reason that only shows when several move at once.
 //!
-//! A plan that was not made by [`Schedule`] in its order (a search that judges otherwise) can differ from what its
-//! own servers and order give here; so it is taken as given, scheduled again as well, and compared with is that.
+//! Sources of copies are chosen here. Where a heuristic chose others, or did not reckon with contention, its plan's own times
+//! differ from what its servers and order give here; so it is taken as given, scheduled again as well, and compared with is
+//! that.
 
 use std::collections::BTreeMap;
 
 use super::MapError;
+use super::contention::PlanTimes;
 use super::given::{Given, cannot_run};
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
@@ -92,20 +94,16 @@ pub enum What {
 /// [`MapError::Unfit`] if the plan does not fit the problem, or there is no such task.
 pub fn explain(given: &Given, problem: &Problem, task: usize) -> Result<Explanation, MapError> {
     let places = given.places(problem)?;
-    let order = &given.order;
     if task >= places.len() {
         let why = format!("there is no task {task}; it has {}, and they are counted from 0", places.len());
         return Err(MapError::Unfit { subject: "the plan".into(), why });
     }
-    // Up to the task itself all alternatives are alike.
-    let mut before = given.schedule(problem);
-    let at = order.iter().position(|number| *number as usize == task).expect("a checked order has all tasks");
-    order[..at].iter().for_each(|number| before.place(*number as usize, places[*number as usize]));
-    let here = outcome(&before, &order[at..], &places, places[task]).expect("a checked plan can be run");
+    let mut trials = Trials::new(given, problem, &places, task);
+    let here = trials.outcome(places[task]).expect("a checked plan can be run");
     let here = Outcome { decides: longest(&here), ..here };
     let mut others = Vec::new();
     for server in (0..problem.client()).filter(|server| *server != places[task]) {
-        let there = match outcome(&before, &order[at..], &places, server) {
+        let there = match trials.outcome(server) {
             Some(there) => Ok(Outcome { decides: difference(&there, &here), ..there }),
             None => Err(cannot_run(task, server, problem)),
         };
@@ -122,19 +120,85 @@ pub fn explain(given: &Given, problem: &Problem, task: usize) -> Result<Explanat
     Ok(Explanation { task, server: places[task], alternatives: others })
 }
 
-/// The first task of `left` on that server, the others where they are; `None` if it cannot run there.
-fn outcome(before: &Schedule, left: &[u32], places: &[usize], server: usize) -> Option<Outcome> {
+/// A task tried on one server after another.
+struct Trials<'p> {
+    problem: &'p Problem,
+    task: usize,
+    places: &'p [usize],
+    order: &'p [u32],
+    by: By<'p>,
+}
+
+/// How it is tried.
+enum By<'p> {
+    Judge(Box<PlanTimes<'p>>),
+    /// Up to the task itself, at that position of the order, all trials are alike.
+    Schedule {
+        before: Box<Schedule<'p>>,
+        at: usize,
+    },
+}
+
+impl<'p> Trials<'p> {
+    fn new(given: &'p Given, problem: &'p Problem, places: &'p [usize], task: usize) -> Trials<'p> {
+        let order = &given.order;
+        let times = if given.plain { None } else { PlanTimes::new(problem) };
+        let by = times.map(|times| By::Judge(Box::new(times))).unwrap_or_else(|| {
+            let mut before = Box::new(given.schedule(problem));
+            let at = order.iter().position(|number| *number as usize == task).expect("a checked order has all tasks");
+            order[..at].iter().for_each(|number| before.place(*number as usize, places[*number as usize]));
+            By::Schedule { before, at }
+        });
+        Trials { problem, task, places, order, by }
+    }
+
+    /// The task on that server, the others where they are; `None` if it cannot run there.
+    fn outcome(&mut self, server: usize) -> Option<Outcome> {
+        self.problem.seconds(self.task, server)?;
+        Some(match &mut self.by {
+            By::Judge(times) => {
+                let mut servers: Vec<u32> = self.places.iter().map(|place| *place as u32).collect();
+                servers[self.task] = server as u32;
+                let (_, found) = times.run(self.order, &servers);
+                let arrival_s = |input: u32| {
+                    let copy = found.copies.iter().find(|copy| (copy.datum, copy.to) == (input, server as u32));
+                    let made = self.problem.data()[input as usize]
+                        .producer
+                        .filter(|task| servers[*task as usize] == server as u32);
+                    let made_s = made.map(|task| found.end_s[task as usize]);
+                    made_s.or(copy.map(|copy| copy.end_s)).unwrap_or(0.0)
+                };
+                let last = last_of(self.problem.inputs(self.task).iter().map(|input| (arrival_s(*input), *input)));
+                Outcome {
+                    inputs_s: last.map_or(0.0, |(arrival_s, _)| arrival_s),
+                    last_input: last.map(|(_, input)| input),
+                    start_s: found.start_s[self.task],
+                    end_s: found.end_s[self.task],
+                    makespan_s: found.makespan_s,
+                    decides: Decides::Run,
+                }
+            }
+            By::Schedule { before, at } => scheduled(before, &self.order[*at..], self.places, server),
+        })
+    }
+}
+
+fn last_of(mut arrivals: impl Iterator<Item = (f64, u32)>) -> Option<(f64, u32)> {
+    let first = arrivals.next()?;
+    Some(arrivals.fold(first, |last, next| if next.0 > last.0 { next } else { last }))
+}
+
+/// The first task of `left` on that server, the others where they are.
+fn scheduled(before: &Schedule, left: &[u32], places: &[usize], server: usize) -> Outcome {
     let mut schedule = before.clone();
     let problem = schedule.problem();
     let task = left[0] as usize;
-    problem.seconds(task, server)?;
-    let arrivals = problem.inputs(task).iter().map(|input| (schedule.arrival_s(*input, server), *input));
-    let last = arrivals.reduce(|last, next| if next.0 > last.0 { next } else { last });
+    let last = last_of(problem.inputs(task).iter().map(|input| (schedule.arrival_s(*input, server), *input)));
     schedule.place(task, server);
     left[1..].iter().for_each(|number| schedule.place(*number as usize, places[*number as usize]));
     let Placed { start_s, end_s, .. } = schedule.placed(task).expect("placed above");
     let (inputs_s, last_input) = (last.map_or(0.0, |(arrival_s, _)| arrival_s), last.map(|(_, input)| input));
-    Some(Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: Decides::Run })
+    Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: Decides::Run }
 }
 
 /// Seconds until its inputs are there, until it then has a slot, and until it then ends.
@@ -294,7 +358,7 @@ mod tests {
     fn the_server_where_it_is_comes_first_and_others_by_makespan() {
         let (outline, grid) = (matrix_chain(512), grid(&[1e9, 1e9, 4e9]));
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
-        let plan = super::super::map_group("heft", &outline, &grid, CLIENT).unwrap();
+        let plan = super::super::map_group("auto", &outline, &grid, CLIENT).unwrap();
         for task in 0..7 {
             let explained = explain(&Given::of_plan(&plan, &problem), &problem, task).unwrap();
             let outcomes: Vec<&Outcome> = explained.alternatives.iter().map(|a| a.outcome.as_ref().unwrap()).collect();

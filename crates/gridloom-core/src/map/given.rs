@@ -11,6 +11,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::auto::plan_of;
+use super::contention::PlanTimes;
 use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
@@ -157,7 +159,7 @@ impl Given {
         }
     }
 
-    /// The plan on a problem, with times and transfers by its models.
+    /// The plan on a problem, with times and transfers by its models; copies share links, but for plain calls.
     ///
     /// # Errors
     /// [`MapError::Unfit`] with the first task or server that does not fit; those of a bad spec.
@@ -165,11 +167,22 @@ impl Given {
         // It is needed when something goes wrong: a mistake in it shall not wait for that.
         Spec::parse(&self.again)?.heuristic()?;
         let places = self.places(problem)?;
-        let mut schedule = self.schedule(problem);
-        for task in &self.order {
-            schedule.place(*task as usize, places[*task as usize]);
-        }
-        let plan = Plan { heuristic: self.name().to_owned(), ..schedule.finish() };
+        let times = if self.plain { None } else { PlanTimes::new(problem) };
+        let plan = match times {
+            Some(mut times) => {
+                let servers: Vec<u32> = places.iter().map(|place| *place as u32).collect();
+                let (choice, outcome) = times.run(&self.order, &servers);
+                plan_of(problem, &choice, outcome)
+            }
+            None => {
+                let mut schedule = self.schedule(problem);
+                for task in &self.order {
+                    schedule.place(*task as usize, places[*task as usize]);
+                }
+                schedule.finish()
+            }
+        };
+        let plan = Plan { heuristic: self.name().to_owned(), ..plan };
         plan.validate(problem).map_err(|why| self.unfit(why))?;
         Ok(plan)
     }
@@ -324,9 +337,18 @@ mod tests {
     #[test]
     fn a_plan_given_again_is_the_same_plan() {
         let problem = problem();
-        let plan = map_group("heft", &matrix_chain(512), &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
-        let again = Given::of_plan(&plan, &problem).plan(&problem).unwrap();
-        assert_eq!(again, Plan { heuristic: "given".into(), ..plan });
+        let again = |heuristic: &str, problem: &Problem| {
+            let plan = map_group(heuristic, &matrix_chain(512), &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
+            let again = Given::of_plan(&plan, problem).plan(problem).unwrap();
+            (again, Plan { heuristic: "given".into(), ..plan })
+        };
+        let (given, auto) = again("auto", &problem);
+        assert_eq!((given.tasks, given.makespan_s), (auto.tasks, auto.makespan_s));
+        // Three servers and four pairs of inputs over one link of the client: heft does not know.
+        let (given, heft) = again("heft", &problem);
+        assert_eq!((given.order(), given.makespan_s > 1.1 * heft.makespan_s), (heft.order(), true));
+        let (given, heft) = again("heft", &problem.without_contention());
+        assert_eq!(given, heft);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::error::MapError;
 use crate::base::NodeId;
 use crate::base::limits::{PACE_MAX, PACE_MIN};
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
-use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView, Size, first_guess_s};
+use crate::perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, ServerView, Size, first_guess_s};
 
 /// A server as heuristics see it.
 #[derive(Clone, Debug)]
@@ -104,6 +104,7 @@ pub struct Problem {
     holders: Vec<u32>,
     /// By place × place; latency is infinite where there is no link.
     links: Vec<LinkEstimate>,
+    bottlenecks: Vec<Bottleneck<usize>>,
     complete: bool,
     has_contention: bool,
     has_exact_figures: bool,
@@ -136,6 +137,7 @@ impl Problem {
             arguments: Vec::new(),
             holders: Vec::new(),
             links: Vec::new(),
+            bottlenecks: grid.bottlenecks.clone(),
             complete: true,
             has_contention: true,
             has_exact_figures: false,
@@ -304,6 +306,11 @@ impl Problem {
         &self.links[place * places..(place + 1) * places]
     }
 
+    /// What several links share besides cards, by places.
+    pub fn bottlenecks(&self) -> &[Bottleneck<usize>] {
+        &self.bottlenecks
+    }
+
     fn read_servers(&mut self, grid: &GridView, tasks: usize) -> Result<(), MapError> {
         self.places.insert(self.client, grid.servers.len());
         for (index, server) in grid.servers.iter().enumerate() {
@@ -361,6 +368,13 @@ impl Problem {
         }
         self.links.extend_from_slice(&grid.client_links);
         self.links.push(SELF_LINK);
+        for (number, one) in grid.bottlenecks.iter().enumerate() {
+            let is_link = |(from, to): &(usize, usize)| *from <= count && *to <= count && from != to;
+            if !(one.bandwidth.is_finite() && one.bandwidth > 0.0 && one.pairs.iter().all(is_link)) {
+                let why = format!("{} bytes/s for the links {:?} of {count} servers", one.bandwidth, one.pairs);
+                return Err(MapError::BadEstimate { subject: format!("bottleneck {number}"), why });
+            }
+        }
         Ok(())
     }
 

@@ -122,6 +122,7 @@ pub(super) fn grid(speeds: &[f64]) -> GridView {
         servers: speeds.iter().enumerate().map(server).collect(),
         client_links: vec![LinkEstimate { latency_s: 1e-4, bandwidth: 1e8 }; count],
         links: vec![vec![Some(LinkEstimate { latency_s: 1e-4, bandwidth: 1e9 }); count]; count],
+        bottlenecks: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ mod independent;
 pub mod message;
 mod probing;
 pub mod protocol;
+mod seen;
 pub mod server;
 pub mod world;
 

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use super::forecast::{Predictor, Series};
 use super::model::Accuracy;
 use super::model::median;
-use super::{LinkEstimate, LinkReport};
+use super::{Bottleneck, LinkEstimate, LinkReport};
 use crate::base::Time;
 use crate::base::time::ns_to_seconds;
 
@@ -42,6 +42,8 @@ const HELD_MAX: usize = 64;
 /// or so many of them that were slower by this factor.
 const FALLS: usize = 3;
 const FALL_FACTOR: f64 = 8.0;
+/// Buffers between sender and receiver hold no more than this.
+const BUFFERED_BYTES_MAX: u64 = 8 << 20;
 /// A change by this factor, on which two measurements agree, is worth mapping again: less may be contention.
 const CHANGE_FACTOR: f64 = 4.0;
 /// A measurement that is off by this factor asks for another.
@@ -90,6 +92,8 @@ impl LinkModel {
 
     /// Takes in what a probe measured: slow transfers that it bears out count, too.
     pub fn probed(&mut self, now: Time, link: LinkEstimate) {
+        // First probes that others disturbed say nothing beside a better one.
+        self.met = self.met.filter(|met| met.bandwidth > link.bandwidth);
         self.begin();
         self.measured = now;
         self.latency.observe(link.latency_s);
@@ -120,8 +124,7 @@ impl LinkModel {
             let rate = self.rate(bytes, seconds);
             match self.bandwidth.forecast() {
                 Some(forecast) if NEAR * rate < forecast => self.hold_back(rate, forecast),
-                // Faster than a probe from end to end has said: it came out of a buffer.
-                Some(forecast) if self.has_probe() && rate > NEAR * forecast => self.held.clear(),
+                Some(forecast) if self.has_probe() && rate > NEAR * forecast => self.faster(size_bytes, rate, forecast),
                 Some(_) | None => self.observe(rate),
             }
         }
@@ -131,6 +134,21 @@ impl LinkModel {
     /// is late, it comes out of a buffer faster than any link.
     fn has_probe(&self) -> bool {
         self.latency.count() > 0
+    }
+
+    /// A transfer was faster than a probe from end to end has said: some of it may have come out of a buffer, the rest did not.
+    fn faster(&mut self, size_bytes: u64, rate: f64, forecast: f64) {
+        let at_least = rate * size_bytes.saturating_sub(BUFFERED_BYTES_MAX) as f64 / size_bytes as f64;
+        if at_least > forecast {
+            self.observe(at_least);
+        } else {
+            self.held.clear();
+        }
+    }
+
+    /// Whether all that is known are first probes, which others may have disturbed.
+    pub fn is_first_sight(&self) -> bool {
+        self.met.is_some()
     }
 
     fn observe(&mut self, bandwidth: f64) {
@@ -163,6 +181,7 @@ impl LinkModel {
         let at_most = at_least * (1.0 + others_bytes / bytes);
         match self.bandwidth.forecast() {
             Some(forecast) if forecast < at_least && !self.has_probe() => self.observe(at_least),
+            Some(forecast) if forecast < at_least => self.faster(size_bytes, at_least, forecast),
             Some(forecast) if forecast > at_most => self.hold_back(at_most, forecast),
             Some(_) => self.held.clear(),
             // It may be faster; what comes will tell.
@@ -214,7 +233,12 @@ impl LinkModel {
     }
 
     /// For people; `None` before anything was measured.
-    pub fn report(&self, now: Time, from: String, to: String) -> Option<LinkReport> {
+    pub fn report(
+        &self,
+        now: Time,
+        (from, to): (String, String),
+        shared: Vec<Bottleneck<String>>,
+    ) -> Option<LinkReport> {
         Some(LinkReport {
             from,
             to,
@@ -224,10 +248,12 @@ impl LinkModel {
             measurements: self.bandwidth.count() + u64::from(self.met.is_some()),
             age_s: ns_to_seconds(now.since(self.measured)),
             accuracy: self.accuracy,
+            shared,
         })
     }
 
-    fn rate(&self, bytes: f64, seconds: f64) -> f64 {
+    /// Bytes per second once it flowed, of a transfer that took so long.
+    pub(super) fn rate(&self, bytes: f64, seconds: f64) -> f64 {
         bytes / (seconds - self.start_s).max(seconds * (1.0 - START_PART_MAX))
     }
 }
@@ -297,7 +323,7 @@ mod tests {
         let mut link = probed(1e8);
         (0..10).for_each(|n| link.transferred(Time(n), 10_000_000, 0.1));
         assert_eq!(link.estimate(), Some(LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 }));
-        let report = link.report(Time(1_000_000_009), "a".into(), "b".into()).unwrap();
+        let report = link.report(Time(1_000_000_009), ("a".into(), "b".into()), Vec::new()).unwrap();
         assert_eq!((report.measurements, report.age_s, report.accuracy.count), (11, 1.0, 10));
         assert!(report.accuracy.error < 1e-12);
     }

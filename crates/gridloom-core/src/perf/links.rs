@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::link::LinkModel;
+use super::bottlenecks::{Bottleneck, Bottlenecks};
+use super::link::{DOUBT_FACTOR, LinkModel};
 use super::traffic::{Seen, Traffic};
 use super::{LinkEstimate, LinkReport};
 use crate::base::Time;
@@ -21,6 +22,7 @@ const ALONE_PART_MAX: f64 = 0.1;
 pub struct Links<P> {
     models: BTreeMap<(P, P), LinkModel>,
     traffic: Traffic<P>,
+    bottlenecks: Bottlenecks<P>,
     /// Transfers that were not learned from yet, and when they were told.
     waiting: VecDeque<(Seen<P>, Time)>,
     /// When probes were last asked for.
@@ -29,7 +31,13 @@ pub struct Links<P> {
 
 impl<P> Default for Links<P> {
     fn default() -> Self {
-        Links { models: BTreeMap::new(), traffic: Traffic::default(), waiting: VecDeque::new(), asked: BTreeMap::new() }
+        Links {
+            models: BTreeMap::new(),
+            traffic: Traffic::default(),
+            bottlenecks: Bottlenecks::default(),
+            waiting: VecDeque::new(),
+            asked: BTreeMap::new(),
+        }
     }
 }
 
@@ -58,9 +66,13 @@ impl<P: Ord + Clone> Links<P> {
             && now.since(*told) >= TRAFFIC_SETTLES_NS
         {
             let (seen, _) = self.waiting.pop_front().expect("it was there a moment ago");
-            let others_bytes = self.traffic.beside(&seen);
             let pair = (seen.from.clone(), seen.to.clone());
             self.begin_as_the_way_back(now, &pair);
+            let models = &self.models;
+            let rate = models.get(&pair).map_or(0.0, |model| model.rate(seen.size_bytes as f64, seen.seconds()));
+            let bandwidth = |pair: &(P, P)| Some(models.get(pair)?.estimate()?.bandwidth);
+            let sharing_bytes = self.bottlenecks.learn(&seen, rate, &self.traffic, bandwidth);
+            let others_bytes = self.traffic.beside(&seen) + sharing_bytes;
             let model = self.models.entry(pair.clone()).or_default();
             if others_bytes <= ALONE_PART_MAX * seen.size_bytes as f64 {
                 model.transferred(now, seen.size_bytes, seen.seconds());
@@ -92,6 +104,11 @@ impl<P: Ord + Clone> Links<P> {
         self.models.iter().filter_map(|(pair, model)| Some((pair, model.estimate()?)))
     }
 
+    /// What several links share, as far as that was seen.
+    pub fn bottlenecks(&self) -> Vec<Bottleneck<P>> {
+        self.bottlenecks.all(|pair| Some(self.models.get(pair)?.estimate()?.bandwidth))
+    }
+
     /// Whether a pair is due for a probe: it was not measured for long, or what was last measured of it is in doubt. It is not
     /// due again at once when it is asked for now.
     pub fn is_due(&self, now: Time, pair: &(P, P)) -> bool {
@@ -111,6 +128,24 @@ impl<P: Ord + Clone> Links<P> {
         suspects.map(|(pair, _)| pair)
     }
 
+    /// Pairs of which only first probes are known, which found them much narrower than the cards of both ends: others may have
+    /// gone the same way meanwhile.
+    pub fn narrow(&self) -> Vec<(P, P)> {
+        let mut cards: BTreeMap<&P, f64> = BTreeMap::new();
+        for ((from, to), link) in self.estimates() {
+            for place in [from, to] {
+                let card = cards.entry(place).or_default();
+                *card = card.max(link.bandwidth);
+            }
+        }
+        let first = self.models.iter().filter(|(_, model)| model.is_first_sight());
+        let narrow = first.filter(|((from, to), model)| {
+            let card = cards[from].min(cards[to]);
+            model.estimate().is_some_and(|link| DOUBT_FACTOR * link.bandwidth < card)
+        });
+        narrow.map(|(pair, _)| pair.clone()).collect()
+    }
+
     /// When a pair was measured or asked for last.
     pub fn last(&self, pair: &(P, P)) -> Time {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
@@ -127,13 +162,24 @@ impl<P: Ord + Clone> Links<P> {
         let is_other = |pair: &(P, P)| pair.0 != *place && pair.1 != *place;
         self.models.retain(|pair, _| is_other(pair));
         self.asked.retain(|pair, _| is_other(pair));
+        self.bottlenecks.forget(place);
         self.waiting.retain(|(seen, _)| seen.from != *place && seen.to != *place);
     }
 
     /// For people.
     pub fn report(&self, now: Time, name: impl Fn(&P) -> String) -> Vec<LinkReport> {
+        let named = |one: Bottleneck<P>| Bottleneck {
+            pairs: one.pairs.iter().map(|(from, to)| (name(from), name(to))).collect(),
+            bandwidth: one.bandwidth,
+        };
+        let bottlenecks: Vec<Bottleneck<String>> = self.bottlenecks().into_iter().map(named).collect();
         let rows = self.models.iter();
-        rows.filter_map(|((from, to), model)| model.report(now, name(from), name(to))).collect()
+        rows.filter_map(|((from, to), model)| {
+            let pair = (name(from), name(to));
+            let shared = bottlenecks.iter().filter(|one| one.pairs.contains(&pair)).cloned().collect();
+            model.report(now, pair, shared)
+        })
+        .collect()
     }
 }
 
@@ -181,6 +227,21 @@ mod tests {
         links.probed(now, 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 });
         assert!(!links.is_due(now + HEARTBEAT_NS, &pair));
         assert_eq!(links.of(&1, &2).unwrap().change_from(1e8).map(|change| (change * 100.0).round()), Some(10.0));
+    }
+
+    #[test]
+    fn first_probes_that_found_less_than_both_cards_do_are_in_doubt() {
+        let mut links = Links::default();
+        let mut met = |from, to, bandwidth| links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+        met(1, 2, 1e8);
+        met(3, 4, 1e8);
+        met(1, 4, 1e7);
+        // This card is slow.
+        met(1, 5, 1e7);
+        assert_eq!(links.narrow(), [(1, 4)]);
+        links.probed(Time(1), 1, 4, LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 });
+        assert!(links.narrow().is_empty());
+        assert_eq!(links.of(&1, &4).unwrap().estimate().unwrap().bandwidth, 2e7);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! transfers, probes ──server's report──▶ agent: Traffic, a LinkModel for each pair of hosts ──▶ LinkEstimate ──▶ Problem
 //! ```
 
+mod bottlenecks;
 mod calibration;
 mod forecast;
 mod learner;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::NodeId;
 
+pub use bottlenecks::Bottleneck;
 pub use calibration::{Calibration, Goal, Piece, Reached};
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
@@ -73,6 +75,8 @@ pub struct LinkReport {
     pub age_s: f64,
     /// Times of transfers as predicted and as measured.
     pub accuracy: Accuracy,
+    /// What it shares with other links, as far as that was seen.
+    pub shared: Vec<Bottleneck<String>>,
 }
 
 /// A server as known.
@@ -110,6 +114,8 @@ pub struct GridView {
     pub client_links: Vec<LinkEstimate>,
     /// `links[i][j]`: from server i to server j; `None` if they cannot talk and data go through the client.
     pub links: Vec<Vec<Option<LinkEstimate>>>,
+    /// What several of these links share, by indices of servers; the client's is one past the last.
+    pub bottlenecks: Vec<Bottleneck<usize>>,
 }
 
 impl GridView {

@@ -1,6 +1,6 @@
 //! Transfers that have ended, remembered for a while: which of them moved at the same time over the same card.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::base::Time;
 use crate::base::limits::{TRAFFIC_NS_MAX, TRAFFIC_SEEN_MAX};
@@ -47,7 +47,7 @@ impl<P> Default for Traffic<P> {
     }
 }
 
-impl<P: PartialEq> Traffic<P> {
+impl<P: Ord + Clone> Traffic<P> {
     /// Remembers one more, and forgets those that ended too long ago to have moved beside one that ends now.
     pub fn add(&mut self, now: Time, seen: Seen<P>) {
         let is_old = |old: &Seen<P>| now.since(old.end) > TRAFFIC_NS_MAX;
@@ -64,6 +64,18 @@ impl<P: PartialEq> Traffic<P> {
             there.map(|other| other.bytes_during(seen)).sum::<f64>()
         };
         others(|other, seen| other.from == seen.from).max(others(|other, seen| other.to == seen.to))
+    }
+
+    /// Bytes that others moved while `seen` did, over other cards, by sender and receiver.
+    pub fn elsewhere(&self, seen: &Seen<P>) -> BTreeMap<(P, P), f64> {
+        let mut moved = BTreeMap::new();
+        for other in self.seen.iter().filter(|other| other.from != seen.from && other.to != seen.to) {
+            let bytes = other.bytes_during(seen);
+            if bytes > 0.0 {
+                *moved.entry((other.from.clone(), other.to.clone())).or_default() += bytes;
+            }
+        }
+        moved
     }
 }
 

@@ -20,6 +20,7 @@
 mod list;
 mod search;
 mod sharing;
+mod times;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -30,6 +31,7 @@ use super::problem::Problem;
 pub use list::Lister;
 pub use search::search;
 use sharing::Sharing;
+pub use times::{PlanTimes, can_judge};
 
 /// What a plan decides.
 #[derive(Clone, PartialEq, Debug)]

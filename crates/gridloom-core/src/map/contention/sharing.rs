@@ -1,4 +1,4 @@
-//! Rates of copies under way: max-min fair over cards and links.
+//! Rates of copies under way: max-min fair over cards, links and what links share.
 //!
 //! Copies between the same two places get the same rate, so that they are kept together as a **class**: it has served so
 //! many bytes of each of its copies, and the copy that needs fewest ends next. Rates are computed by progressive filling
@@ -9,7 +9,7 @@
 //! data travel between the messages, beside them. In recorded workflows ([`Problem::has_exact_figures`]) all copies share.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::problem::Problem;
 use crate::base::limits::EAGER_BYTES_MAX;
@@ -29,8 +29,10 @@ pub(super) struct Sharing {
     in_turn: bool,
     /// By ordered pair of places: bandwidth of the link.
     links: Vec<f64>,
-    /// By place, outward, then by place, inward.
-    cards: Vec<f64>,
+    /// Bandwidths of what copies share: cards, by place outward, then by place inward; then bottlenecks.
+    shared: Vec<f64>,
+    /// Bottlenecks that an ordered pair crosses, as indices into `shared`.
+    bottlenecks: BTreeMap<usize, Vec<u32>>,
     /// By ordered pair: its class, if it has one.
     class_of: Vec<u32>,
     classes: Vec<Class>,
@@ -48,8 +50,8 @@ pub(super) struct Sharing {
 
 #[derive(Debug)]
 struct Class {
-    from: usize,
-    to: usize,
+    /// What it crosses, indices into `shared`.
+    crosses: Vec<u32>,
     link: f64,
     rate: f64,
     served: f64,
@@ -63,22 +65,32 @@ impl Sharing {
     pub(super) fn new(problem: &Problem) -> Sharing {
         let places = problem.client() + 1;
         let mut links = vec![0.0; places * places];
-        let mut cards = vec![0.0f64; 2 * places];
+        let mut shared = vec![0.0f64; 2 * places];
         for from in 0..places {
             for (to, link) in problem.links_from(from).iter().enumerate() {
                 if from != to && link.latency_s.is_finite() {
                     let bandwidth = link.bandwidth.min(BANDWIDTH_MAX);
                     links[from * places + to] = bandwidth;
-                    cards[from] = cards[from].max(bandwidth);
-                    cards[places + to] = cards[places + to].max(bandwidth);
+                    shared[from] = shared[from].max(bandwidth);
+                    shared[places + to] = shared[places + to].max(bandwidth);
                 }
             }
+        }
+        let mut bottlenecks: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for one in problem.bottlenecks() {
+            for (from, to) in &one.pairs {
+                bottlenecks.entry(from * places + to).or_default().push(shared.len() as u32);
+            }
+            shared.push(one.bandwidth);
         }
         Sharing {
             places,
             in_turn: !problem.has_exact_figures(),
             links,
-            cards,
+            left: vec![0.0; shared.len()],
+            users: vec![0.0; shared.len()],
+            shared,
+            bottlenecks,
             class_of: vec![NO_CLASS; places * places],
             classes: Vec::new(),
             active: Vec::new(),
@@ -86,8 +98,6 @@ impl Sharing {
             is_stale: false,
             ended: Vec::new(),
             steps: 0,
-            left: vec![0.0; 2 * places],
-            users: vec![0.0; 2 * places],
             open: Vec::new(),
         }
     }
@@ -115,7 +125,9 @@ impl Sharing {
         if self.class_of[pair] == NO_CLASS {
             self.class_of[pair] = self.classes.len() as u32;
             let link = self.links[pair];
-            self.classes.push(Class { from, to, link, rate: 0.0, served: 0.0, last: 0.0, copies: BinaryHeap::new() });
+            let mut crosses = vec![from as u32, (self.places + to) as u32];
+            crosses.extend(self.bottlenecks.get(&pair).into_iter().flatten());
+            self.classes.push(Class { crosses, link, rate: 0.0, served: 0.0, last: 0.0, copies: BinaryHeap::new() });
         }
         let number = self.class_of[pair];
         let class = &mut self.classes[number as usize];
@@ -181,26 +193,27 @@ impl Sharing {
 
     fn fill(&mut self) {
         self.is_stale = false;
-        self.left.copy_from_slice(&self.cards);
+        self.left.copy_from_slice(&self.shared);
         self.users.fill(0.0);
         self.active.sort_unstable();
         self.open.clone_from(&self.active);
         for number in &self.active {
             let class = &self.classes[*number as usize];
             let count = self.sharers(class);
-            self.users[class.from] += count;
-            self.users[self.places + class.to] += count;
+            for at in &class.crosses {
+                self.users[*at as usize] += count;
+            }
         }
         let mut last_level = 0.0f64;
         while !self.open.is_empty() {
             self.steps += self.open.len() as u64;
-            // The level at which a card or link is full; all classes held back there have their rate.
+            // The level at which a link, or what links share, is full; all classes held back there have their rate.
             let mut level = f64::INFINITY;
             for number in &self.open {
                 let class = &self.classes[*number as usize];
                 level = level.min(self.bound(class));
             }
-            // Levels rise; where rounding leaves nothing of a card, a copy has to go on all the same.
+            // Levels rise; where rounding leaves nothing, a copy has to go on all the same.
             level = level.max(last_level);
             last_level = level;
             let limit = level * (1.0 + PART_OVER);
@@ -217,10 +230,9 @@ impl Sharing {
                 self.classes[number as usize].rate = level;
                 let class = &self.classes[number as usize];
                 let count = self.sharers(class);
-                let (out, into) = (class.from, self.places + class.to);
-                for card in [out, into] {
-                    self.left[card] = (self.left[card] - level * count).max(0.0);
-                    self.users[card] -= count;
+                for at in class.crosses.iter().map(|at| *at as usize) {
+                    self.left[at] = (self.left[at] - level * count).max(0.0);
+                    self.users[at] -= count;
                 }
             }
             self.open = open;
@@ -229,9 +241,8 @@ impl Sharing {
 
     /// The rate at which a copy of that class is held back first.
     fn bound(&self, class: &Class) -> f64 {
-        let (out, into) = (class.from, self.places + class.to);
-        let cards = (self.left[out] / self.users[out]).min(self.left[into] / self.users[into]);
-        cards.min(class.link / self.sharers(class))
+        let part = |at: &u32| self.left[*at as usize] / self.users[*at as usize];
+        class.crosses.iter().map(part).fold(class.link / self.sharers(class), f64::min)
     }
 
     /// As how many users a class shares.

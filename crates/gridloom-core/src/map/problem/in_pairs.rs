@@ -56,6 +56,7 @@ impl Problem {
             });
         }
         Problem {
+            bottlenecks: Vec::new(),
             client: self.client,
             places: self.places.clone(),
             servers: self.servers.clone(),

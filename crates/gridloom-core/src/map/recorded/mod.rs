@@ -116,6 +116,7 @@ impl Case<'_> {
             servers: (0..count).map(view).collect(),
             client_links: (0..count).map(client).collect(),
             links: (0..count).map(|from| (0..count).map(|to| between(from, to)).collect()).collect(),
+            bottlenecks: Vec::new(),
         }
     }
 

@@ -6,9 +6,9 @@
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::*;
-use crate::base::limits::{LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT};
+use crate::base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
 use crate::node::message::SeenTransfer;
-use crate::perf::{LinkReport, Seen};
+use crate::perf::{Bottleneck, LinkReport, Seen};
 
 /// An ordered pair of hosts.
 pub(super) type Pair = (String, String);
@@ -58,7 +58,7 @@ impl Agent {
         transfers: &[SeenTransfer],
         out: &mut Vec<Effect>,
     ) {
-        if !self.servers.contains_key(&to) {
+        if !self.servers.contains_key(&to) && !self.subscribers.contains_key(&to) {
             return;
         }
         let at = self.place(to);
@@ -85,6 +85,51 @@ impl Agent {
         for pair in changed {
             self.link_changed(&pair, out);
         }
+    }
+
+    /// Takes in what a client knows of its links: the way to it and from it is learned of here by what moves over it.
+    pub(super) fn client_links_told(&mut self, now: Time, client: NodeId, links: &[(NodeId, LinkEstimate)]) {
+        for (server, link) in links.iter().filter(|(server, _)| self.servers.contains_key(server)) {
+            let (here, there) = (self.place(client), self.place(*server));
+            self.links.met(now, here.clone(), there.clone(), *link);
+            self.links.met(now, there, here, *link);
+        }
+    }
+
+    /// What links between these servers and to and from that client share, by their indices; the client's is one past the last.
+    pub(super) fn bottlenecks(&self, servers: &[NodeId], client: NodeId) -> Vec<Bottleneck<usize>> {
+        let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, node) in servers.iter().chain([&client]).enumerate() {
+            at.entry(self.place(*node)).or_default().push(index);
+        }
+        let mut found = self.links.bottlenecks();
+        found.extend(self.cards_of_several(&at));
+        let numbered = found.into_iter().map(|one| {
+            let indices = |place: &String| at.get(place).into_iter().flatten().copied();
+            let of_pair = |(from, to): &(String, String)| {
+                let to: Vec<usize> = indices(to).collect();
+                indices(from).flat_map(move |from| to.clone().into_iter().map(move |to| (from, to))).collect::<Vec<_>>()
+            };
+            Bottleneck { pairs: one.pairs.iter().flat_map(of_pair).collect(), bandwidth: one.bandwidth }
+        });
+        numbered.filter(|one| one.pairs.len() > 1).collect()
+    }
+
+    /// Cards of hosts that have several servers, out and in: as wide as the widest link of them.
+    fn cards_of_several(&self, at: &BTreeMap<String, Vec<usize>>) -> Vec<Bottleneck<String>> {
+        let several = at.iter().filter(|(_, servers)| (2..=SHARED_CARD_SERVERS_MAX).contains(&servers.len()));
+        let cards = several.flat_map(|(host, _)| {
+            let others = || at.keys().filter(move |other| *other != host);
+            let out = others().map(|other| (host.clone(), other.clone())).collect::<Vec<_>>();
+            let into = others().map(|other| (other.clone(), host.clone())).collect();
+            [out, into]
+        });
+        let cards = cards.filter_map(|pairs: Vec<Pair>| {
+            let known = pairs.iter().filter_map(|(from, to)| Some(self.links.of(from, to)?.estimate()?.bandwidth));
+            let bandwidth = known.max_by(f64::total_cmp)?;
+            Some(Bottleneck { pairs, bandwidth })
+        });
+        cards.collect()
     }
 
     /// A plan was made; its client is to be told when it rests on what is no longer so.
@@ -135,8 +180,11 @@ impl Agent {
     /// another. Servers take turns.
     pub(super) fn probe_one(&mut self, now: Time, out: &mut Vec<Effect>) {
         let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
-        let suspect = self.links.suspects().find(|pair| self.links.is_due(now, pair));
-        let suspect = suspect.and_then(|(from, to)| Some((*on(from)?.0, *on(to)?.0)));
+        let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
+        let narrow = self.links.narrow().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
+        let suspects = suspects.chain(narrow);
+        // Those to and from clients are theirs to probe.
+        let suspect = suspects.filter_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0))).next();
         let Some((from, to)) = suspect.or_else(|| self.oldest_of_next(now)) else { return };
         self.links.ask(now, (self.place(from), self.place(to)));
         self.measure_anew(from, to);

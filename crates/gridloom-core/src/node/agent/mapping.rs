@@ -81,6 +81,8 @@ impl Agent {
                 }
             }
         };
+        let nodes: Vec<NodeId> = servers.iter().map(|(node, _)| **node).collect();
+        let bottlenecks = group.map(|group| self.bottlenecks(&nodes, group.client));
         GridView {
             client_links: servers
                 .iter()
@@ -88,6 +90,7 @@ impl Agent {
                 .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| best_link(links)))
                 .collect(),
             links: (0..mapped).map(|i| (0..mapped).map(|j| link(i, j)).collect()).collect(),
+            bottlenecks: bottlenecks.unwrap_or_default(),
             servers: views.collect(),
         }
     }
@@ -122,6 +125,7 @@ impl Agent {
     fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
         let MapRequest { group, round, mut outline, heuristic, purpose, client_links, without, busy } = request;
         let client = group.client;
+        self.client_links_told(now, client, &client_links);
         let mut grid = self.grid_view(now, &client_links, &without, Some(group));
         occupy(&mut grid, &busy);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.

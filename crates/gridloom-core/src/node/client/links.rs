@@ -134,6 +134,9 @@ impl Client {
         if run_ns == 0 || size_bytes < LEARN_BYTES_MIN || ![from, to].contains(&self.config.id) {
             return;
         }
+        if to == self.config.id {
+            self.received.add(now, from, size_bytes, run_ns);
+        }
         let end = now - age_ns;
         let settles = self.learned.saw(now, Seen { from, to, size_bytes, start: end - run_ns, end });
         if !std::mem::replace(&mut self.settling, true) {
@@ -144,6 +147,10 @@ impl Client {
     pub(super) fn on_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
         let (changed, again) = self.learned.settle(now);
         self.settling = again.is_some();
+        let transfers = self.received.take(now);
+        if let Some(agent) = self.agent.filter(|_| !transfers.is_empty()) {
+            send(out, agent, Message::TransfersSeen { transfers });
+        }
         if let Some(at) = again {
             out.push(Effect::SetTimer { timer: SETTLED, at });
         }

@@ -28,6 +28,7 @@ use crate::member::Members;
 use crate::node::message::{Message, Purpose, TaskReport, Timing, TransferReport};
 use crate::node::probing::Probing;
 use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
+use crate::node::seen::SeenTransfers;
 use crate::perf::{GridView, LinkEstimate, Links};
 use following::Placed;
 use remapping::Remapping;
@@ -184,6 +185,8 @@ pub struct Client {
     links: BTreeMap<NodeId, LinkEstimate>,
     /// What they are learned from.
     learned: Links<NodeId>,
+    /// What came here, for the agent: it sees what moved beside it.
+    received: SeenTransfers,
     /// Transfers wait to be learned from.
     settling: bool,
 }
@@ -222,6 +225,7 @@ impl Client {
             waited_for_links: false,
             links: BTreeMap::new(),
             learned: Links::default(),
+            received: SeenTransfers::default(),
             settling: false,
         }
     }

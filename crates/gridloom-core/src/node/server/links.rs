@@ -2,7 +2,7 @@
 //! to the agent, who learns from it.
 
 use super::*;
-use crate::base::limits::{LEARN_BYTES_MIN, LINK_QUIET_NS, SEEN_PER_REPORT};
+use crate::base::limits::LINK_QUIET_NS;
 
 impl Server {
     /// `from` maps onto this server: it has these measured, and gives turns.
@@ -124,14 +124,8 @@ impl Server {
     /// A transfer has ended here: the agent and the owner of the datum are told soon, with others.
     pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
         let TransferReport { from, size_bytes, run_ns: took_ns, .. } = *report;
-        if took_ns == 0 || size_bytes < LEARN_BYTES_MIN {
+        if !self.seen.add(now, from, size_bytes, took_ns) {
             return;
-        }
-        self.seen.push((SeenTransfer { from, size_bytes, took_ns, age_ns: 0 }, now));
-        if self.seen.len() > SEEN_PER_REPORT {
-            let least = self.seen.iter().enumerate().min_by_key(|(_, (seen, _))| seen.size_bytes);
-            let least = least.expect("it is not empty").0;
-            self.seen.remove(least);
         }
         if !std::mem::replace(&mut self.transfers_timer, true) {
             out.push(Effect::SetTimer { timer: TRANSFERS, at: now + RATE_REPORT_NS });
@@ -140,9 +134,8 @@ impl Server {
 
     pub(super) fn report_seen(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.transfers_timer = false;
-        let seen = std::mem::take(&mut self.seen);
-        if !seen.is_empty() {
-            let transfers = seen.iter().map(|(seen, at)| SeenTransfer { age_ns: now.since(*at), ..*seen }).collect();
+        let transfers = self.seen.take(now);
+        if !transfers.is_empty() {
             self.tell(Message::TransfersSeen { transfers }, out);
         }
         for client in self.transfers.keys().copied().collect::<Vec<_>>() {

@@ -28,11 +28,10 @@ use crate::exec::{Executor, State};
 use crate::graph::Task;
 use crate::idl::Signature;
 use crate::member::Members;
-use crate::node::message::{
-    Message, Registration, SeenTransfer, Supply, SupplyFault, TaskReport, Timing, TransferReport,
-};
+use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
+use crate::node::seen::SeenTransfers;
 use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
 use calibration::Measured;
 use models::Known;
@@ -121,7 +120,7 @@ pub struct Server {
     /// Transfers not yet reported, by client.
     transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
     /// Transfers that the agent has not been told of.
-    seen: Vec<(SeenTransfer, Time)>,
+    seen: SeenTransfers,
     transfers_timer: bool,
     /// When data were last sent to other servers.
     last_sent: BTreeMap<NodeId, Time>,
@@ -156,7 +155,7 @@ impl Server {
             refused_since: None,
             last_progress: Time::ZERO,
             transfers: BTreeMap::new(),
-            seen: Vec::new(),
+            seen: SeenTransfers::default(),
             transfers_timer: false,
             last_sent: BTreeMap::new(),
             config,

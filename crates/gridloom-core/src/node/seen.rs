@@ -1,0 +1,33 @@
+//! Transfers that came here and were not told to the agent yet.
+
+use super::message::SeenTransfer;
+use crate::base::limits::{LEARN_BYTES_MIN, SEEN_PER_REPORT};
+use crate::base::{NodeId, Time};
+
+/// The largest of them, and when each came.
+#[derive(Debug, Default)]
+pub(super) struct SeenTransfers {
+    seen: Vec<(SeenTransfer, Time)>,
+}
+
+impl SeenTransfers {
+    /// Remembers one that is large enough to be learned from: whether it is.
+    pub(super) fn add(&mut self, now: Time, from: NodeId, size_bytes: u64, took_ns: u64) -> bool {
+        if took_ns == 0 || size_bytes < LEARN_BYTES_MIN {
+            return false;
+        }
+        self.seen.push((SeenTransfer { from, size_bytes, took_ns, age_ns: 0 }, now));
+        if self.seen.len() > SEEN_PER_REPORT {
+            let least = self.seen.iter().enumerate().min_by_key(|(_, (seen, _))| seen.size_bytes);
+            let least = least.expect("it is not empty").0;
+            self.seen.remove(least);
+        }
+        true
+    }
+
+    /// Takes them out, to be told now.
+    pub(super) fn take(&mut self, now: Time) -> Vec<SeenTransfer> {
+        let seen = std::mem::take(&mut self.seen);
+        seen.iter().map(|(seen, at)| SeenTransfer { age_ns: now.since(*at), ..*seen }).collect()
+    }
+}

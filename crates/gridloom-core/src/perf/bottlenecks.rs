@@ -1,0 +1,296 @@
+//! Bottlenecks that links share beyond the cards of sender and receiver: a backbone, a way that both directions share.
+//!
+//! A transfer that was slower than its link, while others, over other cards, moved what it missed, says that they share
+//! something. Two that moved at the same time faster than either could alone say that they do not, and that counts for more,
+//! since what is not seen makes links look slower, never faster. (Telling shared links from what transfers do to one another:
+//! Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999, who
+//! probe; here what moves anyhow is looked at.)
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::model::median;
+use super::traffic::{Seen, Traffic};
+use crate::base::limits::RELATIONS_MAX;
+
+/// Slower than this part of its link is slow,
+const SLOW: f64 = 0.75;
+/// and explained if all together come to this part of it.
+const EXPLAINED: f64 = 0.85;
+/// Who moved less than this part of what was missed is not to blame.
+const BLAME_PART_MIN: f64 = 0.2;
+/// So often two links have to be slow together.
+const TIMES_MIN: usize = 3;
+/// Links that carried in sum so many times what the wider one can do do not share it.
+const APART: f64 = 1.4;
+/// What was learned when links were so much slower or faster holds no more.
+const CHANGE: f64 = 2.0;
+
+type Pair<P> = (P, P);
+
+/// Links that share something, and what it lets through.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bottleneck<P> {
+    /// Senders and receivers, ascending.
+    pub pairs: Vec<Pair<P>>,
+    /// Bytes per second for all of them together.
+    pub bandwidth: f64,
+}
+
+/// What is known of two links.
+#[derive(Clone, Debug, Default)]
+struct Relation {
+    /// Bandwidth of the wider one as it was expected then.
+    wider: f64,
+    is_apart: bool,
+    /// What all transfers came to when these two were slow together, the last ones, bytes per second.
+    together: VecDeque<f64>,
+    /// When it was last learned of, in order.
+    number: u64,
+}
+
+/// All relations that one machine knows of. `P` names places.
+#[derive(Clone, Debug)]
+pub(super) struct Bottlenecks<P> {
+    /// The lesser pair first.
+    relations: BTreeMap<(Pair<P>, Pair<P>), Relation>,
+    count: u64,
+}
+
+impl<P> Default for Bottlenecks<P> {
+    fn default() -> Self {
+        Bottlenecks { relations: BTreeMap::new(), count: 0 }
+    }
+}
+
+impl<P: Ord + Clone> Bottlenecks<P> {
+    /// Learns from a transfer that came at `rate`: the bytes that others moved meanwhile over what they share with it.
+    pub(super) fn learn(
+        &mut self,
+        seen: &Seen<P>,
+        rate: f64,
+        traffic: &Traffic<P>,
+        bandwidth: impl Fn(&Pair<P>) -> Option<f64>,
+    ) -> f64 {
+        let pair = (seen.from.clone(), seen.to.clone());
+        let Some(expected) = bandwidth(&pair) else { return 0.0 };
+        let seconds = seen.seconds();
+        let rate = rate.min(expected);
+        let others: Vec<(Pair<P>, f64, f64)> = traffic
+            .elsewhere(seen)
+            .into_iter()
+            .filter_map(|(other, bytes)| {
+                let width = bandwidth(&other)?;
+                Some((other, (bytes / seconds).min(width), width.max(expected)))
+            })
+            .collect();
+        for (other, other_rate, wider) in &others {
+            if rate + other_rate >= APART * wider {
+                let relation = self.relation(&pair, other, *wider);
+                relation.is_apart = true;
+                relation.together.clear();
+            }
+        }
+        let suspects = others
+            .into_iter()
+            .filter(|(other, _, wider)| !self.known(&pair, other, *wider).is_some_and(|r| r.is_apart));
+        let suspects: Vec<(Pair<P>, f64, f64)> = suspects.collect();
+        let over_cards = rate + traffic.beside(seen) / seconds;
+        let total = over_cards + suspects.iter().map(|(_, rate, _)| rate).sum::<f64>();
+        let missed = expected - over_cards;
+        if over_cards < SLOW * expected && total >= EXPLAINED * expected {
+            for (other, _, wider) in suspects.iter().filter(|(_, rate, _)| *rate >= BLAME_PART_MIN * missed) {
+                let relation = self.relation(&pair, other, *wider);
+                relation.together.push_back(total);
+                if relation.together.len() > TIMES_MIN {
+                    relation.together.pop_front();
+                }
+            }
+        }
+        let shares =
+            |other: &Pair<P>, wider: f64| self.known(&pair, other, wider).is_some_and(|r| !r.together.is_empty());
+        seconds
+            * suspects.iter().filter(|(other, _, wider)| shares(other, *wider)).map(|(_, rate, _)| rate).sum::<f64>()
+    }
+
+    /// What is shared by links of these bandwidths: each bottleneck's links were all slow together, two by two, but for those that
+    /// share a card.
+    pub(super) fn all(&self, bandwidth: impl Fn(&Pair<P>) -> Option<f64>) -> Vec<Bottleneck<P>> {
+        let wider = |a: &Pair<P>, b: &Pair<P>| Some(bandwidth(a)?.max(bandwidth(b)?));
+        let shared = self.relations.iter().filter(|((a, b), relation)| {
+            relation.together.len() >= TIMES_MIN && wider(a, b).is_some_and(|wider| relation.holds(wider))
+        });
+        let shared: BTreeMap<&(Pair<P>, Pair<P>), &Relation> = shared.collect();
+        let links: BTreeSet<&Pair<P>> = shared.keys().flat_map(|(a, b)| [a, b]).collect();
+        let agree = |a: &Pair<P>, b: &Pair<P>| {
+            let key = if a < b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) };
+            let is_apart = || self.relations.get(&key).is_some_and(|relation| relation.is_apart);
+            shared.contains_key(&key) || ((a.0 == b.0 || a.1 == b.1) && !is_apart())
+        };
+        let mut left: BTreeSet<&(Pair<P>, Pair<P>)> = shared.keys().copied().collect();
+        let mut found = Vec::new();
+        while let Some((a, b)) = left.first().copied() {
+            let mut members = vec![a, b];
+            for link in &links {
+                if !members.contains(link) && members.iter().all(|member| agree(member, link)) {
+                    members.push(link);
+                }
+            }
+            members.sort();
+            let inside = |(a, b): &(Pair<P>, Pair<P>)| members.contains(&a) && members.contains(&b);
+            let totals = shared
+                .iter()
+                .filter(|(both, _)| inside(both))
+                .flat_map(|(_, relation)| relation.together.iter().copied());
+            let widest = members.iter().filter_map(|pair| bandwidth(pair)).fold(0.0, f64::max);
+            let bandwidth = median(totals.collect()).max(widest);
+            left.retain(|both| !inside(both));
+            found.push(Bottleneck { pairs: members.into_iter().cloned().collect(), bandwidth });
+        }
+        found
+    }
+
+    /// A place is gone.
+    pub(super) fn forget(&mut self, place: &P) {
+        let is_other = |pair: &Pair<P>| pair.0 != *place && pair.1 != *place;
+        self.relations.retain(|(a, b), _| is_other(a) && is_other(b));
+    }
+
+    fn known(&self, a: &Pair<P>, b: &Pair<P>, wider: f64) -> Option<&Relation> {
+        let key = if a < b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) };
+        self.relations.get(&key).filter(|relation| relation.holds(wider))
+    }
+
+    /// The relation of two links, to be written to: a new one if there is none, or if they have changed.
+    fn relation(&mut self, a: &Pair<P>, b: &Pair<P>, wider: f64) -> &mut Relation {
+        self.count += 1;
+        let number = self.count;
+        let key = if a < b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) };
+        if self.relations.len() >= RELATIONS_MAX && !self.relations.contains_key(&key) {
+            let oldest = self.relations.iter().min_by_key(|(_, relation)| relation.number).map(|(key, _)| key.clone());
+            oldest.map(|key| self.relations.remove(&key));
+        }
+        let relation = self.relations.entry(key).or_default();
+        if !relation.holds(wider) {
+            *relation = Relation { wider, ..Relation::default() };
+        }
+        relation.number = number;
+        relation
+    }
+}
+
+impl Relation {
+    fn holds(&self, wider: f64) -> bool {
+        (1.0 / CHANGE..=CHANGE).contains(&(wider / self.wider))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Time;
+    use crate::base::time::SECOND_NS;
+
+    /// Each (from, to, rate) moves for ten seconds; all are learned from, over links of 100 bytes per second.
+    fn moves(bottlenecks: &mut Bottlenecks<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {
+        let mut traffic = Traffic::default();
+        let all: Vec<Seen<u32>> = rates
+            .iter()
+            .map(|(from, to, rate)| Seen {
+                from: *from,
+                to: *to,
+                size_bytes: 10 * rate,
+                start: Time(from_s * SECOND_NS),
+                end: Time((from_s + 10) * SECOND_NS),
+            })
+            .collect();
+        all.iter().for_each(|seen| traffic.add(seen.end, seen.clone()));
+        let learned = all
+            .iter()
+            .zip(rates)
+            .map(|(seen, (_, _, rate))| bottlenecks.learn(seen, *rate as f64, &traffic, |_| Some(100.0)));
+        learned.collect()
+    }
+
+    fn all(bottlenecks: &Bottlenecks<u32>) -> Vec<(Vec<Pair<u32>>, f64)> {
+        bottlenecks.all(|_| Some(100.0)).into_iter().map(|one| (one.pairs, one.bandwidth)).collect()
+    }
+
+    #[test]
+    fn two_links_that_are_slow_together_share_something() {
+        let mut bottlenecks = Bottlenecks::default();
+        // Each is learned from, so that two times are four signs.
+        assert_eq!(moves(&mut bottlenecks, 0, &[(1, 3, 50), (2, 4, 50)]), [500.0; 2]);
+        assert_eq!(all(&bottlenecks), []);
+        moves(&mut bottlenecks, 20, &[(1, 3, 50), (2, 4, 50)]);
+        assert_eq!(all(&bottlenecks), [(vec![(1, 3), (2, 4)], 100.0)]);
+        // At another time, or if links are no longer as they were, that says nothing.
+        assert!(bottlenecks.all(|_| Some(300.0)).is_empty());
+        bottlenecks.forget(&4);
+        assert_eq!(all(&bottlenecks), []);
+    }
+
+    #[test]
+    fn who_is_fast_together_shares_nothing_whatever_came_before() {
+        let mut bottlenecks = Bottlenecks::default();
+        for at in [0, 20, 40] {
+            moves(&mut bottlenecks, at, &[(1, 3, 50), (2, 4, 50)]);
+        }
+        moves(&mut bottlenecks, 60, &[(1, 3, 90), (2, 4, 90)]);
+        assert_eq!(all(&bottlenecks), []);
+        // Slow, but for other reasons: the other one is not to blame.
+        for at in [80, 100, 120] {
+            assert_eq!(moves(&mut bottlenecks, at, &[(1, 3, 50), (2, 4, 50)]), [0.0; 2]);
+        }
+        assert_eq!(all(&bottlenecks), []);
+    }
+
+    #[test]
+    fn slow_without_others_that_moved_what_is_missing_says_nothing() {
+        let mut bottlenecks = Bottlenecks::default();
+        for at in [0, 20, 40, 60] {
+            assert_eq!(moves(&mut bottlenecks, at, &[(1, 3, 20), (2, 4, 20)]), [0.0; 2]);
+        }
+        assert_eq!(all(&bottlenecks), []);
+    }
+
+    #[test]
+    fn a_shared_card_is_no_bottleneck_of_its_own() {
+        let mut bottlenecks = Bottlenecks::default();
+        for at in [0, 20, 40] {
+            moves(&mut bottlenecks, at, &[(1, 3, 50), (1, 4, 50)]);
+            moves(&mut bottlenecks, at + 10, &[(1, 3, 50), (2, 3, 50)]);
+        }
+        assert_eq!(all(&bottlenecks), []);
+    }
+
+    #[test]
+    fn a_backbone_holds_all_ways_between_two_sites_in_one() {
+        let mut bottlenecks = Bottlenecks::default();
+        for at in [0, 20, 40] {
+            moves(&mut bottlenecks, at, &[(1, 3, 60), (2, 4, 60)]);
+            moves(&mut bottlenecks, at + 10, &[(1, 4, 60), (2, 3, 60), (5, 6, 95)]);
+        }
+        // 5 → 6 was fast beside them.
+        assert_eq!(all(&bottlenecks), [(vec![(1, 3), (1, 4), (2, 3), (2, 4)], 120.0)]);
+    }
+
+    #[test]
+    fn a_way_that_both_directions_share_is_one() {
+        let mut bottlenecks = Bottlenecks::default();
+        for at in [0, 20] {
+            moves(&mut bottlenecks, at, &[(1, 2, 45), (2, 1, 55)]);
+        }
+        assert_eq!(all(&bottlenecks), [(vec![(1, 2), (2, 1)], 100.0)]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut bottlenecks = Bottlenecks::default();
+        for n in 0..RELATIONS_MAX as u32 + 100 {
+            moves(&mut bottlenecks, u64::from(n) * 20, &[(1, 2, 50), (10 + n, 9, 50)]);
+        }
+        assert_eq!(bottlenecks.relations.len(), RELATIONS_MAX);
+    }
+}
