@@ -527,3 +527,20 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
 }
+
+/// What tests begin with: server 's' with a store of 1 MiB, which offers one function and has no agent.
+#[cfg(test)]
+fn offering(function: Signature, slots: u32) -> ServerConfig {
+    ServerConfig {
+        id: NodeId(1),
+        name: "s".into(),
+        address: String::new(),
+        agent: String::new(),
+        slots,
+        queue_depth: 1,
+        plain: false,
+        memory_bytes: 1 << 20,
+        functions: vec![function],
+        models: BTreeMap::new(),
+    }
+}
