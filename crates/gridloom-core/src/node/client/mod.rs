@@ -569,6 +569,8 @@ impl Client {
                     if let Some(run) = self.data.get_mut(&datum) {
                         run.held = false;
                         run.presumed = false;
+                        // Nobody can wait for it any more. What a server was asked for comes all the same.
+                        run.wanted &= run.fetching.is_some();
                     }
                     self.tidy(datum, out);
                 }
