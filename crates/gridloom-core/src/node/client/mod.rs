@@ -25,8 +25,8 @@ use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::MapBy;
 use crate::member::Members;
+use crate::node::measuring::Measuring;
 use crate::node::message::{Message, Purpose, TaskReport, Timing, TransferReport};
-use crate::node::probing::Probing;
 use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
 use crate::perf::{GridView, LinkEstimate, Links};
 use following::Placed;
@@ -171,12 +171,8 @@ pub struct Client {
     broken: BTreeMap<(DatumId, NodeId), u32>,
     /// Servers that could not get a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
-    probing: Probing,
-    to_probe: Vec<NodeId>,
-    /// Those of them for whom the agent was asked for a turn.
-    turns_asked: BTreeSet<NodeId>,
-    /// The server whose link is being measured.
-    probe_turn: Option<NodeId>,
+    measuring: Measuring,
+    /// Servers whose links were measured, or are to be.
     probed: BTreeSet<NodeId>,
     /// The time that groups wait for links to be measured has passed.
     waited_for_links: bool,
@@ -214,10 +210,7 @@ impl Client {
             astray: BTreeSet::new(),
             broken: BTreeMap::new(),
             apart: BTreeSet::new(),
-            probing: Probing::default(),
-            to_probe: Vec::new(),
-            turns_asked: BTreeSet::new(),
-            probe_turn: None,
+            measuring: Measuring::default(),
             probed: BTreeSet::new(),
             waited_for_links: false,
             links: BTreeMap::new(),
@@ -312,7 +305,7 @@ impl Client {
         }
         if self.agent == Some(peer) {
             self.agent = None;
-            self.turns_asked.clear();
+            self.measuring.forget_turns();
             self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
         } else {
             self.on_server_lost(now, peer, why, out);
