@@ -55,6 +55,18 @@ def platform(tmp_path):
     return path
 
 
+@pytest.fixture(params=["simulated", "real"])
+def world(request, platform):
+    """A grid of three servers that run bodies: simulated, and of real processes."""
+    if request.param == "simulated":
+        with gl.simulate(platform, functions=[FUNCTIONS], execute=True) as grid:
+            yield grid
+    else:
+        request.getfixturevalue("program")
+        with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
+            yield grid
+
+
 class Gate:
     """Where calls of `tests/hold` stop."""
 

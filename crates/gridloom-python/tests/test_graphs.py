@@ -13,17 +13,6 @@ from conftest import FUNCTIONS
 EXTENT = 30
 
 
-@pytest.fixture(params=["simulated", "real"])
-def world(request, platform):
-    if request.param == "simulated":
-        with gl.simulate(platform, functions=[FUNCTIONS], execute=True) as grid:
-            yield grid
-    else:
-        request.getfixturevalue("program")
-        with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
-            yield grid
-
-
 def matrix():
     """Its powers go to zero."""
     return np.random.default_rng(1).random((EXTENT, EXTENT)) / EXTENT

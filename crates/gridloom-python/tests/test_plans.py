@@ -11,17 +11,6 @@ import pytest
 from conftest import FUNCTIONS
 
 
-@pytest.fixture(params=["simulated", "real"])
-def world(request, platform):
-    if request.param == "simulated":
-        with gl.simulate(platform, functions=[FUNCTIONS], execute=True) as grid:
-            yield grid
-    else:
-        request.getfixturevalue("program")
-        with gl.local(servers=3, functions=[FUNCTIONS]) as grid:
-            yield grid
-
-
 def record(grid, group, calls=3):
     """A product of products; with less calls, less of it."""
     matmul = grid.function("tests/matmul")

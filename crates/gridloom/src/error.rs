@@ -40,7 +40,8 @@ pub enum Error {
         /// Known names like it, empty or starting with a semicolon.
         near: String,
     },
-    /// A call is not as it was described, and was not made; or a described call never came.
+    /// Of a group that follows its graph strictly: a call is not as it was described, and was not made; or, at the end of the
+    /// group, a described call never came, of which this is the first.
     #[error("the described graph is followed strictly: {0}")]
     Differs(Difference),
     /// A value is not of the type asked for, or the session is used wrongly.

@@ -8,19 +8,9 @@ use std::sync::{Arc, Mutex};
 use gridloom::process::{Main, Measure, Process, ProcessError, RunReport, StackKind, simulate};
 use gridloom::{Error, SimulateConfig};
 
-const PLATFORM: &str = r#"
-[[host]]
-name = "a"
-speed = "1Gf"
-[[host]]
-name = "b"
-speed = "1Gf"
-[[star]]
-name = "lan"
-hosts = ["a", "b"]
-bandwidth = "100MBps"
-latency = "1ms"
-"#;
+fn platform() -> String {
+    support::star(&[("a", "1Gf"), ("b", "1Gf")], "100MBps", "1ms")
+}
 
 const KERNELS: &str = "Module kernels;\nDefine idle(IN int n, OUT double c[n]) Calls \"C\" idle(n, c);\n";
 
@@ -39,7 +29,7 @@ fn config(test: &str, faults: &str, processes: &[(&str, Body)]) -> SimulateConfi
         deployment: Some(folder.join("deployment.toml")),
         faults: (!faults.is_empty()).then(|| folder.join("some.faults")),
         reference_flops: Some(1e9),
-        ..support::simulation(test, PLATFORM, KERNELS, &[])
+        ..support::simulation(test, &platform(), KERNELS, &[])
     }
 }
 

@@ -6,24 +6,12 @@ use gridloom::core::base::{Dtype, Meta};
 use gridloom::{Arg, Error, Follow, Function, Graph, Grid, Group, Handle, Report, Value};
 
 /// Two fast servers and a slow one.
-const STAR: &str = r#"
-host = [
-  { name = "client", speed = "1Gf" },
-  { name = "fast-1", speed = "20Gf" },
-  { name = "fast-2", speed = "20Gf" },
-  { name = "slow", speed = "5Gf" },
-]
-[[star]]
-name = "lan"
-hosts = ["client", "fast-1", "fast-2", "slow"]
-bandwidth = "1GBps"
-latency = "50us"
-"#;
+fn star() -> String {
+    support::star(&[("client", "1Gf"), ("fast-1", "20Gf"), ("fast-2", "20Gf"), ("slow", "5Gf")], "1GBps", "50us")
+}
 
-const FUNCTIONS: &str = r#"
-Module kernels;
-Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
-"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
+/// Functions beside the product.
+const MORE: &str = r#"
 Define norm(IN int n, IN double a[n][n], OUT double *r)
 "size of a" CalcOrder 2*n^2 Calls "C" norm(n, a, r);
 Define both(IN int n, IN double a[n][n], OUT double low[n][n], OUT double high[n][n])
@@ -31,7 +19,7 @@ Define both(IN int n, IN double a[n][n], OUT double low[n][n], OUT double high[n
 "#;
 
 fn grid(test: &str) -> Grid {
-    Grid::simulate(support::simulation(test, STAR, FUNCTIONS, &[])).unwrap()
+    Grid::simulate(support::simulation(test, &star(), &format!("{}{MORE}", support::PRODUCT), &[])).unwrap()
 }
 
 fn square(extent: u64) -> Meta {

@@ -5,9 +5,8 @@ mod support;
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::{Grid, Handle, Report, Value};
 
-const KERNELS: &str = "Module kernels;\n\
-    Define product(IN int n, IN double a[n][n], OUT double c[n][n]) CalcOrder 2*n^3 Calls \"C\" product(n, a, c);\n\
-    Define sum(IN int n, IN double a[n][n], OUT double *s) CalcOrder 2*n^3 Calls \"C\" sum(n, a, s);\n";
+/// A function beside the square.
+const SUM: &str = "Define sum(IN int n, IN double a[n][n], OUT double *s) CalcOrder 2*n^3 Calls \"C\" sum(n, a, s);\n";
 
 /// Three servers, each pair with a link of its own.
 fn platform(profile: &str) -> String {
@@ -25,7 +24,7 @@ fn platform(profile: &str) -> String {
 }
 
 fn grid(test: &str, profile: &str) -> Grid {
-    Grid::simulate(support::simulation(test, &platform(profile), KERNELS, &[])).unwrap()
+    Grid::simulate(support::simulation(test, &platform(profile), &format!("{}{SUM}", support::SQUARE), &[])).unwrap()
 }
 
 /// So many matrices of 8 MB, all made on the first server.

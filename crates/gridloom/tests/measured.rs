@@ -1,5 +1,7 @@
 //! Measured blocks of simulated processes: recorded once, they make another run the same to the bit.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -35,14 +37,11 @@ struct Test {
 
 impl Test {
     fn new(name: &str, kind: StackKind) -> Test {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("platform.toml"), PLATFORM).unwrap();
         let mut deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n".to_string();
         for _ in 0..CLIENTS {
             let _ = writeln!(deployment, "[[process]]\nhost = 'b'\nfunction = 'client'");
         }
-        std::fs::write(folder.join("deployment.toml"), deployment).unwrap();
+        let folder = support::folder(name, &[("platform.toml", PLATFORM), ("deployment.toml", &deployment)]);
         let config = SimulateConfig {
             platform: folder.join("platform.toml"),
             deployment: Some(folder.join("deployment.toml")),

@@ -8,17 +8,12 @@ use gridloom::core::base::{Dtype, Meta};
 use gridloom::core::map::{MapError, Plan, Problem, Schedule};
 use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, Value};
 
-const STAR: &str = r#"
-host = [{ name = "client", speed = "1Gf" }, { name = "near", speed = "10Gf" }, { name = "far", speed = "10Gf" }]
-[[star]]
-name = "lan"
-hosts = ["client", "near", "far"]
-bandwidth = "1GBps"
-latency = "50us"
-"#;
+fn star() -> String {
+    support::star(&[("client", "1Gf"), ("near", "10Gf"), ("far", "10Gf")], "1GBps", "50us")
+}
 
 fn grid(test: &str) -> Grid {
-    Grid::simulate(support::simulation(test, STAR, support::PRODUCT, &[])).unwrap()
+    Grid::simulate(support::simulation(test, &star(), support::PRODUCT, &[])).unwrap()
 }
 
 /// Two products and the product of these.

@@ -30,9 +30,6 @@ bandwidth = "100MBps"
 latency = "1ms"
 "#;
 
-const KERNELS: &str = "Module kernels;\n\
-    Define product(IN int n, IN double a[n][n], OUT double c[n][n]) CalcOrder 2*n^3 Calls \"C\" product(n, a, c);\n";
-
 type Notes = Arc<Mutex<Vec<String>>>;
 
 /// A deployment's processes as (host, function) and what else is said of them.
@@ -46,7 +43,7 @@ fn config(test: &str, processes: &[(&str, &str, &str)]) -> SimulateConfig {
         deployment: Some(folder.join("deployment.toml")),
         report: Some(folder.join("report.json")),
         reference_flops: Some(1e9),
-        ..support::simulation(test, PLATFORM, KERNELS, &[])
+        ..support::simulation(test, PLATFORM, support::SQUARE, &[])
     }
 }
 

@@ -5,34 +5,18 @@ mod support;
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::{Grid, Report, Value};
 
-const PLATFORM: &str = r#"
-[[host]]
-name = "client"
-speed = "1Gf"
-[[host]]
-name = "server-1"
-speed = "2Gf"
-[[host]]
-name = "server-2"
-speed = "1Gf"
-[[star]]
-name = "lan"
-hosts = ["client", "server-1", "server-2"]
-bandwidth = "100MBps"
-latency = "1ms"
-"#;
-
-const KERNELS: &str = "Module kernels;\n\
-    Define product(IN int n, IN double a[n][n], OUT double c[n][n]) CalcOrder 2*n^3 Calls \"C\" product(n, a, c);\n";
+fn platform() -> String {
+    support::star(&[("client", "1Gf"), ("server-1", "2Gf"), ("server-2", "1Gf")], "100MBps", "1ms")
+}
 
 /// A grid on that platform; files beside it are (name, text).
 fn grid(test: &str, platform: &str, files: &[(&str, &str)]) -> Grid {
-    Grid::simulate(support::simulation(test, platform, KERNELS, files)).unwrap()
+    Grid::simulate(support::simulation(test, platform, support::SQUARE, files)).unwrap()
 }
 
 /// The platform with a profile.
 fn with(profile: &str) -> String {
-    format!("{PLATFORM}[[profile]]\n{profile}\n")
+    format!("{}[[profile]]\n{profile}\n", platform())
 }
 
 /// So many products one after another, each of 2 Gflop on 8 MB.
@@ -51,7 +35,7 @@ fn chain(grid: &Grid, count: usize) -> Report {
 
 #[test]
 fn tasks_follow_the_speed_of_their_host() {
-    let steady = chain(&grid("profile-none", PLATFORM, &[]), 1);
+    let steady = chain(&grid("profile-none", &platform(), &[]), 1);
     assert_eq!(steady.tasks[0].server, "server-1");
     let taken = |report: &Report| report.tasks[0].end_seconds - report.tasks[0].start_seconds;
     assert!((taken(&steady) - 1.0).abs() < 1e-6, "{steady}");
@@ -67,7 +51,7 @@ fn tasks_follow_the_speed_of_their_host() {
 
 #[test]
 fn data_follow_bandwidth_and_latency() {
-    let steady = chain(&grid("profile-steady", PLATFORM, &[]), 1).measured_seconds;
+    let steady = chain(&grid("profile-steady", &platform(), &[]), 1).measured_seconds;
     let narrow = "link = 'lan_link_client_UP'\nkind = 'bandwidth'\nevents = [[0, 10e6]]";
     let narrow = chain(&grid("profile-narrow", &with(narrow), &[]), 1).measured_seconds;
     assert!(narrow > steady + 0.6, "{steady} {narrow}");
@@ -151,7 +135,7 @@ fn many(grid: &Grid, count: usize, heuristic: &str) -> Report {
 
 /// Two servers of 2 Gflop/s on a fast network; the first falls to a quarter of its speed 20 s after the start.
 fn slows_down() -> String {
-    let fast = PLATFORM.replace("speed = \"1Gf\"", "speed = \"2Gf\"").replace("100MBps", "10GBps");
+    let fast = platform().replace("speed = \"1Gf\"", "speed = \"2Gf\"").replace("100MBps", "10GBps");
     format!("{fast}[[profile]]\nhost = 'server-1'\nkind = 'speed'\nevents = [[0, 1], [20, 0.25]]\n")
 }
 

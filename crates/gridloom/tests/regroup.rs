@@ -7,23 +7,16 @@ use gridloom::core::map::SplitMix64;
 use gridloom::{Arg, Error, Grid, Group, Handle, Loop, Regroup, Value};
 
 /// Servers of three speeds.
-const STAR: &str = r#"
-host = [
-  { name = "client", speed = "1Gf" },
-  { name = "fast", speed = "40Gf" },
-  { name = "good", speed = "20Gf" },
-  { name = "slow-1", speed = "5Gf" },
-  { name = "slow-2", speed = "5Gf" },
-]
-[[star]]
-name = "lan"
-hosts = ["client", "fast", "good", "slow-1", "slow-2"]
-bandwidth = "1GBps"
-latency = "100us"
-"#;
+fn star() -> String {
+    support::star(
+        &[("client", "1Gf"), ("fast", "40Gf"), ("good", "20Gf"), ("slow-1", "5Gf"), ("slow-2", "5Gf")],
+        "1GBps",
+        "100us",
+    )
+}
 
 fn grid(test: &str) -> Grid {
-    Grid::simulate(support::simulation(test, STAR, support::PRODUCT, &[])).unwrap()
+    Grid::simulate(support::simulation(test, &star(), support::PRODUCT, &[])).unwrap()
 }
 
 fn matrix(extent: u64) -> Value {

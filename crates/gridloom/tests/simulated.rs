@@ -8,28 +8,13 @@ use std::time::Duration;
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::{Error, Grid, Group, Handle, Report, SimulateConfig, Value};
 
-const STAR: &str = r#"
-[[host]]
-name = "client"
-speed = "1Gf"
-[[host]]
-name = "server-1"
-speed = "10Gf"
-[[host]]
-name = "server-2"
-speed = "10Gf"
-[[host]]
-name = "server-3"
-speed = "10Gf"
-[[host]]
-name = "server-4"
-speed = "10Gf"
-[[star]]
-name = "lan"
-hosts = ["client", "server-1", "server-2", "server-3", "server-4"]
-bandwidth = "1GBps"
-latency = "50us"
-"#;
+fn star() -> String {
+    support::star(
+        &[("client", "1Gf"), ("server-1", "10Gf"), ("server-2", "10Gf"), ("server-3", "10Gf"), ("server-4", "10Gf")],
+        "1GBps",
+        "50us",
+    )
+}
 
 fn config(test: &str, platform: &str) -> SimulateConfig {
     support::simulation(test, platform, support::PRODUCT, &[])
@@ -58,7 +43,7 @@ fn chain(grid: &Grid, n: u64, heuristic: &str) -> (Handle, Report) {
 
 #[test]
 fn a_group_moves_no_byte_that_it_need_not() {
-    let grid = Grid::simulate(config("traffic", STAR)).unwrap();
+    let grid = Grid::simulate(config("traffic", &star())).unwrap();
     let n = 1024;
     let (_, report) = chain(&grid, n, "heft[slack=0.05,polish=1000000]");
     assert_eq!((report.client_bytes, report.server_bytes), (9 * 8 * n * n, 3 * 8 * n * n), "{report}");
@@ -69,7 +54,7 @@ fn a_group_moves_no_byte_that_it_need_not() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let run = |name: &str| {
-        let grid = Grid::simulate(config(name, STAR)).unwrap();
+        let grid = Grid::simulate(config(name, &star())).unwrap();
         let (_, report) = chain(&grid, 512, "heft");
         (grid.simulation().unwrap(), report)
     };
@@ -79,7 +64,7 @@ fn the_same_seed_gives_the_same_trace() {
 #[test]
 fn a_program_runs_under_the_faults_of_a_scenario() {
     let run = |name: &str, faults: &str| {
-        let mut config = config(name, STAR);
+        let mut config = config(name, &star());
         let file = config.platform.with_file_name("scenario.faults");
         std::fs::write(&file, faults).unwrap();
         config.faults = Some(file);
@@ -100,7 +85,7 @@ fn a_program_runs_under_the_faults_of_a_scenario() {
 
 #[test]
 fn the_prediction_is_near_the_simulated_time() {
-    let grid = Grid::simulate(config("predicted", STAR)).unwrap();
+    let grid = Grid::simulate(config("predicted", &star())).unwrap();
     let (_, report) = chain(&grid, 2048, "heft");
     let ratio = report.measured_seconds / report.predicted_seconds;
     assert!(
@@ -113,7 +98,7 @@ fn the_prediction_is_near_the_simulated_time() {
 
 #[test]
 fn plain_calls_drag_everything_through_the_client() {
-    let grid = Grid::simulate(config("plain", STAR)).unwrap();
+    let grid = Grid::simulate(config("plain", &star())).unwrap();
     let product = grid.function("product").unwrap();
     let n = 512;
     let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
@@ -131,7 +116,7 @@ fn plain_calls_drag_everything_through_the_client() {
 
 #[test]
 fn servers_that_are_plain_are_not_talked_to_by_servers() {
-    let plain = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { plain = \"yes\" }");
+    let plain = star().replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { plain = \"yes\" }");
     let grid = Grid::simulate(config("all-plain", &plain)).unwrap();
     let n = 512;
     let (_, report) = chain(&grid, n, "heft");
@@ -141,7 +126,7 @@ fn servers_that_are_plain_are_not_talked_to_by_servers() {
 
 #[test]
 fn arrays_of_many_gibibytes_are_only_sizes() {
-    let big = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1TiB\" }");
+    let big = star().replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1TiB\" }");
     let grid = Grid::simulate(config("big", &big)).unwrap();
     let n = 50_000;
     let (handle, report) = chain(&grid, n, "heft");
@@ -151,7 +136,7 @@ fn arrays_of_many_gibibytes_are_only_sizes() {
 
 #[test]
 fn a_hundred_thousand_calls_make_a_group() {
-    let grid = Grid::simulate(config("many", STAR)).unwrap();
+    let grid = Grid::simulate(config("many", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let group = grid.group("heft");
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
@@ -172,7 +157,7 @@ fn a_hundred_thousand_calls_make_a_group() {
 
 #[test]
 fn threads_may_wait_for_the_same_result() {
-    let grid = Grid::simulate(config("threads", STAR)).unwrap();
+    let grid = Grid::simulate(config("threads", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[64, 64]));
     for _ in 0..50 {
@@ -194,7 +179,7 @@ fn threads_may_wait_for_the_same_result() {
 
 #[test]
 fn a_wait_may_have_a_limit() {
-    let grid = Grid::simulate(config("limit", STAR)).unwrap();
+    let grid = Grid::simulate(config("limit", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
     let group = grid.group("heft");
@@ -211,7 +196,7 @@ fn a_wait_may_have_a_limit() {
 
 #[test]
 fn a_call_that_never_ran_says_why() {
-    let grid = Grid::simulate(config("discarded", STAR)).unwrap();
+    let grid = Grid::simulate(config("discarded", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
     let record = |group: &Group| group.call(&product, &[(&matrix).into(), (&matrix).into()]).unwrap().remove(0);
@@ -232,7 +217,7 @@ fn a_call_that_never_ran_says_why() {
 
 #[test]
 fn a_store_that_is_too_small_is_told_by_function() {
-    let small = STAR.replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1MiB\" }");
+    let small = star().replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1MiB\" }");
     let grid = Grid::simulate(config("small", &small)).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[400, 400]));
@@ -242,7 +227,7 @@ fn a_store_that_is_too_small_is_told_by_function() {
 
 #[test]
 fn groups_that_nobody_can_ask_about_are_forgotten() {
-    let grid = Grid::simulate(config("forgotten", STAR)).unwrap();
+    let grid = Grid::simulate(config("forgotten", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
     let run = || {

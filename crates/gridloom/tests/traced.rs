@@ -1,5 +1,7 @@
 //! What is written of a simulation for viewers: it parses, is whole, and shows messages by meaning.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,10 +64,7 @@ fn client(mut me: Process) -> Result<(), ProcessError> {
 }
 
 fn folder(test: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("platform.toml"), PLATFORM).unwrap();
-    folder
+    support::folder(test, &[("platform.toml", PLATFORM)])
 }
 
 /// Runs the processes; the trace's hash.
@@ -170,9 +169,7 @@ fn processes_have_states_and_messages_with_their_values() {
 #[test]
 fn a_grid_has_tasks_on_servers_and_data_on_links() {
     let folder = folder("traced-grid");
-    let idl = "Module kernels;\nDefine product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])\n\
-               CalcOrder 2*n^3 Calls \"C\" product(n, a, b, c);\n";
-    std::fs::write(folder.join("kernels.idl"), idl).unwrap();
+    std::fs::write(folder.join("kernels.idl"), support::PRODUCT).unwrap();
     let hash = |trace: Option<PathBuf>| {
         let config = SimulateConfig {
             platform: folder.join("platform.toml"),

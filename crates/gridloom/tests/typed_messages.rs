@@ -1,7 +1,8 @@
 //! Typed messages between processes in virtual time: values, errors that name what is wrong, and what they cost.
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use gridloom::process::{Main, PeerId, Process, ProcessError, RunReport, StackKind, simulate};
@@ -66,11 +67,8 @@ type Body = fn(&mut Process, &Notes) -> Result<(), ProcessError>;
 
 /// Runs `server` on a and `client` on b; what they noted.
 fn run(name: &str, server: Body, client: Body) -> (Vec<String>, RunReport) {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("platform.toml"), PLATFORM).unwrap();
     let deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n[[process]]\nhost = 'b'\nfunction = 'client'\n";
-    std::fs::write(folder.join("deployment.toml"), deployment).unwrap();
+    let folder = support::folder(name, &[("platform.toml", PLATFORM), ("deployment.toml", deployment)]);
     let config = SimulateConfig {
         platform: folder.join("platform.toml"),
         deployment: Some(folder.join("deployment.toml")),

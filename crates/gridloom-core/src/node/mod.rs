@@ -4,6 +4,7 @@ pub mod agent;
 pub mod client;
 pub mod conformance;
 mod independent;
+mod measuring;
 pub mod message;
 mod probing;
 pub mod protocol;

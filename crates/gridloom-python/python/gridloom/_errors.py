@@ -98,18 +98,21 @@ class Discarded(GridloomError):
 
 
 class DifferenceError(GridloomError):
-    """A call is not as it was described, and was not made; or a described call never came.
+    """In a group with ``strict=True``: a call is not as it was described, and was not made; or a described call never came.
+
+    The former is raised by the call, the latter at the end of the group's block: of several calls that never came it tells of the first,
+    and `Group.differences` of all.
 
     Attributes
     ----------
     call : int or None
         Which of the group's calls it is, counted from 1; ``None`` of one that never came.
     function : str
-        Its function.
+        The function that was called; of a call that never came the one that was described.
     described : str or None
-        The described call that was expected, if there is one.
+        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
     why : str
-        What differs.
+        What differs, in words: the argument, what it is and what was described; or that the call never came.
     """
 
     call: int | None

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A call that is not as it was described, or that never came.
+    """A call that is not as it was described, or a described one that never came. Optional calls may stay away.
 
     Attributes
     ----------
     call : int or None
         Which of the group's calls it is, counted from 1; ``None`` of one that never came.
     function : str
-        Its function.
+        The function that was called; of a call that never came the one that was described.
     described : str or None
-        The described call that was expected, if there is one.
+        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
     why : str
-        What differs.
+        What differs, in words: the argument, what it is and what was described; or that the call never came.
     """
 
     call: int | None

@@ -17,16 +17,16 @@ use serde::Serialize;
 use super::resolve::{Resolved, is_alike};
 use crate::{Error, PlanRecord, Value};
 
-/// A call that is not as it was described, or that did not come.
+/// A call that is not as it was described, or a described one that never came. Optional calls may stay away.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Which of the group's calls it is, counted from 1; `None` of one that did not come.
+    /// Which of the group's calls it is, counted from 1; `None` of one that never came.
     pub call: Option<usize>,
-    /// Its function.
+    /// The function that was called; of a call that never came the one that was described.
     pub function: String,
-    /// The described call that was expected, if there is one.
+    /// Name of the described call that was expected in its place, or that never came; `None` if nothing was described there.
     pub described: Option<String>,
-    /// What differs, in words.
+    /// What differs, in words: the argument, what it is and what was described; or that the call never came.
     pub why: String,
 }
 

@@ -1,16 +1,34 @@
 //! What tests of simulated grids share: the files that a simulation reads.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::path::PathBuf;
 
 use gridloom::SimulateConfig;
 
 /// The product of two square matrices.
-#[allow(dead_code, reason = "not every test multiplies")]
 pub const PRODUCT: &str = r#"
 Module kernels;
 Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
 "c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
 "#;
+
+/// A function of that name, and as much work, that reads one matrix only.
+pub const SQUARE: &str = r#"
+Module kernels;
+Define product(IN int n, IN double a[n][n], OUT double c[n][n])
+"c := a a" CalcOrder 2*n^3 Calls "C" product(n, a, c);
+"#;
+
+/// Hosts (name, speed) around a switch; bandwidth and latency are of each host's link to it.
+pub fn star(hosts: &[(&str, &str)], bandwidth: &str, latency: &str) -> String {
+    let host = |(name, speed): &(&str, &str)| format!("[[host]]\nname = \"{name}\"\nspeed = \"{speed}\"\n");
+    let names: Vec<&str> = hosts.iter().map(|(name, _)| *name).collect();
+    let hosts: String = hosts.iter().map(host).collect();
+    format!(
+        "{hosts}[[star]]\nname = \"lan\"\nhosts = {names:?}\nbandwidth = \"{bandwidth}\"\nlatency = \"{latency}\"\n"
+    )
+}
 
 /// The test's own folder, with those files (name, text) in it.
 pub fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {

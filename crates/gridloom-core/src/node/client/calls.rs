@@ -116,17 +116,14 @@ impl Client {
             let error = TaskError::DatumLost { datum, why };
             self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
         } else {
-            self.send_call(
-                now,
-                call.task,
-                call.sources,
-                call.calibrates,
-                call.attempts + 1,
-                call.limit_ns,
-                call.deadline,
-                out,
-            );
+            self.resend(now, call, out);
         }
+    }
+
+    /// The same call, in a further attempt.
+    fn resend(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
+        let Call { task, sources, calibrates, attempts, limit_ns, deadline, .. } = call;
+        self.send_call(now, task, sources, calibrates, attempts + 1, limit_ns, deadline, out);
     }
 
     /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
-use crate::node::probing::Step;
 use crate::perf::Seen;
 
 impl Client {
@@ -21,43 +20,31 @@ impl Client {
             }
             self.probed.insert(node);
             self.waited_for_links = false;
-            self.to_probe.push(node);
             if !self.members.is_up(node) {
-                out.push(Effect::Dial { address });
+                out.push(Effect::Dial { address: address.clone() });
             }
+            self.measuring.add(node, address);
         }
         self.ask_turns(out);
     }
 
-    /// Asks the agent for a turn with each server that is connected by now: probes that share a card disturb each other.
     pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else { return };
-        for node in &self.to_probe {
-            if self.members.is_up(*node) && self.turns_asked.insert(*node) {
-                send(out, agent, Message::AskTurn { to: *node });
-            }
-        }
+        self.measuring.ask_turns(self.agent, &self.members, out);
     }
 
     pub(super) fn on_turn(&mut self, now: Time, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
-        if !self.turns_asked.contains(&to) {
+        if !self.measuring.has_asked(to) {
             if let Some(agent) = self.agent {
                 send(out, agent, Message::TurnOver { to });
             }
-            return;
-        }
-        match self.members.ping(now, to).filter(|_| is_needed) {
-            Some(token) => {
-                self.probe_turn = Some(to);
-                send(out, to, Message::Ping { token });
-            }
-            None => self.probe_over(now, to, out),
+        } else if !self.measuring.begin(now, to, is_needed, &mut self.members, out) {
+            self.probe_over(now, to, out);
         }
     }
 
     /// Whether groups can be mapped with knowledge of the links.
     pub(super) fn links_known(&self) -> bool {
-        self.to_probe.is_empty() || self.waited_for_links
+        self.measuring.is_done() || self.waited_for_links
     }
 
     pub(super) fn wait_for_links(&mut self, now: Time, out: &mut Vec<Effect>) {
@@ -67,15 +54,13 @@ impl Client {
     /// The links were given time enough: groups are mapped with what is known. Measuring goes on.
     pub(super) fn on_links_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.waited_for_links = true;
-        if let Some(peer) = self.probe_turn
-            && let Some(link) = self.probing.estimate(now, peer)
-        {
+        if let Some((peer, link)) = self.measuring.estimate(now) {
             self.links.entry(peer).or_insert(link);
         }
         // Those whose turn has not come wait behind a slow one; they are taken to be no better than the worst known.
         let worst = self.links.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
         if let Some(worst) = worst {
-            for node in &self.to_probe {
+            for (node, _) in self.measuring.peers() {
                 self.links.entry(*node).or_insert(worst);
             }
         }
@@ -83,47 +68,26 @@ impl Client {
     }
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
-        if let Some(rtt_ns) = self.members.pong(now, from, token)
-            && self.probe_turn == Some(from)
-            && !self.probing.is_probing(from)
-        {
-            let step = self.probing.begin(now, from, rtt_ns);
-            self.on_step(now, from, step, out);
+        if let Some(rtt_ns) = self.members.pong(now, from, token) {
+            self.measuring.answered(now, from, rtt_ns, out);
         }
     }
 
     pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) {
-        if let Some(step) = self.probing.arrived(now, from, size_bytes) {
-            self.on_step(now, from, step, out);
+        let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) else { return };
+        let me = self.config.id;
+        if self.learned.of(&me, &from).is_none() {
+            self.learned.met(now, me, from, link);
+        } else {
+            self.learned.probed(now, me, from, link);
         }
-    }
-
-    fn on_step(&mut self, now: Time, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
-        match step {
-            Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
-            Step::Done(link) => {
-                let me = self.config.id;
-                if self.learned.of(&me, &peer).is_none() {
-                    self.learned.met(now, me, peer, link);
-                } else {
-                    self.learned.probed(now, me, peer, link);
-                }
-                self.link_changed(now, peer, out);
-                self.probe_over(now, peer, out);
-            }
-        }
+        self.link_changed(now, from, out);
+        self.probe_over(now, from, out);
     }
 
     pub(super) fn probe_over(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
-        self.probing.lost(peer);
-        self.to_probe.retain(|node| *node != peer);
-        if self.probe_turn == Some(peer) {
-            self.probe_turn = None;
-        }
-        if let (true, Some(agent)) = (self.turns_asked.remove(&peer), self.agent) {
-            send(out, agent, Message::TurnOver { to: peer });
-        }
-        if self.to_probe.is_empty() {
+        self.measuring.end(peer, self.agent, out);
+        if self.measuring.is_done() {
             self.map_waiting(now, out);
         }
     }
@@ -186,7 +150,7 @@ impl Client {
 
     /// Has one of its links probed that has fallen, while there are groups that could use it.
     pub(super) fn probe_fallen(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.groups.is_empty() || !self.to_probe.is_empty() {
+        if self.groups.is_empty() || !self.measuring.is_done() {
             return;
         }
         let me = self.config.id;
@@ -201,7 +165,7 @@ impl Client {
             self.learned.ask(now, (me, peer));
             // Nobody waits for it.
             self.waited_for_links = true;
-            self.to_probe.push(peer);
+            self.measuring.add(peer, self.addresses.get(&peer).cloned().unwrap_or_default());
             self.ask_turns(out);
         }
     }

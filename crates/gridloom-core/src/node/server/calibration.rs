@@ -103,18 +103,7 @@ mod tests {
         fn new() -> Test {
             let signature = crate::idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
             let hash = signature.hash();
-            let mut server = Server::new(ServerConfig {
-                id: NodeId(1),
-                name: "s".into(),
-                address: String::new(),
-                agent: String::new(),
-                slots: 1,
-                queue_depth: 1,
-                plain: false,
-                memory_bytes: 1 << 20,
-                functions: vec![signature],
-                models: BTreeMap::new(),
-            });
+            let mut server = Server::new(offering(signature, 1));
             for peer in [USER, CALIBRATOR] {
                 let (name, address) = (String::new(), String::new());
                 let up = Input::PeerUp { peer, role: Role::Client, name, address };

@@ -6,80 +6,40 @@ use crate::base::limits::LINK_QUIET_NS;
 
 impl Server {
     /// `from` maps onto this server: it has these measured, and gives turns.
-    pub(super) fn on_registered(&mut self, from: NodeId, peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
+    pub(super) fn on_registered(&mut self, from: NodeId, mut peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
         self.refused_since = None;
         self.measures_for = Some(from);
-        self.to_probe = peers;
-        self.to_probe.truncate(PROBE_PEERS_MAX);
-        if self.config.plain {
-            self.to_probe.clear();
-        }
+        peers.truncate(if self.config.plain { 0 } else { PROBE_PEERS_MAX });
         self.links_done = false;
-        let unconnected: BTreeSet<String> = self
-            .to_probe
-            .iter()
-            .filter(|(node, _)| !self.members.is_up(*node))
-            .map(|(_, address)| address.clone())
-            .collect();
+        let unconnected = peers.iter().filter(|(node, _)| !self.members.is_up(*node));
+        let unconnected: BTreeSet<String> = unconnected.map(|(_, address)| address.clone()).collect();
         out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
-        self.probe_turn = None;
-        self.turns_asked.clear();
+        self.measuring.restart(peers);
         self.ask_turns(out);
         self.links_done_if_so(out);
     }
 
-    pub(super) fn on_probe_step(&mut self, peer: NodeId, step: Step, out: &mut Vec<Effect>) {
-        match step {
-            Step::Send(size_bytes) => out.push(Effect::SendProbe { to: peer, size_bytes }),
-            Step::Done(link) => {
-                self.tell(Message::LinkMeasured { to: peer, link }, out);
-                self.probe_over(peer, out);
-            }
-        }
-    }
-
     pub(super) fn probe_over(&mut self, peer: NodeId, out: &mut Vec<Effect>) {
-        self.probing.lost(peer);
-        self.to_probe.retain(|(node, _)| *node != peer);
-        if self.probe_turn == Some(peer) {
-            self.probe_turn = None;
-        }
-        if let (true, Some(whom)) = (self.turns_asked.remove(&peer), self.measures_for) {
-            send(out, whom, Message::TurnOver { to: peer });
-        }
+        self.measuring.end(peer, self.measures_for, out);
         self.links_done_if_so(out);
     }
 
-    /// Asks for a turn with each peer that is connected by now.
     pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
-        let Some(whom) = self.measures_for else { return };
-        for (node, _) in &self.to_probe {
-            if self.members.is_up(*node) && self.turns_asked.insert(*node) {
-                send(out, whom, Message::AskTurn { to: *node });
-            }
-        }
+        self.measuring.ask_turns(self.measures_for, &self.members, out);
     }
 
     pub(super) fn on_turn(&mut self, now: Time, from: NodeId, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
-        if self.measures_for != Some(from) || !self.turns_asked.contains(&to) {
+        if self.measures_for != Some(from) || !self.measuring.has_asked(to) {
             send(out, from, Message::TurnOver { to });
-            return;
-        }
-        match self.members.ping(now, to).filter(|_| is_needed) {
-            Some(token) => {
-                self.probe_turn = Some(to);
-                send(out, to, Message::Ping { token });
-            }
-            None => self.probe_over(to, out),
+        } else if !self.measuring.begin(now, to, is_needed, &mut self.members, out) {
+            self.probe_over(to, out);
         }
     }
 
     /// Who has links measured is gone.
     pub(super) fn measurer_lost(&mut self, out: &mut Vec<Effect>) {
         self.measures_for = None;
-        self.turns_asked.clear();
-        self.probe_turn = None;
-        self.to_probe.clear();
+        self.measuring.restart(Vec::new());
         self.links_done_if_so(out);
     }
 
@@ -92,21 +52,21 @@ impl Server {
         address: String,
         out: &mut Vec<Effect>,
     ) {
-        if !self.to_probe.is_empty() && self.measures_for != Some(from) {
+        if !self.measuring.is_done() && self.measures_for != Some(from) {
             return;
         }
         self.measures_for = Some(from);
         let is_quiet = self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS)
             && !self.awaited.values().any(|awaited| awaited.from == to && awaited.asked);
-        let is_known = self.to_probe.iter().any(|(node, _)| *node == to);
-        if self.config.plain || to == self.config.id || is_known || !is_quiet || self.to_probe.len() >= PROBE_PEERS_MAX
-        {
+        let peers = self.measuring.peers();
+        let is_known = peers.iter().any(|(node, _)| *node == to);
+        if self.config.plain || to == self.config.id || is_known || !is_quiet || peers.len() >= PROBE_PEERS_MAX {
             return;
         }
         if !self.members.is_up(to) {
             out.push(Effect::Dial { address: address.clone() });
         }
-        self.to_probe.push((to, address));
+        self.measuring.add(to, address);
         self.ask_turns(out);
     }
 
@@ -144,7 +104,7 @@ impl Server {
     }
 
     fn links_done_if_so(&mut self, out: &mut Vec<Effect>) {
-        if self.to_probe.is_empty() && !self.links_done {
+        if self.measuring.is_done() && !self.links_done {
             self.links_done = true;
             self.tell(Message::LinksDone, out);
         }

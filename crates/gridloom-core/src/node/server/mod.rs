@@ -28,8 +28,8 @@ use crate::exec::{Executor, State};
 use crate::graph::Task;
 use crate::idl::Signature;
 use crate::member::Members;
+use crate::node::measuring::Measuring;
 use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
-use crate::node::probing::{Probing, Step};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::node::seen::SeenTransfers;
 use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
@@ -98,14 +98,9 @@ pub struct Server {
     awaited: BTreeMap<DatumId, Awaited>,
     /// Requests that wait for a connection, by the address that is being dialled.
     dialling: BTreeMap<String, Vec<DatumId>>,
-    probing: Probing,
-    to_probe: Vec<(NodeId, String)>,
-    /// Who named them: the agent, or a client that maps by itself.
+    measuring: Measuring,
+    /// Who named what is measured: the agent, or a client that maps by itself.
     measures_for: Option<NodeId>,
-    /// Those of them for which a turn was asked: probes that share a card disturb each other.
-    turns_asked: BTreeSet<NodeId>,
-    /// The peer whose link is being measured.
-    probe_turn: Option<NodeId>,
     speed_flops: Option<f64>,
     known: BTreeMap<String, Known>,
     models_timer: bool,
@@ -141,11 +136,8 @@ impl Server {
             replicas: Replicas::new(config.memory_bytes),
             awaited: BTreeMap::new(),
             dialling: BTreeMap::new(),
-            probing: Probing::default(),
-            to_probe: Vec::new(),
+            measuring: Measuring::default(),
             measures_for: None,
-            turns_asked: BTreeSet::new(),
-            probe_turn: None,
             speed_flops: None,
             known,
             models_timer: false,
@@ -277,7 +269,7 @@ impl Server {
             self.supply_failed(datum, SupplyFault::Unreachable, why, out);
         }
         let is_there = |(node, known): &&(NodeId, String)| known == address && !self.members.is_up(*node);
-        let unreachable: Vec<NodeId> = self.to_probe.iter().filter(is_there).map(|(node, _)| *node).collect();
+        let unreachable: Vec<NodeId> = self.measuring.peers().iter().filter(is_there).map(|(node, _)| *node).collect();
         for to in unreachable_sources {
             self.tell(Message::LinkBroken { to }, out);
         }
@@ -415,17 +407,14 @@ impl Server {
             }
             Message::Ping { token } => send(out, from, Message::Pong { token }),
             Message::Pong { token } => {
-                if let Some(rtt_ns) = self.members.pong(now, from, token)
-                    && self.probe_turn == Some(from)
-                    && !self.probing.is_probing(from)
-                {
-                    let step = self.probing.begin(now, from, rtt_ns);
-                    self.on_probe_step(from, step, out);
+                if let Some(rtt_ns) = self.members.pong(now, from, token) {
+                    self.measuring.answered(now, from, rtt_ns, out);
                 }
             }
             Message::ProbeArrived { size_bytes } => {
-                if let Some(step) = self.probing.arrived(now, from, size_bytes) {
-                    self.on_probe_step(from, step, out);
+                if let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) {
+                    self.tell(Message::LinkMeasured { to: from, link }, out);
+                    self.probe_over(from, out);
                 }
             }
             Message::Register(_)
@@ -525,4 +514,21 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
 
 fn log(out: &mut Vec<Effect>, line: String) {
     out.push(Effect::Emit(Event::Log(line)));
+}
+
+/// What tests begin with: server 's' with a store of 1 MiB, which offers one function and has no agent.
+#[cfg(test)]
+fn offering(function: Signature, slots: u32) -> ServerConfig {
+    ServerConfig {
+        id: NodeId(1),
+        name: "s".into(),
+        address: String::new(),
+        agent: String::new(),
+        slots,
+        queue_depth: 1,
+        plain: false,
+        memory_bytes: 1 << 20,
+        functions: vec![function],
+        models: BTreeMap::new(),
+    }
 }

@@ -99,6 +99,21 @@ fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
     (took_s - furthest.0) / (expected_s - furthest.1)
 }
 
+impl Server {
+    /// Tells the agent, if it has changed much.
+    pub(super) fn report_pace(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let pace = self.pace.value(now, &self.known);
+        let told = self.pace.told.unwrap_or(1.0);
+        let change = pace / told;
+        let is_back = told != 1.0 && (1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&pace);
+        if !(1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&change) || (is_back && pace != told) {
+            let pace = if is_back { 1.0 } else { pace };
+            self.pace.told = Some(pace);
+            self.tell(Message::Pace { pace }, out);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,20 +137,5 @@ mod tests {
         assert_eq!(of_calls([(4.0, 1.0), (4.0, 1.0), (4.0, 1.0), (1.0, 1.0)].into_iter()), 4.0);
         // As it was before counts no more.
         assert_eq!(of_calls([(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (4.0, 1.0), (4.0, 1.0)].into_iter()), 1.0);
-    }
-}
-
-impl Server {
-    /// Tells the agent, if it has changed much.
-    pub(super) fn report_pace(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let pace = self.pace.value(now, &self.known);
-        let told = self.pace.told.unwrap_or(1.0);
-        let change = pace / told;
-        let is_back = told != 1.0 && (1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&pace);
-        if !(1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&change) || (is_back && pace != told) {
-            let pace = if is_back { 1.0 } else { pace };
-            self.pace.told = Some(pace);
-            self.tell(Message::Pace { pace }, out);
-        }
     }
 }

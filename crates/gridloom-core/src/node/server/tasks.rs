@@ -242,18 +242,7 @@ mod tests {
         let text = "Module m; Define f(IN int n, IN int k, IN double a[n*k], OUT double c[n]) Calls f(n, k, a, c);";
         let signature = parse(text, "t.idl").unwrap().remove(0).signature;
         let hash = signature.hash();
-        let mut server = Server::new(ServerConfig {
-            id: NodeId(1),
-            name: "s".into(),
-            address: String::new(),
-            agent: String::new(),
-            slots: 2,
-            queue_depth: 1,
-            plain: false,
-            memory_bytes: 1 << 20,
-            functions: vec![signature],
-            models: BTreeMap::new(),
-        });
+        let mut server = Server::new(offering(signature, 2));
         let mut out = Vec::new();
         let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
         server.handle(Time(0), up, &mut out);

@@ -1,0 +1,206 @@
+//! Links that a node has yet to measure, each in its turn: probes that share a card disturb each other, so whoever maps gives
+//! turns, one out of a host and one into it at a time.
+//!
+//! ```text
+//! node                              who maps
+//!   | AskTurn ------------------------->|   once the peer is connected
+//!   |<--------------------------- Turn  |   the link is measured (`probing`), if that is still needed
+//!   | TurnOver ------------------------>|   measured, or the peer is gone
+//! ```
+//!
+//! **Invariant:** a turn that was asked for is ended, unless who gives turns was lost. What becomes of a measurement is its owner's:
+//! the client learns from it, a server tells of it.
+
+use std::collections::BTreeSet;
+
+use super::message::Message;
+use super::probing::{Probing, Step};
+use super::protocol::{Effect, Role};
+use crate::base::{NodeId, Time};
+use crate::member::Members;
+use crate::perf::LinkEstimate;
+
+/// What is to be measured, and what is being measured.
+#[derive(Debug, Default)]
+pub struct Measuring {
+    /// Peers whose links are to be measured, in order, with their addresses.
+    peers: Vec<(NodeId, String)>,
+    /// Those of them for which a turn was asked.
+    asked: BTreeSet<NodeId>,
+    /// The peer whose turn it is.
+    current: Option<NodeId>,
+    probing: Probing,
+}
+
+impl Measuring {
+    /// Measures the links to these from now on, instead of those before; turns that were asked for are void.
+    pub fn restart(&mut self, peers: Vec<(NodeId, String)>) {
+        self.peers = peers;
+        self.current = None;
+        self.forget_turns();
+    }
+
+    /// Measures the link to one more.
+    pub fn add(&mut self, peer: NodeId, address: String) {
+        self.peers.push((peer, address));
+    }
+
+    /// Peers whose links are to be measured, with their addresses.
+    pub fn peers(&self) -> &[(NodeId, String)] {
+        &self.peers
+    }
+
+    /// Whether all is measured.
+    pub fn is_done(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    /// Who gave turns is gone, and has forgotten them.
+    pub fn forget_turns(&mut self) {
+        self.asked.clear();
+    }
+
+    /// Asks for a turn with each peer that is connected by now.
+    pub fn ask_turns(&mut self, giver: Option<NodeId>, members: &Members<Role>, out: &mut Vec<Effect>) {
+        let Some(giver) = giver else { return };
+        for (peer, _) in &self.peers {
+            if members.is_up(*peer) && self.asked.insert(*peer) {
+                out.push(Effect::Send { to: giver, message: Message::AskTurn { to: *peer } });
+            }
+        }
+    }
+
+    /// Whether a turn with that peer was asked for, and is not over.
+    pub fn has_asked(&self, peer: NodeId) -> bool {
+        self.asked.contains(&peer)
+    }
+
+    /// The turn with a peer begins. False if there is nothing to measure: then it is to be ended.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        peer: NodeId,
+        is_needed: bool,
+        members: &mut Members<Role>,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(token) = members.ping(now, peer).filter(|_| is_needed) else { return false };
+        self.current = Some(peer);
+        out.push(Effect::Send { to: peer, message: Message::Ping { token } });
+        true
+    }
+
+    /// A peer has answered a ping: if it is its turn, it is probed.
+    pub fn answered(&mut self, now: Time, peer: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
+        if self.current == Some(peer) && !self.probing.is_probing(peer) {
+            let step = self.probing.begin(now, peer, rtt_ns);
+            next(peer, step, out);
+        }
+    }
+
+    /// A peer has a probe: the link, if that was the last.
+    pub fn probe_arrived(
+        &mut self,
+        now: Time,
+        peer: NodeId,
+        size_bytes: u64,
+        out: &mut Vec<Effect>,
+    ) -> Option<LinkEstimate> {
+        let step = self.probing.arrived(now, peer, size_bytes)?;
+        next(peer, step, out)
+    }
+
+    /// The peer whose turn it is, and what can be said of its link by now.
+    pub fn estimate(&self, now: Time) -> Option<(NodeId, LinkEstimate)> {
+        let peer = self.current?;
+        Some((peer, self.probing.estimate(now, peer)?))
+    }
+
+    /// The link to a peer needs no measuring any more, or cannot be measured: its turn ends.
+    pub fn end(&mut self, peer: NodeId, giver: Option<NodeId>, out: &mut Vec<Effect>) {
+        self.probing.lost(peer);
+        self.peers.retain(|(node, _)| *node != peer);
+        if self.current == Some(peer) {
+            self.current = None;
+        }
+        if let (true, Some(giver)) = (self.asked.remove(&peer), giver) {
+            out.push(Effect::Send { to: giver, message: Message::TurnOver { to: peer } });
+        }
+    }
+}
+
+fn next(peer: NodeId, step: Step, out: &mut Vec<Effect>) -> Option<LinkEstimate> {
+    match step {
+        Step::Send(size_bytes) => {
+            out.push(Effect::SendProbe { to: peer, size_bytes });
+            None
+        }
+        Step::Done(link) => Some(link),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: NodeId = NodeId(1);
+    const PEER: NodeId = NodeId(2);
+
+    fn sent(out: &[Effect], message: &Message) -> bool {
+        out.iter().any(|effect| matches!(effect, Effect::Send { to, message: sent } if *to == AGENT && sent == message))
+    }
+
+    /// With a peer that is connected, and for which a turn was asked.
+    fn asked() -> (Measuring, Members<Role>) {
+        let (mut measuring, mut members, mut out) = (Measuring::default(), Members::default(), Vec::new());
+        measuring.add(PEER, "there:1".into());
+        measuring.ask_turns(Some(AGENT), &members, &mut out);
+        assert_eq!(out, [], "it is not connected yet");
+        members.up(Time(0), PEER, Role::Server);
+        measuring.ask_turns(None, &members, &mut out);
+        assert_eq!(out, [], "nobody gives turns");
+        for _ in 0..2 {
+            measuring.ask_turns(Some(AGENT), &members, &mut out);
+        }
+        assert_eq!(out, [Effect::Send { to: AGENT, message: Message::AskTurn { to: PEER } }]);
+        (measuring, members)
+    }
+
+    #[test]
+    fn a_turn_is_measured_and_ended() {
+        let (mut measuring, mut members) = asked();
+        let mut out = Vec::new();
+        measuring.answered(Time(5), PEER, 2_000_000, &mut out);
+        assert_eq!(out, [], "it is not its turn");
+        assert!(measuring.begin(Time(10), PEER, true, &mut members, &mut out));
+        measuring.answered(Time(10), PEER, 2_000_000, &mut out);
+        let mut now = 10;
+        let link = loop {
+            let Some(Effect::SendProbe { to: PEER, size_bytes }) = out.pop() else { panic!("no probe: {out:?}") };
+            now += 2_000_000 + size_bytes * 1000;
+            if let Some(link) = measuring.probe_arrived(Time(now), PEER, size_bytes, &mut out) {
+                break link;
+            }
+        };
+        assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01, "{link:?}");
+        measuring.end(PEER, Some(AGENT), &mut out);
+        assert!(sent(&out, &Message::TurnOver { to: PEER }) && measuring.is_done() && !measuring.has_asked(PEER));
+    }
+
+    #[test]
+    fn a_turn_that_is_not_needed_ends_at_once() {
+        let (mut measuring, mut members) = asked();
+        let mut out = Vec::new();
+        assert!(!measuring.begin(Time(1), PEER, false, &mut members, &mut out));
+        assert_eq!((out.as_slice(), measuring.estimate(Time(2))), (&[][..], None));
+    }
+
+    #[test]
+    fn turns_are_asked_for_again_of_who_comes_after() {
+        let (mut measuring, members) = asked();
+        measuring.forget_turns();
+        let mut out = Vec::new();
+        measuring.ask_turns(Some(AGENT), &members, &mut out);
+        assert!(sent(&out, &Message::AskTurn { to: PEER }));
+    }
+}
