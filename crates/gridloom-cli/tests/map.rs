@@ -65,6 +65,38 @@ fn a_platform_may_stand_under_its_name_and_plans_are_readable() {
 }
 
 #[test]
+fn the_plan_is_drawn_with_its_copies() {
+    let (w, p) = (file("map-w5.json", &workflow()), file("map-p5.json", &platform()));
+    let svg = file("map.svg", "");
+    let drawn = |model: &str| {
+        let made = asked(&w, &p, &["--model", model, "--heuristic", "heft", "--svg", &svg]);
+        (made, std::fs::read_to_string(&svg).unwrap())
+    };
+    let (made, text) = drawn("m2");
+    assert!(text.starts_with("<svg ") && text.contains("16 tasks by heft, model m2: "), "{text}");
+    for (id, server) in made["assignment"].as_object().unwrap() {
+        let start_s = made["start_seconds"][id].as_f64().unwrap();
+        let kind = id.trim_end_matches(|c: char| c.is_ascii_digit());
+        let bar = format!("'{id}', {kind} on server {server}: {start_s:.4} s to ");
+        assert!(text.contains(&bar), "no '{bar}' in {text}");
+    }
+    let copied = |file: &str, from: &Value, to: &str| {
+        let from = if *from == json!(-1) { "client".into() } else { format!("server {from}") };
+        let to = if to == "-1" { "client".into() } else { format!("server {to}") };
+        let bar = format!("<title>datum {file} {from} to {to}: ");
+        assert!(text.contains(&bar), "no '{bar}' in {text}");
+        assert!(text.contains(&format!(">{from} \u{2192} {to}</text>")), "no row for {from} to {to}: {text}");
+    };
+    let sources = made["sources"].as_object().unwrap();
+    assert!(sources.contains_key("large"), "{made}");
+    for (file, places) in sources {
+        places.as_object().unwrap().iter().for_each(|(to, from)| copied(file, from, to));
+    }
+    let (_, text) = drawn("m0");
+    assert!(text.contains("model m0") && text.contains("'third', third on server ") && !text.contains("<title>datum "));
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_said() {
     let (w, p) = (workflow(), platform());
     let plan = asked(&file("map-w4.json", &w), &file("map-p4.json", &p), &["--model", "m1", "--heuristic", "heft"]);

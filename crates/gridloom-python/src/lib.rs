@@ -8,6 +8,7 @@
 //! | [`group`] | groups, handles, reports |
 //! | [`graph`] | described graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
+//! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
 //! | [`process`] | processes that talk by messages |
 //! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
@@ -22,6 +23,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
 
+mod calibrate;
 mod convert;
 mod define;
 mod errors;

@@ -16,6 +16,7 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::calibrate::{RawCalibration, calibrate};
 use crate::convert::{Target, empty, to_python};
 use crate::errors::{OrRaise, error, exception};
 use crate::graph::RawGraph;
@@ -275,6 +276,11 @@ impl RawGrid {
         let (grid, graph) = (self.grid.live(py)?, graph.get().graph());
         let plan = interruptible(py, move || grid.plan_of(&graph, mapping))?;
         with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
+    }
+
+    /// What was measured, as JSON.
+    fn calibrate(&self, py: Python<'_>, function: &str, asked: RawCalibration<'_>) -> PyResult<String> {
+        calibrate(py, self.grid.live(py)?, function, asked, self.session.describes_only)
     }
 
     fn traffic(&self, py: Python<'_>) -> PyResult<String> {

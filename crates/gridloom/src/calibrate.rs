@@ -5,6 +5,7 @@
 //! learns from these calls it learns as from any.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gridloom_core::base::{NodeId, TaskError};
@@ -117,6 +118,9 @@ pub struct Measured<'a> {
     pub seconds: Option<f64>,
 }
 
+/// Sees each call that was measured; a break ends the calibration with what was reached by then.
+pub type Tell<'a> = dyn FnMut(&Measured) -> ControlFlow<()> + 'a;
+
 impl Grid {
     /// Measures a function on its servers, each while it has nothing else to do, until the model of its time is as exact as
     /// was asked for, or the time is up. `make` gives arguments; without it they are random. `tell` sees each call.
@@ -129,7 +133,7 @@ impl Grid {
         function: &str,
         config: &CalibrateConfig,
         make: Option<&mut Make<'_>>,
-        tell: &mut dyn FnMut(&Measured),
+        tell: &mut Tell<'_>,
     ) -> Result<Vec<Calibrated>, Error> {
         let function = self.function(function)?;
         let servers = chosen(self, &function, &config.servers)?;
@@ -141,7 +145,8 @@ impl Grid {
         }
         let mut done = Vec::new();
         let mut under_way: Vec<Run> = Vec::new();
-        loop {
+        let mut is_stopped = false;
+        while !is_stopped {
             let is_running = |host: &str, runs: &[Run]| runs.iter().any(|run| run.host == host);
             for (host, queue) in &mut waiting {
                 if !is_running(host, &under_way)
@@ -157,14 +162,20 @@ impl Grid {
             for mut run in under_way {
                 match run.go_on(self, &function, &mut range, tell) {
                     Ok(()) => still.push(run),
-                    Err(end) => done.push(run.calibrated(&mut range, end, is_made, self.now())),
+                    Err(end) => {
+                        is_stopped |= matches!(end, End::Stopped);
+                        done.push(run.calibrated(&mut range, end, is_made, self.now()));
+                    }
                 }
             }
             under_way = still;
             let calls: Vec<_> = under_way.iter().filter_map(|run| Some(run.call.as_ref()?.0.task)).collect();
-            if !under_way.is_empty() {
+            if !under_way.is_empty() && !is_stopped {
                 self.await_any(&calls, PAUSE)?;
             }
+        }
+        for run in under_way {
+            done.push(run.calibrated(&mut range, End::Stopped, is_made, self.now()));
         }
         done.sort_by(|a, b| a.server.cmp(&b.server));
         Ok(done)
@@ -293,6 +304,8 @@ enum End {
     Complete,
     /// The time is up.
     TimeUp,
+    /// Who asked for it wants no more.
+    Stopped,
     Failed(Error),
 }
 
@@ -336,13 +349,7 @@ impl Run {
     }
 
     /// Takes in a call that has ended and makes the next.
-    fn go_on(
-        &mut self,
-        grid: &Grid,
-        function: &Function,
-        range: &mut Range,
-        tell: &mut dyn FnMut(&Measured),
-    ) -> Result<(), End> {
+    fn go_on(&mut self, grid: &Grid, function: &Function, range: &mut Range, tell: &mut Tell<'_>) -> Result<(), End> {
         if let Some((pending, position)) = self.call.take() {
             match grid.take_seconds(pending) {
                 Err(pending) => {
@@ -386,7 +393,7 @@ impl Run {
         outcome: Result<f64, TaskError>,
         sizes: &Sizes,
         now: f64,
-        tell: &mut dyn FnMut(&Measured),
+        tell: &mut Tell<'_>,
     ) -> Result<(), End> {
         let is_cold = self.cold_left > 0;
         match outcome {
@@ -394,12 +401,12 @@ impl Run {
             Ok(seconds) => {
                 let (_, _, size) = self.last.as_ref().expect("the call's");
                 self.calibration.took(number(*size), seconds);
-                tell(&Measured { server: &self.server, sizes, seconds: Some(seconds) });
+                self.told(sizes, Some(seconds), tell)?;
             }
             Err(TaskError::GaveWay { .. }) => {
                 self.gave_way += 1;
                 self.not_before = now + PAUSE.as_secs_f64();
-                tell(&Measured { server: &self.server, sizes, seconds: None });
+                self.told(sizes, None, tell)?;
             }
             Err(TaskError::StoreFull { .. } | TaskError::DeadlineExceeded { .. })
                 if !is_cold && !self.calibration.curve().points.is_empty() =>
@@ -409,6 +416,13 @@ impl Run {
             Err(error) => return Err(End::Failed(error.into())),
         }
         Ok(())
+    }
+
+    fn told(&self, sizes: &Sizes, seconds: Option<f64>, tell: &mut Tell<'_>) -> Result<(), End> {
+        match tell(&Measured { server: &self.server, sizes, seconds }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(End::Stopped),
+        }
     }
 
     fn calibrated(&self, range: &mut Range, end: End, is_made: bool, now: f64) -> Calibrated {
@@ -430,16 +444,17 @@ impl Run {
         let why = match end {
             End::Failed(error) if is_made => Some(error.to_string()),
             End::Failed(error) => Some(format!(
-                "{error}; if the function needs other than random arguments, make them in a program of your own (Grid::calibrate in Rust)"
+                "{error}; if the function needs other than random arguments, make them yourself (make of Grid.calibrate in Python, Grid::calibrate in Rust)"
             )),
             End::TimeUp if self.gave_way > 0 => {
                 Some(format!("the {budget_s} s are over; {} calls gave way to other work", self.gave_way))
             }
-            End::TimeUp => Some(format!("the {budget_s} s are over; give more with --budget")),
+            End::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
+            End::Stopped => Some("it was stopped".to_string()),
             End::Complete if last < 1.0 => {
                 let most_s = CALL_PART * budget_s;
                 Some(format!(
-                    "larger calls take longer than {most_s} s, or do not fit the server's store; give more time with --budget"
+                    "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
             }
             End::Complete => (!is_reached).then(|| "a model has no more points; ask for a smaller range".to_string()),

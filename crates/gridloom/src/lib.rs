@@ -47,7 +47,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured};
+pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured, Tell};
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};

@@ -3,43 +3,34 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gridloom::core::base::{Dtype, Meta};
 use gridloom::core::perf::Size;
-use gridloom::{Arg, CalibrateConfig, Error, Grid, Value};
+use gridloom::{Arg, CalibrateConfig, Error, Grid, Measured, Value};
 
-const SERVERS: &str = r#"
-[[host]]
-name = "client"
-speed = "1Gf"
-[[host]]
-name = "slow"
-speed = "1Gf"
-[[host]]
-name = "fast"
-speed = "8Gf"
-[[star]]
-name = "lan"
-hosts = ["client", "slow", "fast"]
-bandwidth = "1GBps"
-latency = "50us"
-"#;
+fn servers() -> String {
+    support::star(&[("client", "1Gf"), ("slow", "1Gf"), ("fast", "8Gf")], "1GBps", "50us")
+}
 
-const FUNCTIONS: &str = r#"
-Module kernels;
-Define product(IN int n, IN double a[n][n], IN double b[n][n], OUT double c[n][n])
-"c := a b" CalcOrder 2*n^3 Calls "C" product(n, a, b, c);
+/// A function beside the product.
+const MORE: &str = r#"
 Define scaled(IN string how, IN int m, IN int n, IN double a[m][n], OUT double b[m][n])
 "no complexity" Calls "C" scaled(how, m, n, a, b);
 "#;
 
 fn grid(test: &str) -> Grid {
-    Grid::simulate(support::simulation(test, SERVERS, FUNCTIONS, &[])).unwrap()
+    Grid::simulate(support::simulation(test, &servers(), &format!("{}{MORE}", support::PRODUCT), &[])).unwrap()
 }
 
 fn sizes(ranges: &[(&str, i64, i64)]) -> BTreeMap<String, (i64, i64)> {
     ranges.iter().map(|(name, low, high)| (name.to_string(), (*low, *high))).collect()
+}
+
+/// Nobody watches.
+fn silent(_: &Measured) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
 /// Lets so many virtual seconds pass.
@@ -53,7 +44,11 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
     let grid = grid("calibrate-exact");
     let config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
     let mut told = 0;
-    let done = grid.calibrate("product", &config, None, &mut |_| told += 1).unwrap();
+    let mut tell = |_: &Measured| {
+        told += 1;
+        ControlFlow::Continue(())
+    };
+    let done = grid.calibrate("product", &config, None, &mut tell).unwrap();
     let names: Vec<&str> = done.iter().map(|one| one.server.as_str()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     for one in &done {
@@ -83,13 +78,13 @@ fn a_range_ends_where_calls_take_too_long_and_has_a_usual_one() {
         sizes: sizes(&[("n", 50, 100_000)]),
         ..CalibrateConfig::default()
     };
-    let done = grid.calibrate("product", &config, None, &mut |_| {}).unwrap();
+    let done = grid.calibrate("product", &config, None, &mut silent).unwrap();
     let [one] = &done[..] else { panic!("{done:?}") };
     let longest = one.points.last().unwrap().seconds;
     assert!(longest > 0.3 && longest < 1.1 && one.is_reached, "{one:?}");
     assert!(one.why.as_ref().unwrap().contains("larger calls take longer than 1 s"), "{one:?}");
     let config = CalibrateConfig { sizes: BTreeMap::new(), ..config };
-    let done = grid.calibrate("product", &config, None, &mut |_| {}).unwrap();
+    let done = grid.calibrate("product", &config, None, &mut silent).unwrap();
     assert_eq!(done[0].points[0].sizes["n"], 16);
     assert!(done[0].is_reached, "{done:?}");
 }
@@ -99,10 +94,10 @@ fn functions_without_a_complexity_are_measured_by_their_bytes_and_texts_have_to_
     let grid = grid("calibrate-bytes");
     let ranges = sizes(&[("m", 10, 1000), ("n", 7, 7)]);
     let mut config = CalibrateConfig { sizes: ranges, ..CalibrateConfig::default() };
-    let error = grid.calibrate("scaled", &config, None, &mut |_| {}).unwrap_err().to_string();
+    let error = grid.calibrate("scaled", &config, None, &mut silent).unwrap_err().to_string();
     assert!(error.contains("argument 'how' is no number") && error.contains("how=VALUE"), "{error}");
     config.set.insert("how".into(), Value::text("twice"));
-    let done = grid.calibrate("scaled", &config, None, &mut |_| {}).unwrap();
+    let done = grid.calibrate("scaled", &config, None, &mut silent).unwrap();
     assert!(done.iter().all(|one| one.unit == "B" && one.is_reached), "{done:?}");
     let last = done[0].points.last().unwrap();
     assert_eq!((last.size, last.sizes["m"], last.sizes["n"]), (2.0 * 8.0 * 7000.0, 1000, 7));
@@ -117,11 +112,30 @@ fn arguments_may_be_made_by_the_caller() {
         let matrix = || Arg::Value(Value::placeholder(Meta::array(Dtype::Float64, &[n, n])));
         Ok(vec![("a".to_string(), matrix()), ("b".to_string(), matrix())])
     };
-    let done = grid.calibrate("product", &config, Some(&mut make), &mut |_| {}).unwrap();
+    let done = grid.calibrate("product", &config, Some(&mut make), &mut silent).unwrap();
     assert!(
         done.iter().all(|one| one.is_reached && one.points.last().unwrap().size == 2.0 * 400f64.powi(3)),
         "{done:?}"
     );
+}
+
+#[test]
+fn who_watches_can_stop_it() {
+    let grid = grid("calibrate-stopped");
+    let config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
+    let mut told = 0;
+    let mut third = |_: &Measured| {
+        told += 1;
+        if told < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let done = grid.calibrate("product", &config, None, &mut third).unwrap();
+    assert_eq!((told, done.iter().map(|one| one.calls).sum::<usize>()), (3, 3));
+    for one in &done {
+        assert!(!one.is_reached && !one.has_failed && one.why.as_deref() == Some("it was stopped"), "{one:?}");
+    }
+    // The servers are free again.
+    let again = CalibrateConfig { error: 0.5, ..config };
+    assert!(grid.calibrate("product", &again, None, &mut silent).unwrap().iter().all(|one| one.is_reached));
 }
 
 #[test]
@@ -141,6 +155,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
                 others.extend((0..3).map(|_| product.submit(&[matrix(), matrix()], &[], None).unwrap()));
             }
             assert!(call.seconds.is_some_and(|s| s > 0.0) || count > 4);
+            ControlFlow::Continue(())
         })
         .unwrap();
     let one = done.remove(0);
@@ -154,7 +169,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
 #[test]
 fn what_cannot_be_calibrated_is_said() {
     let grid = grid("calibrate-wrong");
-    let said = |function: &str, config: CalibrateConfig| match grid.calibrate(function, &config, None, &mut |_| {}) {
+    let said = |function: &str, config: CalibrateConfig| match grid.calibrate(function, &config, None, &mut silent) {
         Err(error @ (Error::Usage(_) | Error::UnknownFunction { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     };

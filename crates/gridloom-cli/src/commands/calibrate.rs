@@ -1,6 +1,7 @@
 //! `gridloom calibrate`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -134,9 +135,10 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 }
 
 /// Progress: a line for each call.
-fn tell(function: &str, call: &Measured) {
+fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
     let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
     eprintln!("gridloom: {function} on {}: {}: {took}", call.server, in_words(call.sizes));
+    ControlFlow::Continue(())
 }
 
 fn in_words(sizes: &Sizes) -> String {

@@ -26,6 +26,7 @@ from ._c_types import (
     c_ulonglong,
     c_ushort,
 )
+from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
 from ._define import Array, C, F, Out, function
 from ._errors import (
     AgentLost,
@@ -80,6 +81,10 @@ __all__ = [
     "Array",
     "C",
     "CType",
+    "Calibration",
+    "CalibrationCall",
+    "CalibrationJump",
+    "CalibrationPoint",
     "Cancelled",
     "CannotConnect",
     "CannotRun",

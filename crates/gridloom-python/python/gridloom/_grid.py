@@ -9,7 +9,7 @@ import operator
 import os
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
+from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
 from ._group import Group
@@ -254,6 +255,59 @@ class Grid:
             bodies = None if isinstance(number, str) else number
             self._loops[key] = self._raw.regrouped(mapping_of(heuristic), bodies)
         return self._loops[key]
+
+    def calibrate(
+        self,
+        function: str | Function,
+        *,
+        sizes: Mapping[str, int | tuple[int, int]] | None = None,
+        values: Mapping[str, Any] | None = None,
+        make: Callable[[dict[str, int]], Mapping[str, Any]] | None = None,
+        error: float = 0.05,
+        budget: float = 60.0,
+        servers: Iterable[str] = (),
+        progress: Callable[[CalibrationCall], object] | None = None,
+    ) -> list[Calibration]:
+        """Measure a function on its servers, until predictions of its time are as exact as asked for.
+
+        Each server is measured only while it has nothing else to do; servers of one host take turns. What is measured is learned like
+        any call: shared with the agent, and kept with the server's models. It ends with the last server, or with an exception
+        of `progress` (or Ctrl-C: then after the call under way).
+
+        Parameters
+        ----------
+        function : str or Function
+            What is measured, as for `Grid.function`.
+        sizes : dict of str to int or (int, int), optional
+            Size arguments: ranges with both ends, which grow together, or fixed values. Others range from 16 to what fits the memory.
+        values : dict of str to number, str, bytes or numpy.ndarray, optional
+            Other arguments. A text has to be given; a number that is not is 1, and arrays are random.
+        make : function, optional
+            Makes all arguments, by name, from the sizes by name, instead of random ones; `sizes` then has the ranges that it takes, under
+            any names. It is called from another thread.
+        error : float, optional
+            How far predictions within the range may be off, as a part of the time.
+        budget : float, optional
+            Time for each server, seconds. A call that is predicted to take more than a tenth of it is not made.
+        servers : list of str, optional
+            Names of the servers; all that offer the function if empty.
+        progress : function, optional
+            Is shown each call that was measured. It is called from another thread.
+
+        Returns
+        -------
+        list of Calibration
+            For each server how exactly the time is known, in order of name. One on which a call failed says so by `Calibration.failed`.
+
+        Raises
+        ------
+        UnknownFunctionError
+            If no server offers the function.
+        UsageError
+            If a server, a size or another argument is not known, a range, the error or the budget is none, or no arguments can be made.
+        """
+        name = function.name if isinstance(function, Function) else function
+        return calibrate(self._raw, name, sizes or {}, values or {}, error, budget, servers, make, progress)
 
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.

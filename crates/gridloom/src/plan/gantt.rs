@@ -114,6 +114,11 @@ fn slots(
     }
     let bar = |number: usize| {
         let task = &tasks[number];
+        // Tasks of groups have numbers only.
+        let name = match task.task.parse::<u64>() {
+            Err(_) if !task.task.is_empty() => format!(" '{}',", task.task),
+            _ => String::new(),
+        };
         let error = task.error.as_ref().map(|error| format!(", failed: {error}")).unwrap_or_default();
         Bar {
             start_s: task.start_seconds,
@@ -121,7 +126,7 @@ fn slots(
             colour: if error.is_empty() { colours[task.function.as_str()] } else { "#bb0000" },
             label: number.to_string(),
             title: format!(
-                "task {number} {} on {}: {:.4} s to {:.4} s{error}",
+                "task {number}{name} {} on {}: {:.4} s to {:.4} s{error}",
                 task.function, task.server, task.start_seconds, task.end_seconds
             ),
             is_critical: critical.contains(&number),

@@ -1,6 +1,7 @@
 //! `gridloom map`.
 
 mod baseline;
+mod drawing;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use super::{count, print_json, print_line, print_text, read_text};
 #[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
 gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \
 gridloom map --workflow montage.json --platform grid.json --model m2 --plan plan.json\n  \
+gridloom map --workflow montage.json --platform grid.json --svg montage.svg\n  \
 gridloom map --baseline --data workflows")]
 pub struct Options {
     /// Tasks and files: {"tasks": [{"id", "work_seconds", "inputs", "outputs"}], "files": {NAME: BYTES}}
@@ -40,11 +42,14 @@ pub struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "heuristic")]
     plan: Option<PathBuf>,
     /// Instead, map all workflows of a folder by all models, and print a table: heft, the best of four heuristics, mct, auto
-    #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model"])]
+    #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model", "svg"])]
     baseline: bool,
     /// The folder of --baseline: baseline.json with the platforms, and the workflows
     #[arg(long, value_name = "FOLDER", default_value = "../shared/data/workflows", requires = "baseline")]
     data: PathBuf,
+    /// Draw the plan into an SVG file: servers over time, and with m2 the copies on each link
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -68,6 +73,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let found = case.evaluate(made).with_context(|| by.clone())?;
+    if let Some(file) = &options.svg {
+        std::fs::write(file, drawing::svg(&case, &found, &by)).with_context(|| shown(file))?;
+    }
     if options.json {
         print_as_json(&case, &found, map_s)?;
     } else {

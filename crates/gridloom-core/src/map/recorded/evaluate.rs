@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::plan::RecordedPlan;
 use super::{CLIENT, Case, Model, plain};
-use crate::map::contention::{ChoiceError, Judge, Outcome};
+use crate::map::contention::{ChoiceError, Copied, Judge, Outcome};
 use crate::map::error::MapError;
 use crate::map::problem::Problem;
 use crate::map::spec::Spec;
@@ -22,6 +22,9 @@ pub struct Evaluated {
     pub makespan_s: f64,
     /// End of each task, seconds.
     pub end_s: Vec<f64>,
+    /// All copies in order of their starts, with contention: data are files, and places are servers, or the client by the number
+    /// after theirs.
+    pub copies: Vec<Copied>,
 }
 
 /// Why a plan cannot be evaluated.
@@ -195,7 +198,7 @@ impl Case<'_> {
                 return Err(EvaluateError::Overlap { task: id(task), start_s, server, other, end_s });
             }
         }
-        Ok(Evaluated { plan, makespan_s, end_s })
+        Ok(Evaluated { plan, makespan_s, end_s, copies: Vec::new() })
     }
 
     fn judge(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
@@ -206,7 +209,10 @@ impl Case<'_> {
         let outcome: Outcome = run.map_err(|error| self.stuck(&error))?.expect("there is no limit").clone();
         let client = problem.client() as u32;
         let plan = plan.with_outcome(&outcome, self.workflow, client);
-        Ok(Evaluated { plan, makespan_s: outcome.makespan_s, end_s: outcome.end_s })
+        let Outcome { makespan_s, end_s, mut copies, .. } = outcome;
+        // Copies that end together have an order that says nothing.
+        copies.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then((a.datum, a.to).cmp(&(b.datum, b.to))));
+        Ok(Evaluated { plan, makespan_s, end_s, copies })
     }
 
     /// The judge's words, by name.

@@ -28,8 +28,10 @@ pub struct Workflow {
 /// A task.
 #[derive(Clone, Debug)]
 pub struct WorkflowTask {
-    /// Its name.
+    /// What plans call it.
     pub id: String,
+    /// What the file calls it beside that, for readers; empty if it does not say.
+    pub name: String,
     /// Its place in the file: ties go to the first.
     pub place: usize,
     /// What it takes on a server of speed 1, seconds.
@@ -62,6 +64,8 @@ struct Text {
 #[derive(Deserialize)]
 struct TaskText {
     id: String,
+    #[serde(default)]
+    name: String,
     work_seconds: f64,
     inputs: Vec<String>,
     outputs: Vec<String>,
@@ -71,8 +75,8 @@ struct TaskText {
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl Workflow {
-    /// Reads `{"tasks": [{"id", "work_seconds", "inputs": [file], "outputs": [file]}], "files": {file: bytes}}`; what else
-    /// it has is left alone.
+    /// Reads `{"tasks": [{"id", "work_seconds", "inputs": [file], "outputs": [file]}], "files": {file: bytes}}`, where tasks may
+    /// have a "name", too; what else it has is left alone.
     ///
     /// # Errors
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
@@ -114,7 +118,8 @@ impl Workflow {
                     return Err(wrong(format!("file '{}' is made twice, by '{other}' and '{}'", file.name, task.id)));
                 }
             }
-            tasks.push(WorkflowTask { id: task.id.clone(), place, work_s: task.work_seconds, inputs, outputs });
+            let (id, name) = (task.id.clone(), task.name.clone());
+            tasks.push(WorkflowTask { id, name, place, work_s: task.work_seconds, inputs, outputs });
         }
         let mut workflow = Workflow { tasks, files };
         workflow.sort().map_err(|task| wrong(format!("the tasks depend on one another in a circle, '{task}' too")))?;

@@ -1,0 +1,52 @@
+//! The plan of a recorded workflow as a drawing.
+
+use std::collections::BTreeSet;
+
+use gridloom::{TaskRecord, TransferRecord, gantt_svg};
+use gridloom_core::map::recorded::{Case, Evaluated, WorkflowTask};
+
+use super::super::count;
+
+/// Servers over time, and by model m2 the links on which files are copied.
+pub fn svg(case: &Case<'_>, found: &Evaluated, by: &str) -> String {
+    let workflow = case.workflow;
+    let digits = case.servers.len().saturating_sub(1).to_string().len();
+    // In order of number also where there are ten.
+    let place = |place: u32| match place as usize {
+        client if client == case.servers.len() => "client".to_string(),
+        server => format!("server {server:0digits$}"),
+    };
+    let task = |(number, task): (usize, &WorkflowTask)| TaskRecord {
+        task: [task.id.as_str(), task.name.as_str()].join(" ").trim_end().to_string(),
+        function: kind(task).to_string(),
+        server: place(found.plan.servers[number]),
+        start_seconds: found.plan.start_s[number],
+        end_seconds: found.end_s[number],
+        error: None,
+    };
+    let tasks: Vec<TaskRecord> = workflow.tasks.iter().enumerate().map(task).collect();
+    let copies = found.copies.iter().map(|copy| TransferRecord {
+        datum: workflow.files[copy.datum as usize].name.clone(),
+        from: place(copy.from),
+        to: place(copy.to),
+        size_bytes: workflow.files[copy.datum as usize].size_bytes,
+        start_seconds: copy.start_s,
+        end_seconds: copy.end_s,
+    });
+    let title = format!(
+        "{} by {by}, model {}: {:.4} s, at least {:.4} s",
+        count(tasks.len(), "task"),
+        format!("{:?}", case.model).to_lowercase(),
+        found.makespan_s,
+        case.lower_bound_s()
+    );
+    gantt_svg(&title, &tasks, &copies.collect::<Vec<_>>(), &BTreeSet::new())
+}
+
+/// What has a colour of its own: the name without the number that tells like tasks apart, such as `mProject_ID0000001`.
+fn kind(task: &WorkflowTask) -> &str {
+    let name = if task.name.is_empty() { &task.id } else { &task.name };
+    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let kind = kind.strip_suffix("_ID").unwrap_or(kind).trim_end_matches(['_', '-', '.']);
+    if kind.is_empty() { name } else { kind }
+}
