@@ -103,6 +103,8 @@ const PART_OF_TIDYING: f64 = 0.3;
 /// Steps that one of mending a plan without contention counts for, and how many of those there are at most.
 const POLISH_STEP: u64 = 6;
 const POLISH_STEPS_MAX: u64 = 1_000_000;
+/// A plan whose makespan is that near to the bound is the best there is.
+const AT_BOUND: f64 = 1e-12;
 /// Part of the time of `heft`'s plan that the steps may take.
 const PART_MAX: f64 = 0.015;
 /// The same with exact figures, where what a search gains is gained.
@@ -159,7 +161,7 @@ impl Auto {
             plans.iter().min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).expect("heft has a plan").clone()
         };
         let mut best = earliest(&plans);
-        if steps >= search_min(problem) {
+        if best.makespan_s > bounds::lower_bound(problem) * (1.0 + AT_BOUND) && steps >= search_min(problem) {
             if problem.task_count() <= BRANCHED_TASKS_MAX {
                 let nodes = (steps / NODE_STEPS).min(BRANCHED_NODES_MAX);
                 let branched = BranchAndBound { nodes, must_finish: false }.map(problem);

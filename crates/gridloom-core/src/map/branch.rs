@@ -51,6 +51,11 @@ const NODES: Parameter = Parameter {
 /// try.
 const START_STEPS_MAX: u64 = 100_000;
 
+/// Tasks that are looked at in the time that one node is reckoned with.
+const TASKS_OF_A_NODE: usize = 16;
+/// Tasks of which all sequences are tried: of more, no budget would reach the end of one branch of thousands.
+const DESCEND_TASKS_MAX: usize = 64;
+
 /// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchAndBound {
@@ -62,17 +67,20 @@ pub struct BranchAndBound {
 
 impl Heuristic for BranchAndBound {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        // A look at a large group takes longer.
+        let tasks = problem.task_count();
+        let nodes = self.nodes / (1 + tasks / TASKS_OF_A_NODE) as u64;
         let bound_s = bounds::lower_bound(problem);
-        let mut search = Search { problem, left: self.nodes, best: None, bound_s };
+        let mut search = Search { problem, left: nodes, best: None, bound_s };
         for known in [Box::new(Heft::PUBLISHED) as Box<dyn Heuristic>, Box::new(Lookahead), Box::new(Greedy)] {
             search.offer(known.map(problem)?);
         }
-        let steps = self.nodes.min(START_STEPS_MAX);
+        let steps = nodes.min(START_STEPS_MAX);
         let best = search.best.as_ref().expect("the known heuristics have made plans");
         if best.makespan_s > bound_s {
             search.offer(improve(problem, best.clone(), |trial, line| anneal(problem, trial, &[line], steps, 0).0));
         }
-        let has_finished = match Exact::new(problem, self.nodes, bound_s) {
+        let has_finished = match Exact::new(problem, nodes, bound_s) {
             Some(mut exact) => {
                 let has_finished = exact.search(search.best_s());
                 if let Some(line) = exact.into_best() {
@@ -80,7 +88,8 @@ impl Heuristic for BranchAndBound {
                 }
                 has_finished
             }
-            None => search.descend(&Schedule::new(problem), None, 0).is_some(),
+            None if tasks <= DESCEND_TASKS_MAX => search.descend(&Schedule::new(problem), None, 0).is_some(),
+            None => false,
         };
         if self.must_finish && !has_finished {
             let (tasks, servers) = (problem.task_count(), problem.servers().len());

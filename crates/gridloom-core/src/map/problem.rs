@@ -143,7 +143,8 @@ impl Problem {
             has_exact_figures: false,
         };
         problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
-        problem.read_links(grid)?;
+        let bytes = outline.data.iter().map(|datum| datum.size_bytes as f64).sum();
+        problem.read_links(grid, bytes)?;
         problem.read_costs(grid)?;
         for (number, datum) in outline.data.iter().enumerate() {
             problem.read_datum(number, datum)?;
@@ -343,7 +344,8 @@ impl Problem {
         Ok(())
     }
 
-    fn read_links(&mut self, grid: &GridView) -> Result<(), MapError> {
+    /// `bytes`: no transfer has more, not even of several data at once.
+    fn read_links(&mut self, grid: &GridView, bytes: f64) -> Result<(), MapError> {
         let count = grid.servers.len();
         if grid.client_links.len() != count || grid.links.len() != count || grid.links.iter().any(|l| l.len() != count)
         {
@@ -357,14 +359,14 @@ impl Problem {
                 } else if sender.plain || receiver.plain {
                     NO_LINK
                 } else if let Some(link) = grid.links[from][to] {
-                    check_link(link, &sender.name, &receiver.name)?
+                    check_link(link, bytes, &sender.name, &receiver.name)?
                 } else {
                     NO_LINK
                 };
                 self.complete &= link != NO_LINK;
                 self.links.push(link);
             }
-            self.links.push(check_link(grid.client_links[from], "the client", &sender.name)?);
+            self.links.push(check_link(grid.client_links[from], bytes, "the client", &sender.name)?);
         }
         self.links.extend_from_slice(&grid.client_links);
         self.links.push(SELF_LINK);
@@ -526,11 +528,15 @@ fn is_duration(value: f64) -> bool {
     (0.0..=SECONDS_MAX).contains(&value)
 }
 
-fn check_link(link: LinkEstimate, from: &str, to: &str) -> Result<LinkEstimate, MapError> {
-    if is_duration(link.latency_s) && link.bandwidth > 0.0 && is_duration(u64::MAX as f64 / link.bandwidth) {
+fn check_link(link: LinkEstimate, bytes: f64, from: &str, to: &str) -> Result<LinkEstimate, MapError> {
+    if is_duration(link.latency_s) && link.bandwidth > 0.0 && is_duration(bytes / link.bandwidth) {
         return Ok(link);
     }
-    let why = format!("latency {} s, bandwidth {} bytes/s", link.latency_s, link.bandwidth);
+    let LinkEstimate { latency_s, bandwidth } = link;
+    let why = format!(
+        "latency {latency_s} s, bandwidth {bandwidth} bytes/s; both have to be positive, and the group's {bytes:.0} bytes be moved in \
+         {SECONDS_MAX:.0e} s"
+    );
     Err(MapError::BadEstimate { subject: format!("the link between '{from}' and '{to}'"), why })
 }
 

@@ -42,13 +42,14 @@ impl Slots {
         if insertion { self.gaps.first_fit(ready_s, seconds) } else { ready_s.max(self.gaps.tail_s) }
     }
 
-    /// Takes a slot during an interval that [`Slots::fit`] found.
+    /// Takes a slot during an interval that [`Slots::fit`] found. One that takes no time stands between those before and after it,
+    /// if there is one slot: no other can lie across it.
     pub(super) fn take(&mut self, start_s: f64, end_s: f64) {
-        if end_s <= start_s {
-            return;
-        }
         if self.capacity == 1 {
             return self.gaps.cut(start_s, end_s);
+        }
+        if end_s <= start_s {
+            return;
         }
         self.break_at(start_s);
         self.break_at(end_s);
@@ -196,6 +197,19 @@ mod tests {
         slots.take(2.0, 4.0);
         assert_eq!(slots.fit(0.0, 1.0, true), 1.0);
         assert_eq!(slots.fit(1.5, 1.0, true), 4.0);
+    }
+
+    #[test]
+    fn nothing_lies_across_a_task_that_takes_no_time() {
+        let mut slots = Slots::new(&[0.0]);
+        slots.take(5.0, 5.0);
+        assert_eq!((slots.fit(0.0, 5.0, true), slots.fit(0.0, 6.0, true)), (0.0, 5.0));
+        assert_eq!((slots.fit(0.0, 1.0, false), slots.fit(7.0, 0.0, true)), (5.0, 7.0));
+        slots.take(5.0, 9.0);
+        slots.take(3.0, 3.0);
+        assert_eq!((slots.fit(0.0, 3.0, true), slots.fit(0.0, 4.0, true)), (0.0, 9.0));
+        // Between others there is room for it, within them there is none.
+        assert_eq!((slots.fit(5.0, 0.0, true), slots.fit(6.0, 0.0, true)), (5.0, 9.0));
     }
 
     #[test]

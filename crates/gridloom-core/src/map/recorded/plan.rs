@@ -108,14 +108,17 @@ impl RecordedPlan {
         Ok(RecordedPlan { servers: chosen, start_s, sources, is_plain: text.plain })
     }
 
-    /// That of a mapper; sources are what its transfers say, if `with_sources`.
+    /// That of a mapper; sources of copies to servers are what its transfers say, if `with_sources`.
     pub fn of(plan: &Plan, problem: &Problem, with_sources: bool) -> RecordedPlan {
         let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
         let moved = plan.transfers.iter().filter(|_| with_sources);
         RecordedPlan {
             servers: plan.tasks.iter().map(|task| place(task.server)).collect(),
             start_s: plan.tasks.iter().map(|task| task.start_s).collect(),
-            sources: moved.map(|moved| ((moved.datum, place(moved.to)), place(moved.from))).collect(),
+            sources: moved
+                .map(|moved| ((moved.datum, place(moved.to)), place(moved.from)))
+                .filter(|((_, to), _)| *to as usize != problem.client())
+                .collect(),
             is_plain: false,
         }
     }
@@ -159,7 +162,11 @@ impl RecordedPlan {
                 Some(task) => self.servers[task as usize],
                 None => client,
             };
-            let made = outcome.copies.iter().filter(|copy| copy.to != client || copy.from != usual(copy.datum));
+            // Copies to the client are stated only where they were.
+            let is_stated = |file: u32| self.sources.contains_key(&(file, client));
+            let made = outcome.copies.iter();
+            let made =
+                made.filter(|copy| copy.to != client || (is_stated(copy.datum) && copy.from != usual(copy.datum)));
             self.sources = made.map(|copy| ((copy.datum, copy.to), copy.from)).collect();
         }
         self
