@@ -265,7 +265,10 @@ fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
 /// Where a plan has data copied from.
 fn sources(problem: &Problem, plan: &Plan) -> BTreeMap<(u32, u32), u32> {
     let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
-    plan.transfers.iter().map(|moved| ((moved.datum, place(moved.to)), place(moved.from))).collect()
+    let sources = plan.transfers.iter().map(|moved| ((moved.datum, place(moved.to)), place(moved.from)));
+    // As in lists.
+    let is_said = |to: u32| !problem.has_exact_figures() || to as usize != problem.client();
+    sources.filter(|((_, to), _)| is_said(*to)).collect()
 }
 
 /// The plan that a choice came to.

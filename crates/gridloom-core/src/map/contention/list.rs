@@ -228,7 +228,9 @@ impl<'p> Lister<'p> {
         let mut best = Way { end_s: f64::INFINITY, from: to, is_relayed: false };
         self.steps += self.holders[datum as usize].len() as u64;
         let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
-        for from in &self.holders[datum as usize] {
+        // Recorded plans have no word for who sends something to the client: it is who made it, the first to have it.
+        let is_makers = to == client && self.problem.has_exact_figures();
+        for from in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
             if is_passed_on && *from == client {
                 continue;
             }
