@@ -39,6 +39,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _gridloom {
+    use gridloom_core::base::limits::REGROUP_BODIES_MAX;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -62,6 +63,7 @@ mod _gridloom {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("REGROUP_BODIES_MAX", REGROUP_BODIES_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

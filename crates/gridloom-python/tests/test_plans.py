@@ -139,8 +139,11 @@ def test_a_plan_is_shown_and_explained(platform, tmp_path):
     assert json.loads(json.dumps(explained.to_dict()))["task"] == 1
     path = plan.critical_path()
     assert path[0].start_seconds == 0.0 and path[-1].end_seconds == plan.makespan_seconds
-    with pytest.raises(gl.InputError, match="no task 3"):
-        plan.explain(3)
+    for number in (3, -1, 10**30):
+        with pytest.raises(gl.InputError, match=f"no task {number}; it has 3, and they are counted from 0"):
+            plan.explain(number)
+        with pytest.raises(gl.InputError, match=f"no task {number}; it has 3, and they are counted from 0"):
+            plan.move(number, "s0")
     with pytest.raises(gl.UsageError, match="does not say what it was made of"):
         ran.explain(0)
     assert "3 tasks" in str(ran)

@@ -360,8 +360,8 @@ def _whole(regroup: int | str) -> int:
         bodies = -1 if isinstance(regroup, (str, bool)) else operator.index(regroup)
     except TypeError:
         bodies = -1
-    if bodies < 0:
-        raise UsageError(f'regroup is a number of bodies or "auto", got {regroup!r}')
+    if not 0 < bodies <= _gridloom.REGROUP_BODIES_MAX:
+        raise UsageError(f'regroup is a number of bodies from 1 to {_gridloom.REGROUP_BODIES_MAX} or "auto", got {regroup!r}')
     return bodies
 
 

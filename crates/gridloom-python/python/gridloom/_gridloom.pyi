@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
+REGROUP_BODIES_MAX: int
 __version__: str
 __all__ = [
+    "REGROUP_BODIES_MAX",
     "Memory",
     "RawFunction",
     "RawGraph",
