@@ -53,7 +53,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::message::RawMessageType;
     #[pymodule_export]
-    use crate::plan::RawPlan;
+    use crate::plan::{RawPlan, RawQuestion};
     #[pymodule_export]
     use crate::process::{RawProcess, run_processes};
     #[pymodule_export]

@@ -21,6 +21,7 @@ __all__ = [
     "RawPlan",
     "RawMessageType",
     "RawProcess",
+    "RawQuestion",
     "RawReport",
     "RawSignature",
     "__version__",
@@ -146,7 +147,15 @@ class RawPlan:
     def explain(self, task: int) -> tuple[str, str]: ...
     def critical_path(self) -> str: ...
 
-_Mapping: TypeAlias = str | RawPlan | tuple[str, Callable[[str], str | tuple[list[int], list[int] | None]]]
+@final
+class RawQuestion:
+    @property
+    def problem(self) -> str: ...
+    def begin(self) -> None: ...
+    def answer(self, returned: str | tuple[list[int], list[int] | None]) -> None: ...
+    def failed(self, raised: BaseException) -> None: ...
+
+_Mapping: TypeAlias = str | RawPlan | tuple[str, Callable[[RawQuestion], None], float | None]
 
 @final
 class RawReport:
