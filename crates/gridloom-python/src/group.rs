@@ -23,22 +23,24 @@ pub(crate) struct RawGroup {
     snapshots: Arc<Snapshots>,
     raised: Raised,
     is_followed: bool,
+    /// Recording a call may run a heuristic of the program's own.
+    may_map: bool,
     /// The loop that it is a body of.
-    rounds: Option<Slot<Loop>>,
+    rounds: Option<Slot<Rounds>>,
 }
 
 impl RawGroup {
     pub(crate) fn new(session: Arc<Session>, grid: Grid, (mapping, raised): (Mapping, Raised)) -> RawGroup {
         let group = session.slot(grid.group(mapping));
         let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_followed: false, rounds: None }
+        RawGroup { group, grid, session, snapshots, raised, is_followed: false, may_map: false, rounds: None }
     }
 
     /// Of calls that were described.
-    pub(crate) fn followed(session: Arc<Session>, grid: Grid, group: Group, raised: Raised) -> RawGroup {
+    pub(crate) fn followed(session: Arc<Session>, grid: Grid, group: Group, raised: Raised, may_map: bool) -> RawGroup {
         let group = session.slot(group);
         let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_followed: true, rounds: None }
+        RawGroup { group, grid, session, snapshots, raised, is_followed: true, may_map, rounds: None }
     }
 
     /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now. Calls
@@ -71,10 +73,8 @@ impl RawGroup {
         };
         let (args, named) = target.arguments(args, Some(kwargs))?;
         // A remote number that decides an extent has to be fetched first.
-        let may_wait = args
-            .iter()
-            .chain(named.iter().map(|(_, arg)| arg))
-            .any(|arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. })));
+        let is_number = |arg: &Arg| matches!(arg, Arg::Handle(handle) if matches!(handle.meta(), Meta::Scalar { .. }));
+        let may_wait = self.may_map || args.iter().chain(named.iter().map(|(_, arg)| arg)).any(is_number);
         let handles = match may_wait {
             true => interruptible(py, move || group.call_named(&function, &args, &named))?,
             false => detached(py, move || group.call_named(&function, &args, &named)),
@@ -82,9 +82,11 @@ impl RawGroup {
         let raw = |handle: Handle| RawHandle {
             meta: handle.meta().clone(),
             handle: self.session.slot(handle),
+            raised: self.raised.clone(),
             snapshots: if self.is_followed { Arc::default() } else { self.snapshots.clone() },
         };
-        Ok(handles.or_raise(py)?.into_iter().map(raw).collect())
+        let handles = with_cause(py, handles.or_raise(py), &self.raised)?;
+        Ok(handles.into_iter().map(raw).collect())
     }
 
     fn recorded(&self, py: Python<'_>) -> PyResult<usize> {
@@ -93,21 +95,22 @@ impl RawGroup {
 
     fn launch(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        let launched = detached(py, move || group.launch());
+        let launched = interruptible(py, move || group.launch());
         self.forget_snapshots();
+        let launched = launched?;
         with_cause(py, launched.or_raise(py), &self.raised)
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.live(py)?;
-        let finished = detached(py, move || group.finish());
+        let finished = interruptible(py, move || group.finish());
         // Bodies of a loop share theirs until they are launched.
-        let held = self.rounds.as_ref().map_or(Ok(0), |rounds| rounds.with(py, Loop::held))?;
+        let held = self.rounds.as_ref().map_or(Ok(0), |rounds| rounds.with(py, |rounds| rounds.rounds().held()))?;
         if held == 0 {
             let snapshots = std::mem::take(&mut *lock(&self.snapshots));
             drop(snapshots);
         }
-        with_cause(py, finished.or_raise(py), &self.raised)
+        with_cause(py, finished?.or_raise(py), &self.raised)
     }
 
     /// The plan that is followed.
@@ -162,23 +165,40 @@ impl RawGroup {
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawLoop {
     session: Arc<Session>,
-    rounds: Slot<Loop>,
+    rounds: Slot<Rounds>,
     grid: Slot<Grid>,
     snapshots: Arc<Snapshots>,
     raised: Raised,
+    is_own: bool,
+}
+
+/// Dropping it launches what is held back, which may run Python code in another thread.
+pub(crate) struct Rounds(Option<Loop>);
+
+impl Rounds {
+    fn rounds(&self) -> &Loop {
+        self.0.as_ref().expect("taken when it is dropped")
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        let rounds = self.0.take();
+        Python::try_attach(|py| py.detach(move || drop(rounds)));
+    }
 }
 
 impl RawLoop {
-    pub(crate) fn new(session: Arc<Session>, grid: Grid, rounds: Loop, raised: Raised) -> RawLoop {
-        let (rounds, grid) = (session.slot(rounds), session.slot(grid));
-        RawLoop { session, rounds, grid, snapshots: Arc::default(), raised }
+    pub(crate) fn new(session: Arc<Session>, grid: Grid, rounds: Loop, raised: Raised, is_own: bool) -> RawLoop {
+        let (rounds, grid) = (session.slot(Rounds(Some(rounds))), session.slot(grid));
+        RawLoop { session, rounds, grid, snapshots: Arc::default(), raised, is_own }
     }
 }
 
 #[pymethods]
 impl RawLoop {
     fn group(&self, py: Python<'_>) -> PyResult<RawGroup> {
-        let group = self.rounds.with(py, Loop::group)?;
+        let group = self.rounds.with(py, |rounds| rounds.rounds().group())?;
         Ok(RawGroup {
             group: self.session.slot(group),
             grid: self.session.slot(self.grid.live(py)?),
@@ -186,6 +206,7 @@ impl RawLoop {
             snapshots: self.snapshots.clone(),
             raised: self.raised.clone(),
             is_followed: false,
+            may_map: self.is_own,
             rounds: Some(self.rounds.clone()),
         })
     }
@@ -196,6 +217,8 @@ impl RawLoop {
 pub(crate) struct RawHandle {
     meta: Meta,
     handle: Slot<Handle>,
+    /// By the heuristic of its group, when that is launched to get it.
+    raised: Raised,
     snapshots: Arc<Snapshots>,
 }
 
@@ -212,14 +235,15 @@ impl RawHandle {
         let handle = self.handle.live(py)?;
         let snapshots = std::mem::take(&mut *lock(&self.snapshots));
         drop(snapshots);
-        let value = interruptible(py, move || limit.map_or_else(|| handle.get(), |limit| handle.get_within(limit)))?
-            .or_raise(py)?;
+        let value = interruptible(py, move || limit.map_or_else(|| handle.get(), |limit| handle.get_within(limit)))?;
+        let value = with_cause(py, value.or_raise(py), &self.raised)?;
         to_python(py, &value, true)
     }
 
     fn prefetch(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.handle.live(py)?;
-        interruptible(py, move || handle.prefetch())?.or_raise(py)
+        let asked = interruptible(py, move || handle.prefetch())?;
+        with_cause(py, asked.or_raise(py), &self.raised)
     }
 
     /// Extents of an array; `None` of a text.

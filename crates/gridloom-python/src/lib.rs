@@ -41,6 +41,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _gridloom {
+    use gridloom_core::base::limits::REGROUP_BODIES_MAX;
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -54,7 +55,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::message::RawMessageType;
     #[pymodule_export]
-    use crate::plan::RawPlan;
+    use crate::plan::{RawPlan, RawQuestion};
     #[pymodule_export]
     use crate::process::{RawProcess, run_processes};
     #[pymodule_export]
@@ -64,6 +65,7 @@ mod _gridloom {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("REGROUP_BODIES_MAX", REGROUP_BODIES_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

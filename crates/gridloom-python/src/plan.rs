@@ -1,15 +1,18 @@
 //! Plans, and heuristics that are Python functions.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use gridloom::{Mapping, PlanRecord};
+use gridloom::{Inside, Mapping, PlanRecord, took_too_long};
 use gridloom_core::map::{Given, Heuristic, MapError, Plan, Problem, Spec};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::{OrRaise, error};
-use crate::session::lock;
+use crate::session::{limit_of, lock};
 use crate::wait::detached;
 
 /// A mapped group.
@@ -65,9 +68,8 @@ pub(crate) enum RawMapping<'py> {
     Spec(String),
     /// A plan.
     Plan(PyRef<'py, RawPlan>),
-    /// Name and function of a heuristic: it takes a problem as JSON, and gives the server of each task and their order, or
-    /// says what is wrong with what the user's function gave.
-    Own(String, Py<PyAny>),
+    /// Name of a heuristic, what begins it in a thread of Python's with a [`RawQuestion`], and seconds that it may take.
+    Own(String, Py<PyAny>, Option<f64>),
 }
 
 /// What a heuristic raised.
@@ -85,29 +87,67 @@ impl RawMapping<'_> {
                 Mapping::from(spec)
             }
             RawMapping::Plan(plan) => Mapping::from(&plan.0),
-            RawMapping::Own(name, function) => {
-                Mapping::own(&name, PythonHeuristic { function, raised: raised.clone() })
+            RawMapping::Own(name, begin, seconds) => {
+                let limit = limit_of(py, seconds)?;
+                // It keeps the limit itself.
+                Mapping::own(&name, PythonHeuristic { begin, raised: raised.clone(), limit }).map_timeout(None)
             }
         };
         Ok((mapping, raised))
     }
 }
 
-/// The error of a launch; what the heuristic raised is its cause.
+/// The error of a launch; what the heuristic raised is its cause, or comes instead if it is no `Exception`: an interrupt, or the
+/// end of the program.
 pub(crate) fn with_cause<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raised) -> PyResult<T> {
-    outcome.inspect_err(|error| {
-        if let Some(cause) = lock(raised).take() {
-            error.set_cause(py, Some(cause));
+    outcome.map_err(|error| {
+        let Some(cause) = lock(raised).take() else { return error };
+        if !cause.is_instance_of::<PyException>(py) {
+            return cause;
         }
+        error.set_cause(py, Some(cause));
+        error
     })
 }
 
+/// A function of the user's. It runs in a daemonic thread of Python's, which is given up when the limit is past: then neither it nor
+/// who waits for it keeps the interpreter from ending. So the wait is made without Python.
 struct PythonHeuristic {
-    function: Py<PyAny>,
+    begin: Py<PyAny>,
     raised: Raised,
+    limit: Option<Duration>,
 }
 
-/// What the function's wrapper gives.
+/// What a heuristic is asked, for the thread that it runs in.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawQuestion {
+    /// The problem as JSON.
+    #[pyo3(get)]
+    problem: String,
+    inside: Inside,
+    answer: Mutex<Sender<PyResult<Returned>>>,
+}
+
+#[pymethods]
+impl RawQuestion {
+    /// The thread that calls this maps; the session refuses to wait for it there.
+    fn begin(&self) {
+        self.inside.clone().enter();
+    }
+
+    /// The server of each task and their order, or what is wrong with what the user's function gave.
+    fn answer(&self, returned: Returned) {
+        // Nobody may wait any more.
+        let _ = lock(&self.answer).send(Ok(returned));
+    }
+
+    /// What the user's function raised.
+    fn failed(&self, raised: Bound<'_, PyAny>) {
+        let _ = lock(&self.answer).send(Err(PyErr::from_value(raised)));
+    }
+}
+
+/// What a heuristic gives.
 #[derive(FromPyObject)]
 enum Returned {
     Wrong(String),
@@ -116,17 +156,33 @@ enum Returned {
 
 impl Heuristic for PythonHeuristic {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
-        let told = described(problem).to_string();
-        let returned = Python::attach(|py| {
-            let called = self.function.call1(py, (told,));
-            called.and_then(|returned| returned.extract::<Returned>(py)).map_err(|raised| {
-                let why = format!(
-                    "it raised {}",
-                    raised.value(py).repr().map_or_else(|_| "?".into(), |text| text.to_string())
-                );
-                *lock(&self.raised) = Some(raised);
-                MapError::Failed { why }
-            })
+        let (send, receive) = channel();
+        let question = RawQuestion {
+            problem: described(problem).to_string(),
+            inside: Inside::current(),
+            answer: Mutex::new(send),
+        };
+        let begun = Python::try_attach(|py| self.begin.call1(py, (question,)).map(drop));
+        let answered = match begun {
+            None => return Err(MapError::Failed { why: "Python is ending".into() }),
+            Some(Err(raised)) => Err(raised),
+            Some(Ok(())) => {
+                let received = match self.limit {
+                    Some(limit) => receive.recv_timeout(limit),
+                    None => receive.recv().map_err(RecvTimeoutError::from),
+                };
+                match (received, self.limit) {
+                    (Ok(answered), _) => answered,
+                    (Err(RecvTimeoutError::Timeout), Some(limit)) => return Err(took_too_long(limit)),
+                    (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a word".into() }),
+                }
+            }
+        };
+        let returned = answered.map_err(|raised| {
+            let repr = Python::try_attach(|py| raised.value(py).repr().map(|text| text.to_string()));
+            let text = repr.and_then(Result::ok).unwrap_or_else(|| "?".into());
+            *lock(&self.raised) = Some(raised);
+            MapError::Failed { why: format!("it raised {text}") }
         })?;
         let (places, order) = match returned {
             Returned::Wrong(why) => return Err(MapError::Unfit { subject: String::new(), why }),

@@ -256,19 +256,20 @@ impl RawGrid {
         let (mapping, raised) = heuristic.mapping(py)?;
         let grid = self.grid.live(py)?;
         let inputs = inputs.into_iter().map(|(name, handle)| Ok((name, handle.get().live(py)?)));
+        let is_own = mapping.is_own();
         let follow = Follow { is_strict: strict, inputs: inputs.collect::<PyResult<_>>()? };
         let (on, graph) = (grid.clone(), graph.get().graph());
         let group = interruptible(py, move || on.follow(&graph, mapping, follow))?;
         let group = with_cause(py, group.or_raise(py), &raised)?;
-        Ok(RawGroup::followed(self.session.clone(), grid, group, raised))
+        Ok(RawGroup::followed(self.session.clone(), grid, group, raised, is_own))
     }
 
     /// So many bodies together, or as many as turn out well.
     fn regrouped(&self, py: Python<'_>, heuristic: RawMapping<'_>, bodies: Option<usize>) -> PyResult<RawLoop> {
         let (mapping, raised) = heuristic.mapping(py)?;
-        let grid = self.grid.live(py)?;
+        let (grid, is_own) = (self.grid.live(py)?, mapping.is_own());
         let rounds = grid.regrouped(mapping, bodies.map_or(Regroup::Auto, Regroup::Fixed)).or_raise(py)?;
-        Ok(RawLoop::new(self.session.clone(), grid, rounds, raised))
+        Ok(RawLoop::new(self.session.clone(), grid, rounds, raised, is_own))
     }
 
     fn plan_of(&self, py: Python<'_>, graph: &Bound<'_, RawGraph>, heuristic: RawMapping<'_>) -> PyResult<RawPlan> {

@@ -230,7 +230,8 @@ def test_a_body_that_raises_leaves_the_others(world):
 
 def test_what_makes_no_loop_is_refused(world):
     graph = described(world.function("tests/matmul"), 1)
-    for regroup, why in [("often", "a number of bodies"), (2.5, "a number of bodies"), (True, "a number of bodies"), (0, "give 1 to")]:
+    kinds = [("often", "a number of bodies"), (2.5, "a number of bodies"), (True, "a number of bodies")]
+    for regroup, why in [*kinds, (0, "from 1 to 256"), (10**30, "from 1 to 256 or .*, got 1000")]:
         with pytest.raises(gl.UsageError, match=why):
             world.group(regroup=regroup)
     with pytest.raises(gl.UsageError, match="mapped by itself"):

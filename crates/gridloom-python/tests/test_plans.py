@@ -4,6 +4,9 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
+import threading
 
 import gridloom as gl
 import numpy as np
@@ -139,8 +142,11 @@ def test_a_plan_is_shown_and_explained(platform, tmp_path):
     assert json.loads(json.dumps(explained.to_dict()))["task"] == 1
     path = plan.critical_path()
     assert path[0].start_seconds == 0.0 and path[-1].end_seconds == plan.makespan_seconds
-    with pytest.raises(gl.InputError, match="no task 3"):
-        plan.explain(3)
+    for number in (3, -1, 10**30):
+        with pytest.raises(gl.InputError, match=f"no task {number}; it has 3, and they are counted from 0"):
+            plan.explain(number)
+        with pytest.raises(gl.InputError, match=f"no task {number}; it has 3, and they are counted from 0"):
+            plan.move(number, "s0")
     with pytest.raises(gl.UsageError, match="does not say what it was made of"):
         ran.explain(0)
     assert "3 tasks" in str(ran)
@@ -154,6 +160,8 @@ def test_a_heuristic_of_the_users_own(world):
         assert all(seconds > 0 for task in problem.tasks for seconds in task.seconds)
         return [number % len(problem.servers) for number in range(len(problem.tasks))]
 
+    by_number = planned(world, lambda problem: {2: 0, 1: names(world)[1], 0: np.int64(2)})
+    assert [task.server for task in by_number.tasks] == names(world)[::-1]
     plan = planned(world, spread)
     assert plan.heuristic == "spread" and [task.server for task in plan.tasks] == names(world)
     group = world.group(spread)
@@ -175,6 +183,14 @@ def test_a_heuristic_of_the_users_own(world):
         (([0, 0, 0], [0, 1]), "its order lacks task 2"),
         (([0, 0, 0], [0, 1, 9]), "task 9 in the order; tasks are numbered from 0 to 2"),
         (([0, 0, 0], "x"), "'x' for the order"),
+        (([0, 0, 0], "012"), "'012' for the order"),
+        (([0, 0, 0], [0.9, 1.9, 2.9]), r"\[0.9, 1.9, 2.9\] for the order, which is no list of tasks' numbers"),
+        (([0, 0, 0], [float("inf")] * 3), r"\[inf, inf, inf\] for the order"),
+        (([0, 0, 0], {0, 1, 2}), r"\{0, 1, 2\} for the order"),
+        ({0, 1, 2}, r"\{0, 1, 2\}, not a server for each task, in their order"),
+        ({0: 0, 1: 1}, "a dict without task 2; a dict has the server of each task by its number"),
+        ({0: 0, 1: 1, 2: 2, "s": 0}, "a dict of 4 servers for 3 tasks"),
+        ({0: 0, 1: 1, 2: 9}, "9 for task 2; servers are numbered from 0 to 2"),
     ],
 )
 def test_heuristics_that_return_nonsense(platform, returned, match):
@@ -203,6 +219,111 @@ def test_a_heuristic_that_raises(platform):
             product.get()
         with pytest.raises(gl.UsageError, match="not by int"):
             grid.group(3)
+
+
+def held_up():
+    """A heuristic that says that it runs, and goes on when it is told to."""
+    running, go = threading.Event(), threading.Event()
+
+    def waiting(problem):
+        running.set()
+        go.wait()
+        return [0] * len(problem.tasks)
+
+    return waiting, running, go
+
+
+def test_a_heuristic_that_never_returns_is_given_up(world):
+    waiting, _, go = held_up()
+    match = "heuristic 'waiting': it gave no plan within 0.05 s; make it quicker, or give it longer with map_timeout"
+    with pytest.raises(gl.NotMapped, match=match):
+        record(world, world.group(waiting, map_timeout=0.05))
+    with pytest.raises(gl.NotMapped, match=match):
+        record(world, world.group(waiting, regroup=1, map_timeout=0.05))
+    group = world.group()
+    with pytest.raises(gl.NotMapped, match=match), group:
+        world.function("tests/matmul")(np.eye(2), np.eye(2))
+        group.plan(waiting, map_timeout=0.05)
+    with pytest.raises(gl.UsageError, match="a timeout of -1 s is none"):
+        world.group(waiting, map_timeout=-1)
+    assert record(world, world.group()).get().shape == (20, 20)
+    go.set()
+
+
+def test_another_thread_launches_while_a_heuristic_runs(world):
+    waiting, running, go = held_up()
+    group = world.group(waiting, map_timeout=None)
+    outcome = []
+    launching = threading.Thread(target=lambda: outcome.append(record(world, group)))
+    launching.start()
+    running.wait()
+    assert record(world, world.group()).get().shape == (20, 20)
+    assert not outcome
+    go.set()
+    launching.join()
+    assert outcome[0].get().shape == (20, 20)
+    assert [plan.heuristic for plan in group.report().plans] == ["waiting"]
+
+
+def test_a_heuristic_does_not_launch_groups_of_its_grid(world):
+    told = []
+
+    def nosy(problem):
+        matmul = world.function("tests/matmul")
+        np.testing.assert_array_equal(matmul(np.eye(2), np.eye(2)), np.eye(2))
+        with world.group() as group:
+            matmul(np.eye(2), np.eye(2))
+            told.append(group.plan("heft").heuristic)
+            group.discard()
+        with world.group():
+            matmul(np.eye(2), np.eye(2))
+
+    with pytest.raises(gl.NotMapped, match="it raised UsageError.*cannot launch groups of the session that it maps for") as caught:
+        record(world, world.group(nosy))
+    assert isinstance(caught.value.__cause__, gl.UsageError) and told == ["heft"]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_a_program_ends_it_from_a_heuristic(platform, kind):
+    def leaves(problem):
+        raise kind
+
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        matmul = grid.function("tests/matmul")
+        with pytest.raises(kind), grid.group(leaves):
+            product = matmul(np.eye(2), np.eye(2))
+        with pytest.raises(gl.Discarded, match=f"it raised {kind.__name__}"):
+            product.get()
+        with pytest.raises(kind), grid.group(leaves):
+            matmul(np.eye(2), np.eye(2)).get()
+        with pytest.raises(kind):
+            planned(grid, leaves)
+
+
+ENDLESS = """
+import signal, sys, threading
+import gridloom as gl, numpy as np
+
+def endless(problem):
+    if sys.argv[2] == "interrupted":
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    while True:
+        pass
+
+with gl.simulate(sys.argv[1]) as grid:
+    dgemm = grid.function("linalg/dgemm")
+    try:
+        with grid.group(endless, map_timeout=0.1 if sys.argv[2] == "given up" else None):
+            dgemm(np.eye(2), np.eye(2))
+    except (gl.NotMapped, KeyboardInterrupt) as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("how", "error"), [("given up", "NotMapped"), ("interrupted", "KeyboardInterrupt")])
+def test_a_program_ends_whose_heuristic_does_not(platform, how, error):
+    run = subprocess.run([sys.executable, "-c", ENDLESS, platform, how], capture_output=True, text=True, timeout=60)
+    assert (run.stdout.strip(), run.returncode) == (error, 0), run.stderr
 
 
 def test_what_is_left_of_a_given_plan_is_mapped_again(program, gate):

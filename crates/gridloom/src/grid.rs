@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::attach::AttachConfig;
 use crate::backend::Backend;
+use crate::group::Launches;
 use crate::local::LocalProcesses;
 use crate::report::Report;
 use crate::timeline::timeline_html;
@@ -28,18 +29,22 @@ pub use state::Unread;
 /// How long a session waits for its agent's first answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 
+/// Sessions that this process has opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// A session with a grid. Clones share it; the last one closes it.
 #[derive(Clone)]
 pub struct Grid(Arc<Inner>);
 
 struct Inner {
+    /// Tells it from other sessions of this process.
+    number: u64,
     /// The process that made the session. A copy in a forked child does nothing.
     pid: u32,
     client: NodeId,
     serial: AtomicU64,
     state: Mutex<State>,
-    /// Held while a group is launched, with the groups that it reads.
-    launching: Mutex<()>,
+    launches: Launches,
     /// Released by handles that were dropped; sent with the next command, so that dropping never blocks.
     releases: Mutex<Vec<DatumId>>,
     /// Groups whose plan is not followed any more; told with the next command, for the same reason.
@@ -156,11 +161,12 @@ impl Grid {
 
     fn open(backend: Backend, processes: Option<LocalProcesses>) -> Result<Grid, Error> {
         let inner = Inner {
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             pid: std::process::id(),
             client: backend.client(),
             serial: AtomicU64::new(1),
             state: Mutex::default(),
-            launching: Mutex::default(),
+            launches: Launches::default(),
             releases: Mutex::default(),
             unfollowed: Mutex::default(),
             unasked: Mutex::default(),
@@ -313,6 +319,10 @@ impl Grid {
     }
 
     // ---- used by functions, groups and handles
+
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number
+    }
 
     pub(crate) fn client(&self) -> NodeId {
         self.0.client

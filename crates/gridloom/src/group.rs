@@ -1,6 +1,7 @@
 //! Groups: calls recorded, then mapped and run together.
 
 mod following;
+mod launch;
 mod regroup;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
 pub use following::Follow;
+pub(crate) use launch::Launches;
+use launch::drop_recording;
 use regroup::Held;
 pub use regroup::{Loop, Regroup};
 
@@ -34,7 +37,7 @@ struct HandleInner {
     /// Why its call will never run, if it was forgotten before it was launched.
     discarded: OnceLock<String>,
     /// What the session remembers of its group stays as long as it does.
-    _parts: Arc<Parts>,
+    parts: Arc<Parts>,
 }
 
 impl Handle {
@@ -84,17 +87,8 @@ impl Handle {
     /// Its call runs, or has.
     fn launch(&self) -> Result<(), Error> {
         self.check()?;
-        let _launching = self.0.grid.launching();
-        self.launch_alone()?;
+        self.0.grid.launch(Some(&self.0.parts), |batch| batch.maker(self))?;
         self.check()
-    }
-
-    fn launch_alone(&self) -> Result<(), Error> {
-        if let Some(held) = self.0.held.upgrade() {
-            // Older results do not make younger bodies go.
-            return if held.makes(self.datum()) { held.launch_alone().map(drop) } else { Ok(()) };
-        }
-        self.0.group.upgrade().map_or(Ok(()), |recorder| recorder.launch_alone(&self.0.grid))
     }
 
     /// Its call has run, or may still.
@@ -291,7 +285,7 @@ impl Group {
             let (grid, signature) = (self.grid.clone(), function.signature.clone());
             let (held, discarded) =
                 (self.recorder.held.as_ref().map_or_else(Weak::new, Arc::downgrade), OnceLock::new());
-            Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, held, discarded, _parts: parts }))
+            Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, held, discarded, parts }))
         };
         outputs.into_iter().map(handle).collect()
     }
@@ -426,71 +420,11 @@ impl Recorder {
         std::mem::take(&mut *self.recording.lock().expect("no panic while held"))
     }
 
+    fn is_recorded(&self) -> bool {
+        !self.recording.lock().expect("no panic while held").tasks.is_empty()
+    }
+
     fn launch(&self, grid: &Grid) -> Result<(), Error> {
-        // Another thread that finds nothing to launch goes on only when what was recorded is on its way.
-        let _launching = grid.launching();
-        self.launch_alone(grid)
+        grid.launch(Some(&self.parts), |batch| batch.group(self)).map(drop)
     }
-
-    fn launch_alone(&self, grid: &Grid) -> Result<(), Error> {
-        match &self.held {
-            Some(held) if held.has(self) => held.launch_alone().map(drop),
-            Some(_) => Ok(()),
-            None => send(grid, &self.mapping, self.take(), std::slice::from_ref(&self.parts), 1).map(drop),
-        }
-    }
-}
-
-/// Maps what was recorded and runs it, for all groups that it is of.
-fn send(
-    grid: &Grid,
-    mapping: &Mapping,
-    recording: Recording,
-    groups: &[Arc<Parts>],
-    together: usize,
-) -> Result<Option<Arc<Part>>, Error> {
-    if recording.tasks.is_empty() {
-        return Ok(None);
-    }
-    // What it reads of other groups that are still being recorded has to run as well.
-    for handle in &recording.handles {
-        handle.launch_alone()?;
-    }
-    // One of them may have been discarded since.
-    if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
-        drop_recording(grid, recording, &format!("a call that it reads a result of never ran: {why}"));
-        return Ok(None);
-    }
-    let id = GroupId { client: grid.client(), serial: grid.next_serial() };
-    let group = recording.group(id);
-    let by = match mapping.by(grid, &group) {
-        Ok(by) => by,
-        Err(error) => {
-            drop_recording(grid, recording, &error.to_string());
-            return Err(error);
-        }
-    };
-    let part = Arc::new(Part { grid: grid.clone(), id, together });
-    groups.iter().for_each(|group| group.all().push(part.clone()));
-    // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
-    // handles are gone already.
-    let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
-    let is_own = |datum: &&DatumId| group.sources[*datum].at.len() == 1 && !recording.kept.contains(datum);
-    release.extend(recording.sources.keys().filter(is_own));
-    release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
-    release.sort_unstable();
-    release.dedup();
-    grid.run(group, by, release);
-    drop(recording.handles);
-    Ok(Some(part))
-}
-
-/// Forgets what was recorded; its handles say why.
-fn drop_recording(grid: &Grid, recording: Recording, why: &str) {
-    for handle in recording.made.values().filter_map(Weak::upgrade) {
-        // It is made once, so it is discarded once.
-        let _ = handle.discarded.set(why.to_string());
-    }
-    let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
-    grid.forget_values(sources);
 }

@@ -55,7 +55,7 @@ pub use grid::{Grid, Traffic, Unread};
 pub use group::{Follow, Group, Handle, Loop, Regroup};
 pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
-pub use mapping::Mapping;
+pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use offer::{Offer, load_offer};
 pub use plan::{AlternativeRecord, Explained, StepRecord, gantt_svg};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};

@@ -1,13 +1,20 @@
 //! By what a group is mapped: a heuristic by name, a plan, or a heuristic of the program's own.
 
+mod own;
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridloom_core::base::TaskError;
 use gridloom_core::graph;
 use gridloom_core::map::{AGAIN, Given, Heuristic, MapBy, MapError};
 
 use crate::{Error, Grid, PlanRecord};
+pub use own::{Inside, took_too_long};
+
+/// How long a heuristic of the program's own may take, if it is not told: long for a mapper, short for who waits in vain.
+pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// By what a group is mapped; what [`Grid::group`] takes.
 #[derive(Clone)]
@@ -16,13 +23,15 @@ pub struct Mapping(How);
 #[derive(Clone)]
 enum How {
     Named(MapBy),
-    Own { name: String, heuristic: Arc<dyn Heuristic + Send + Sync> },
+    Own { name: String, heuristic: Arc<dyn Heuristic + Send + Sync>, limit: Option<Duration> },
 }
 
 impl Mapping {
     /// A heuristic of your own: a closure from the [`Problem`](gridloom_core::map::Problem) to a plan, or a type that
-    /// implements [`Heuristic`]. It runs in the client, when the group is launched. Its plan is checked: one that cannot be run
-    /// is an error with `name`, and nothing else is tried then. What is left when a server is lost is mapped by `heft`.
+    /// implements [`Heuristic`]. It runs in the client, when the group is launched, for at most [`MAP_TIMEOUT`]
+    /// ([`Mapping::map_timeout`] sets another limit); other threads launch groups meanwhile. It cannot launch groups of the
+    /// session that it maps for. Its plan is checked: one that cannot be run is an error with `name`, and nothing else is
+    /// tried then. What is left when a server is lost is mapped by `heft`.
     ///
     /// ```
     /// use gridloom::Mapping;
@@ -42,7 +51,22 @@ impl Mapping {
     /// assert_eq!(fastest.to_string(), "fastest");
     /// ```
     pub fn own(name: &str, heuristic: impl Heuristic + Send + Sync + 'static) -> Mapping {
-        Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic) })
+        Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic), limit: Some(MAP_TIMEOUT) })
+    }
+
+    /// The same, with another limit of real time for a heuristic of the program's own, in simulation, too; `None` for none,
+    /// and then it runs on the thread that launches the group. When it is past, the group is not mapped; the heuristic goes
+    /// on in vain on a thread of its own, which nobody can end. Other mappings are not concerned.
+    pub fn map_timeout(mut self, timeout: Option<Duration>) -> Mapping {
+        if let How::Own { limit, .. } = &mut self.0 {
+            *limit = timeout;
+        }
+        self
+    }
+
+    /// Whether it is a heuristic of the program's own.
+    pub fn is_own(&self) -> bool {
+        matches!(self.0, How::Own { .. })
     }
 
     /// For a call that a plan was not made for: as [`Mapping::by`], but by a heuristic instead of a plan.
@@ -68,17 +92,17 @@ impl Mapping {
 
     /// What the agent is told. A heuristic of the program's own runs here, on what the agent sees.
     pub(crate) fn by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
-        let (name, heuristic) = match &self.0 {
+        let (name, heuristic, limit) = match &self.0 {
             How::Named(by) => return Ok(by.clone()),
-            How::Own { name, heuristic } => (name, heuristic),
+            How::Own { name, heuristic, limit } => (name, heuristic, *limit),
         };
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
         // Asked for is what the agent sees; the quickest way to map comes with it.
         let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not say what it sees".into()))?;
-        let problem = basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?;
+        let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
-        let plan = heuristic.map(&problem).map_err(|why| match why {
+        let plan = own::run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),
             why => not_mapped(format!("heuristic '{name}': {why}")),
         })?;

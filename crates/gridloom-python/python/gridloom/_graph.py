@@ -15,7 +15,7 @@ from . import _gridloom
 from ._errors import UsageError
 from ._function import Function
 from ._group import Handle
-from ._heuristic import Heuristic, mapping_of
+from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan, plan_of
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Graph:
         for result in results:
             self._raw.want(result.name)
 
-    def plan(self, grid: Grid, heuristic: str | Plan | Heuristic = "auto") -> Plan:
+    def plan(self, grid: Grid, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with it; nothing is run.
 
         Parameters
@@ -218,6 +218,8 @@ class Graph:
             The grid.
         heuristic : str, Plan or function, optional
             As `Grid.group` takes it.
+        map_timeout : float or None, optional
+            Seconds of real time that a function of your own may take to map; ``None`` for no limit.
 
         Returns
         -------
@@ -231,7 +233,7 @@ class Graph:
         NotMapped
             If it cannot be mapped.
         """
-        return plan_of(grid._raw.plan_of(self._raw, mapping_of(heuristic)))
+        return plan_of(grid._raw.plan_of(self._raw, mapping_of(heuristic, map_timeout)))
 
     @property
     def calls(self) -> list[str]:

@@ -21,7 +21,7 @@ from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
 from ._group import Group
-from ._heuristic import Heuristic, mapping_of
+from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Grid:
         self._raw = raw
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
-        self._loops: dict[tuple[str | int, int | str], _gridloom.RawLoop] = {}
+        self._loops: dict[tuple[str | int, int | str, float | None], _gridloom.RawLoop] = {}
         _open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -189,6 +189,7 @@ class Grid:
         inputs: Mapping[str, Handle] | None = None,
         strict: bool = False,
         regroup: int | str | None = None,
+        map_timeout: float | None = MAP_TIMEOUT,
     ) -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
@@ -197,7 +198,8 @@ class Grid:
         heuristic : str, Plan or function, optional
             How the calls are mapped: by a heuristic (``gridloom heuristics`` lists what there is); as a plan says that
             `Group.plan` or `Plan.load` gave; or by a function of your own, which takes a `Problem` and returns a server for each
-            task, by number or name (or a pair: those, and the order of the tasks).
+            task, by number or name: in order of the tasks, or a dict by their numbers (or a pair: those, and the order of the tasks).
+            It cannot launch groups of this grid.
         graph : Graph, optional
             The calls of the block as described beforehand. They are mapped now, and each runs as soon as it is made, where the plan has
             the described call that it fits; results can be looked at within the block. A call that fits none is mapped by itself, with
@@ -211,6 +213,9 @@ class Grid:
             The block is the body of a loop. At its end it is held back, to be mapped together with the next bodies (groups that are opened
             with the same `heuristic` and `regroup`): so many, or with ``"auto"`` one at first and twice as many each time,
             for as long as plans hold. A result that is asked for launches what is held back, and so does `Group.launch`.
+        map_timeout : float or None, optional
+            Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. When they are
+            past, `NotMapped` is raised, and the function goes on in vain in a daemonic thread.
 
         Returns
         -------
@@ -230,30 +235,32 @@ class Grid:
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loop(heuristic, regroup).group())
+            return Group(self, self._loop(heuristic, regroup, map_timeout).group())
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
-            raw = self._raw.group(mapping_of(heuristic))
+            raw = self._raw.group(mapping_of(heuristic, map_timeout))
         else:
             given = [(name, handle._raw) for name, handle in (inputs or {}).items()]
-            raw = self._raw.follow(mapping_of(heuristic), graph._raw, strict, given)
+            raw = self._raw.follow(mapping_of(heuristic, map_timeout), graph._raw, strict, given)
         _warn(self._raw.take_unread(False))
         group = Group(self, raw)
         if graph is not None:
             group._told = 0
         return group
 
-    def _loop(self, heuristic: str | Plan | Heuristic, regroup: int | str) -> _gridloom.RawLoop:
+    def _loop(
+        self, heuristic: str | Plan | Heuristic, regroup: int | str, map_timeout: float | None
+    ) -> _gridloom.RawLoop:
         number = regroup if regroup == "auto" else _whole(regroup)
         # The loop keeps a function alive, so that its identity stays its own.
-        key = (heuristic if isinstance(heuristic, str) else id(heuristic), number)
+        key = (heuristic if isinstance(heuristic, str) else id(heuristic), number, map_timeout)
         if key not in self._loops:
             if len(self._loops) >= _LOOPS_MAX:
                 # What it held back goes with it.
                 del self._loops[next(iter(self._loops))]
             bodies = None if isinstance(number, str) else number
-            self._loops[key] = self._raw.regrouped(mapping_of(heuristic), bodies)
+            self._loops[key] = self._raw.regrouped(mapping_of(heuristic, map_timeout), bodies)
         return self._loops[key]
 
     def calibrate(
@@ -414,8 +421,8 @@ def _whole(regroup: int | str) -> int:
         bodies = -1 if isinstance(regroup, (str, bool)) else operator.index(regroup)
     except TypeError:
         bodies = -1
-    if bodies < 0:
-        raise UsageError(f'regroup is a number of bodies or "auto", got {regroup!r}')
+    if not 0 < bodies <= _gridloom.REGROUP_BODIES_MAX:
+        raise UsageError(f'regroup is a number of bodies from 1 to {_gridloom.REGROUP_BODIES_MAX} or "auto", got {regroup!r}')
     return bodies
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
+REGROUP_BODIES_MAX: int
 __version__: str
 __all__ = [
+    "REGROUP_BODIES_MAX",
     "Memory",
     "RawFunction",
     "RawGraph",
@@ -19,6 +21,7 @@ __all__ = [
     "RawPlan",
     "RawMessageType",
     "RawProcess",
+    "RawQuestion",
     "RawReport",
     "RawSignature",
     "__version__",
@@ -145,7 +148,15 @@ class RawPlan:
     def explain(self, task: int) -> tuple[str, str]: ...
     def critical_path(self) -> str: ...
 
-_Mapping: TypeAlias = str | RawPlan | tuple[str, Callable[[str], str | tuple[list[int], list[int] | None]]]
+@final
+class RawQuestion:
+    @property
+    def problem(self) -> str: ...
+    def begin(self) -> None: ...
+    def answer(self, returned: str | tuple[list[int], list[int] | None]) -> None: ...
+    def failed(self, raised: BaseException) -> None: ...
+
+_Mapping: TypeAlias = str | RawPlan | tuple[str, Callable[[RawQuestion], None], float | None]
 
 @final
 class RawReport:

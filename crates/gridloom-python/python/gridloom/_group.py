@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _gridloom
 from ._errors import DifferenceWarning, Discarded, UsageError
-from ._heuristic import Heuristic, mapping_of
+from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
 if TYPE_CHECKING:
@@ -395,13 +395,15 @@ class Group:
         """
         return Report(self._raw.report())
 
-    def plan(self, heuristic: str | Plan | Heuristic = "auto") -> Plan:
+    def plan(self, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
 
         Parameters
         ----------
         heuristic : str, Plan or function, optional
             As `Grid.group` takes it.
+        map_timeout : float or None, optional
+            Seconds of real time that a function of your own may take to map; ``None`` for no limit.
 
         Returns
         -------
@@ -415,7 +417,7 @@ class Group:
         InputError
             If there is no such heuristic.
         """
-        return plan_of(self._raw.plan(mapping_of(heuristic)))
+        return plan_of(self._raw.plan(mapping_of(heuristic, map_timeout)))
 
     def __len__(self) -> int:
         """Calls recorded and not launched."""

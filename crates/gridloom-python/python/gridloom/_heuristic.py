@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -134,20 +137,42 @@ class Problem:
         return latency_seconds + size_bytes / bandwidth
 
 
-#: A function from a problem to the server of each task (number or name), or to those and the order of the tasks.
-Heuristic: TypeAlias = Callable[[Problem], "Sequence[int | str] | tuple[Sequence[int | str], Sequence[int]]"]
+_Servers: TypeAlias = "Sequence[int | str] | Mapping[int, int | str]"
+
+#: A function from a problem to the server (number or name) of each task, in their order or by the task's number, or to those and
+#: the order in which the tasks are to run.
+Heuristic: TypeAlias = Callable[[Problem], "_Servers | tuple[_Servers, Sequence[int]]"]
 
 
-def mapping_of(heuristic: str | Plan | Heuristic) -> _gridloom._Mapping:
+#: Seconds that a function may take to map a group.
+MAP_TIMEOUT = 30.0
+
+
+def mapping_of(heuristic: str | Plan | Heuristic, map_timeout: float | None = MAP_TIMEOUT) -> _gridloom._Mapping:
     """What the library takes for what a program may give."""
     if isinstance(heuristic, str):
         return heuristic
     if isinstance(heuristic, Plan):
         return heuristic._raw
     if callable(heuristic):
-        function = heuristic
-        return (getattr(function, "__name__", type(function).__name__), lambda told: _asked(function, told))
+        name = getattr(heuristic, "__name__", type(heuristic).__name__)
+        return (name, functools.partial(_begin, name, heuristic), map_timeout)
     raise UsageError(f"a group is mapped by the name of a heuristic, a Plan or a function, not by {type(heuristic).__name__}")
+
+
+def _begin(name: str, heuristic: Heuristic, question: _gridloom.RawQuestion) -> None:
+    """Ask in a thread that may be given up: nothing ends one from outside, so it must not keep the program from ending."""
+    threading.Thread(target=_answer, args=(heuristic, question), name=f"heuristic {name}", daemon=True).start()
+
+
+def _answer(heuristic: Heuristic, question: _gridloom.RawQuestion) -> None:
+    question.begin()
+    try:
+        answer = _asked(heuristic, question.problem)
+    except BaseException as error:
+        question.failed(error)
+    else:
+        question.answer(answer)
 
 
 def _asked(heuristic: Heuristic, told: str) -> str | tuple[list[int], list[int] | None]:
@@ -157,8 +182,16 @@ def _asked(heuristic: Heuristic, told: str) -> str | tuple[list[int], list[int] 
     order: Any = None
     if isinstance(returned, tuple) and len(returned) == 2 and not isinstance(returned[0], (str, int, np.integer)):
         returned, order = returned
-    if isinstance(returned, str) or not hasattr(returned, "__len__") or not hasattr(returned, "__iter__"):
-        return f"{_short(returned)}, not a server for each task"
+    if isinstance(returned, Mapping):
+        lacking = [task.number for task in problem.tasks if task.number not in returned]
+        if lacking:
+            return f"a dict without task {lacking[0]}; a dict has the server of each task by its number"
+        if len(returned) > len(problem.tasks):
+            return f"a dict of {len(returned)} servers for {len(problem.tasks)} tasks"
+        returned = [returned[task.number] for task in problem.tasks]
+    if isinstance(returned, (str, Set)) or not hasattr(returned, "__len__") or not hasattr(returned, "__iter__"):
+        return f"{_short(returned)}, not a server for each task, in their order"
+    returned = list(returned)
     if len(returned) != len(problem.tasks):
         return f"{len(returned)} servers for {len(problem.tasks)} tasks"
     places = {server.name: place for place, server in enumerate(problem.servers)}
@@ -176,9 +209,11 @@ def _asked(heuristic: Heuristic, told: str) -> str | tuple[list[int], list[int] 
         chosen.append(int(place))
     if order is None:
         return chosen, None
+    if isinstance(order, (Mapping, Set)):
+        return f"{_short(order)} for the order, which is no list of tasks' numbers"
     try:
-        order = [int(task) for task in order]
-    except (TypeError, ValueError):
+        order = [operator.index(task) for task in order]
+    except TypeError:
         return f"{_short(order)} for the order, which is no list of tasks' numbers"
     if wrong := [task for task in order if not 0 <= task < len(chosen)]:
         return f"task {wrong[0]} in the order; tasks are numbered from 0 to {len(chosen) - 1}"

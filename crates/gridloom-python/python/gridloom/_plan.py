@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import os
 from pathlib import Path
 from typing import Any
 
 from . import _gridloom
+from ._errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,7 +248,7 @@ class Plan:
         InputError
             If there is no such task or server, or the server cannot run it.
         """
-        return plan_of(self._raw.moved(task, server))
+        return plan_of(self._raw.moved(self._number(task), server))
 
     def gantt(self, path: str | os.PathLike[str]) -> None:
         """Draw it: a row for each slot of a server, a row for each link. Tasks that the makespan hangs on have a dark edge.
@@ -283,7 +285,7 @@ class Plan:
         UsageError
             If it is a plan of a `Report`, which does not say what it was made of.
         """
-        told, text = self._raw.explain(task)
+        told, text = self._raw.explain(self._number(task))
         record = json.loads(told)
         alternatives = [Alternative(**alternative) for alternative in record.pop("alternatives")]
         return Explanation(alternatives=alternatives, _text=text.rstrip("\n"), **record)
@@ -302,6 +304,12 @@ class Plan:
             If it is a plan of a `Report`, which does not say what it was made of.
         """
         return [Step(**step) for step in json.loads(self._raw.critical_path())]
+
+    def _number(self, task: int) -> int:
+        number, count = operator.index(task), len(self.tasks)
+        if not 0 <= number < count:
+            raise InputError(f"the plan has no task {number}; it has {count}, and they are counted from 0")
+        return number
 
 
 def transfer_of(record: dict[str, Any]) -> TransferRecord:

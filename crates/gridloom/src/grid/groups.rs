@@ -1,7 +1,6 @@
 //! Groups of a session: planned, run, followed and forgotten.
 
 use std::collections::BTreeMap;
-use std::sync::MutexGuard;
 
 use gridloom_core::base::{DatumId, GroupId, TaskId};
 use gridloom_core::graph;
@@ -9,6 +8,7 @@ use gridloom_core::map::MapBy;
 use gridloom_core::node::Command;
 
 use crate::described::Place;
+use crate::group::Launches;
 use crate::report::{Course, GroupRecord, PlanRecord, Report};
 use crate::{Error, Grid};
 
@@ -57,8 +57,8 @@ impl Grid {
         self.0.releases.lock().expect("no panic while held").extend(values);
     }
 
-    pub(crate) fn launching(&self) -> MutexGuard<'_, ()> {
-        self.0.launching.lock().expect("no panic while held")
+    pub(crate) fn launches(&self) -> &Launches {
+        &self.0.launches
     }
 
     pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {

@@ -150,8 +150,11 @@ impl Group {
         let id = GroupId { client, serial: self.grid.next_serial() };
         let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
         self.recorder.parts.add(id);
+        let plan = following.group();
+        // A heuristic of the program's own may take its time.
+        drop(following);
         match place {
-            Some(place) => self.grid.run_at(group, place, self.recorder.mapping.again(), following.group()),
+            Some(place) => self.grid.run_at(group, place, self.recorder.mapping.again(), plan),
             None => {
                 let by = self.recorder.mapping.alone(&self.grid, &group)?;
                 self.grid.run(group, by, Vec::new());

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use gridloom_core::base::DatumId;
 use gridloom_core::base::limits::{GROUP_TASKS_MAX, REGROUP_BODIES_MAX};
 
-use super::{Group, Handle, Part, Parts, Recorder, Recording, send};
+use super::launch::Taken;
+use super::{Group, Handle, Part, Parts, Recorder, Recording};
 use crate::{Error, Grid, Mapping, Value};
 
 /// How many bodies of a loop are mapped together.
@@ -121,8 +122,7 @@ impl Loop {
     /// # Errors
     /// If it cannot be mapped by a heuristic of the program's own.
     pub fn launch(&self) -> Result<(), Error> {
-        let _launching = self.0.grid.launching();
-        self.0.launch_alone().map(drop)
+        self.0.grid.launch(None, |batch| batch.held(&self.0)).map(drop)
     }
 
     /// Bodies that are held back.
@@ -155,22 +155,26 @@ impl Group {
     /// The body has ended.
     pub(super) fn hold(&self) -> Result<(), Error> {
         let Some(held) = &self.recorder.held else { return Ok(()) };
-        let _launching = self.grid.launching();
-        let recording = self.recorder.take();
-        let is_too_large = held.state().recording.tasks.len() + recording.tasks.len() > GROUP_TASKS_MAX;
-        if is_too_large {
-            held.launch_alone()?;
-        }
-        let mut state = held.state();
-        state.open.retain(|open| !std::ptr::eq(open.as_ptr(), Arc::as_ptr(&self.recorder)));
-        if !recording.tasks.is_empty() {
-            state.add(recording, &self.recorder.parts);
-        }
-        state.bodies += 1;
-        let is_full = state.bodies >= state.size;
-        drop(state);
+        let mut is_full = false;
+        let part = self.grid.launch(Some(&self.recorder.parts), |batch| {
+            let recording = self.recorder.take();
+            let is_too_large = held.state().recording.tasks.len() + recording.tasks.len() > GROUP_TASKS_MAX;
+            if is_too_large {
+                batch.held(held);
+            }
+            let mut state = held.state();
+            state.open.retain(|open| !std::ptr::eq(open.as_ptr(), Arc::as_ptr(&self.recorder)));
+            if !recording.tasks.is_empty() {
+                state.add(recording, &self.recorder.parts);
+            }
+            state.bodies += 1;
+            is_full = state.bodies >= state.size;
+            drop(state);
+            if is_full {
+                batch.held(held);
+            }
+        })?;
         if is_full {
-            let part = held.launch_alone()?;
             held.adapt(part);
         }
         Ok(())
@@ -238,7 +242,7 @@ impl Held {
     /// Whether calls of that body were not launched.
     pub(super) fn has(&self, body: &Recorder) -> bool {
         let is_held = self.state().groups.iter().any(|group| Arc::ptr_eq(group, &body.parts));
-        is_held || !body.recording.lock().expect("no panic while held").tasks.is_empty()
+        is_held || body.is_recorded()
     }
 
     /// Whether that result is of a call that was not launched.
@@ -250,8 +254,8 @@ impl Held {
         is_held || open.iter().any(|body| body.recording.lock().expect("no panic while held").made.contains_key(&datum))
     }
 
-    /// Launches the bodies that are held back, and what was recorded of others.
-    pub(super) fn launch_alone(&self) -> Result<Option<Arc<Part>>, Error> {
+    /// Takes the bodies that are held back, and what was recorded of others.
+    pub(super) fn take(&self) -> Option<Taken> {
         let mut state = self.state();
         let open: Vec<Arc<Recorder>> = state.open.iter().filter_map(Weak::upgrade).collect();
         drop(state);
@@ -266,7 +270,7 @@ impl Held {
         let groups = std::mem::take(&mut state.groups);
         state.bodies = 0;
         if recording.tasks.is_empty() {
-            return Ok(None);
+            return None;
         }
         state.batch += 1;
         let batch = state.batch;
@@ -275,7 +279,8 @@ impl Held {
         given_up.for_each(|datum| self.grid.release_later(datum));
         state.values.retain(|_, (.., used)| !unused(*used));
         drop(state);
-        send(&self.grid, &self.mapping, recording, &groups, groups.len())
+        let together = groups.len();
+        Some(Taken { mapping: self.mapping.clone(), recording, groups, together })
     }
 
     /// After a full batch: how many bodies make the next one.

@@ -1,0 +1,208 @@
+//! Launching: what was recorded is taken, mapped and run.
+//!
+//! A group is launched with those that it reads results of. All are taken at once, under a lock; mapping, which may run code of
+//! the program for as long as that takes, is outside of it. Who needs one of them meanwhile waits until it is on its way.
+//!
+//! **Invariant:** a launch waits only for launches that began before it, so that none wait for each other in a circle.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+
+use gridloom_core::base::{DatumId, GroupId};
+
+use super::regroup::Held;
+use super::{Handle, Part, Parts, Recorder, Recording};
+use crate::mapping::Inside;
+use crate::{Error, Grid, Mapping};
+
+/// A session's launches.
+#[derive(Default)]
+pub(crate) struct Launches {
+    under_way: Mutex<UnderWay>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    begun: u64,
+    /// The groups that each launches, by its number.
+    groups: BTreeMap<u64, Vec<Arc<Parts>>>,
+}
+
+/// What is launched together: what others read comes before them.
+pub(super) struct Batch {
+    /// What the caller needs to be on its way.
+    needed: Option<Arc<Parts>>,
+    taken: Vec<Taken>,
+    /// Calls were to be taken where that is not possible.
+    is_refused: bool,
+    is_inside: bool,
+}
+
+/// What is mapped together.
+pub(super) struct Taken {
+    pub(super) mapping: Mapping,
+    pub(super) recording: Recording,
+    /// The groups that it is of.
+    pub(super) groups: Vec<Arc<Parts>>,
+    pub(super) together: usize,
+}
+
+/// A launch under way, which ends when this is dropped.
+struct Turn<'a> {
+    launches: &'a Launches,
+    number: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.launches.under_way().groups.remove(&self.number);
+        self.launches.ended.notify_all();
+    }
+}
+
+impl Launches {
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().expect("no panic while held")
+    }
+}
+
+impl UnderWay {
+    /// Whether an earlier launch has what this one needs.
+    fn has_before(&self, number: u64, batch: &Batch) -> bool {
+        self.groups.range(..number).any(|(_, groups)| groups.iter().any(|group| batch.needs(group)))
+    }
+}
+
+impl Grid {
+    /// Launches what `take` takes, which is called under the lock; gives the part that came of the last. When it returns,
+    /// `needed` is on its way, whoever launched it.
+    pub(super) fn launch(
+        &self,
+        needed: Option<&Arc<Parts>>,
+        take: impl FnOnce(&mut Batch),
+    ) -> Result<Option<Arc<Part>>, Error> {
+        let launches = self.launches();
+        let is_inside = Inside::current().has(self);
+        let mut under_way = launches.under_way();
+        let mut batch = Batch { needed: needed.cloned(), taken: Vec::new(), is_refused: false, is_inside };
+        take(&mut batch);
+        let number = under_way.begun + 1;
+        if batch.is_refused || is_inside && under_way.has_before(number, &batch) {
+            return Err(Error::Usage(NOT_INSIDE.into()));
+        }
+        under_way.begun = number;
+        under_way.groups.insert(number, batch.taken.iter().flat_map(|taken| taken.groups.clone()).collect());
+        while under_way.has_before(number, &batch) {
+            under_way = launches.ended.wait(under_way).expect("no panic while held");
+        }
+        drop(under_way);
+        let _turn = Turn { launches, number };
+        let (mut last, mut failed) = (None, None);
+        for taken in batch.taken {
+            last = taken.send(self).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                None
+            });
+        }
+        failed.map_or(Ok(last), Err)
+    }
+}
+
+impl Batch {
+    /// The calls of that group, or of the loop that it is a body of.
+    pub(super) fn group(&mut self, recorder: &Recorder) {
+        match &recorder.held {
+            Some(held) if held.has(recorder) => self.held(held),
+            Some(_) => {}
+            None if self.is_inside => self.is_refused |= recorder.is_recorded(),
+            None => {
+                let (mapping, groups) = (recorder.mapping.clone(), vec![recorder.parts.clone()]);
+                self.add(Taken { mapping, recording: recorder.take(), groups, together: 1 });
+            }
+        }
+    }
+
+    /// The group that makes that result.
+    pub(super) fn maker(&mut self, handle: &Handle) {
+        match (handle.0.held.upgrade(), handle.0.group.upgrade()) {
+            (Some(held), _) if held.makes(handle.datum()) => self.held(&held),
+            // Older results do not make younger bodies go.
+            (Some(_), _) | (None, None) => {}
+            (None, Some(recorder)) => self.group(&recorder),
+        }
+    }
+
+    /// The bodies that are held back.
+    pub(super) fn held(&mut self, held: &Held) {
+        if self.is_inside {
+            self.is_refused = true;
+        } else if let Some(taken) = held.take() {
+            self.add(taken);
+        }
+    }
+
+    fn add(&mut self, taken: Taken) {
+        if taken.recording.tasks.is_empty() {
+            return;
+        }
+        // What it reads of other groups that are still being recorded has to run as well.
+        taken.recording.handles.iter().for_each(|handle| self.maker(handle));
+        self.taken.push(taken);
+    }
+
+    fn needs(&self, group: &Arc<Parts>) -> bool {
+        let is_read = |taken: &Taken| taken.recording.handles.iter().any(|handle| Arc::ptr_eq(&handle.0.parts, group));
+        let is_of = |taken: &Taken| taken.groups.iter().any(|other| Arc::ptr_eq(other, group));
+        self.needed.as_ref().is_some_and(|needed| Arc::ptr_eq(needed, group))
+            || self.taken.iter().any(|taken| is_of(taken) || is_read(taken))
+    }
+}
+
+impl Taken {
+    /// Maps it and runs it, for all groups that it is of.
+    fn send(self, grid: &Grid) -> Result<Option<Arc<Part>>, Error> {
+        let Taken { mapping, recording, groups, together } = self;
+        // A group that it reads may have been discarded, or could not be mapped.
+        if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
+            drop_recording(grid, recording, &format!("a call that it reads a result of never ran: {why}"));
+            return Ok(None);
+        }
+        let id = GroupId { client: grid.client(), serial: grid.next_serial() };
+        let group = recording.group(id);
+        let by = match mapping.by(grid, &group) {
+            Ok(by) => by,
+            Err(error) => {
+                drop_recording(grid, recording, &error.to_string());
+                return Err(error);
+            }
+        };
+        let part = Arc::new(Part { grid: grid.clone(), id, together });
+        groups.iter().for_each(|group| group.all().push(part.clone()));
+        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
+        // handles are gone already.
+        let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
+        let is_own = |datum: &&DatumId| group.sources[*datum].at.len() == 1 && !recording.kept.contains(datum);
+        release.extend(recording.sources.keys().filter(is_own));
+        release.extend(recording.made.iter().filter(|(_, h)| h.strong_count() == 0).map(|(datum, _)| *datum));
+        release.sort_unstable();
+        release.dedup();
+        grid.run(group, by, release);
+        drop(recording.handles);
+        Ok(Some(part))
+    }
+}
+
+/// Forgets what was recorded; its handles say why.
+pub(super) fn drop_recording(grid: &Grid, recording: Recording, why: &str) {
+    for handle in recording.made.values().filter_map(Weak::upgrade) {
+        // It is made once, so it is discarded once.
+        let _ = handle.discarded.set(why.to_string());
+    }
+    let sources = recording.values.into_values().map(|(datum, _)| datum).collect();
+    grid.forget_values(sources);
+}
+
+/// What a heuristic of the program's own is told that launches a group.
+const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session that it maps for, nor wait for the group that it \
+                          maps: it maps by what the problem says; plan() and discard() work, and so do plain calls";
