@@ -34,9 +34,9 @@ def serve(program, monkeypatch):
         process.communicate()
 
 
-def product(grid, matrices):
+def product(grid, matrices, heuristic="auto"):
     matmul = grid.function("tests/matmul")
-    with grid.group() as group:
+    with grid.group(heuristic) as group:
         level = list(matrices)
         while len(level) > 1:
             level = [matmul(a, b) for a, b in zip(level[::2], level[1::2], strict=True)]
@@ -54,6 +54,7 @@ def test_groups_are_mapped_by_the_session(serve):
             np.testing.assert_allclose(product(session, matrices)[0], expected)
         assert grid.function("tests/matmul")(matrices[0], matrices[1]).shape == (60, 60)
         # Servers know one another: data go straight from one to another.
+        np.testing.assert_allclose(product(grid, matrices, "round-robin")[0], expected)
         assert grid.traffic().server_bytes > 0
 
 
