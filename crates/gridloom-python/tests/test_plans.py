@@ -304,6 +304,9 @@ ENDLESS = """
 import signal, sys, threading
 import gridloom as gl, numpy as np
 
+# Where tests run in the background, interrupts are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def endless(problem):
     if sys.argv[2] == "interrupted":
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
