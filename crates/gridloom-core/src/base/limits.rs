@@ -100,6 +100,8 @@ pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
 pub const SHARED_CARD_SERVERS_MAX: usize = 64;
 /// Data × places of a group above which its plans are not judged with contention: tables of 128 MiB.
 pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
+/// Bottlenecks that plans know of.
+pub const BOTTLENECKS_MAX: usize = 64;
 /// Pairs of links of which it is known whether they share something.
 pub const RELATIONS_MAX: usize = 4096;
 /// How long the agent waits after a transfer until it learns from it: what moved at the same time is told by then.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
-//! transfers, probes ──server's report──▶ agent: Traffic, a LinkModel for each pair of hosts ──▶ LinkEstimate ──▶ Problem
+//! transfers, probes ──report──▶ agent: Traffic, a LinkModel for each pair of hosts, Bottlenecks ──▶ LinkEstimate, Bottleneck ──▶ Problem
 //! ```
 
 mod bottlenecks;
