@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
-use gridloom_core::perf::{Accuracy, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
+use gridloom_core::perf::{Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
 use super::{AgentOption, print_json, print_line};
@@ -75,9 +75,14 @@ impl Row<'_> {
             "server": self.server.name,
             "by_work": points(&self.model.by_work),
             "by_bytes": points(&self.model.by_bytes),
+            "side_by_side": self.model.perturbation.points.iter().map(beside_json).collect::<Vec<_>>(),
             "accuracy": accuracy_json(&self.model.accuracy),
         })
     }
+}
+
+fn beside_json(one: &Beside) -> Value {
+    json!({ "tasks": one.tasks, "factor": one.factor, "calls": one.calls })
 }
 
 fn accuracy_json(accuracy: &Accuracy) -> Value {
@@ -240,8 +245,18 @@ fn print_points(rows: &[Row]) -> Result<()> {
                 ))?;
             }
         }
+        print_perturbation(row)?;
     }
     Ok(())
+}
+
+fn print_perturbation(row: &Row) -> Result<()> {
+    let points = &row.model.perturbation.points;
+    if points.is_empty() {
+        return Ok(());
+    }
+    let factors: Vec<String> = points.iter().map(|one| format!("{} tasks × {:.2}", one.tasks, one.factor)).collect();
+    print_line(&format!("{:<16} side by side: {}", row.server.name, factors.join(", ")))
 }
 
 fn print_predictions(rows: &[Row], size: f64) -> Result<()> {

@@ -134,6 +134,12 @@ pub const PACE_CALL_S_MIN: f64 = 1e-3;
 /// A call that is longer than expected by less than this may have waited for its turn on a processor, seconds: quotas are served in
 /// periods of a tenth.
 pub const TURNS_NOISE_S: f64 = 0.25;
+/// Calls that take less are short: what their processor gives them in turns is seen in sums only, seconds.
+pub const TURN_S: f64 = 0.1;
+/// Short calls of one size that are learned from.
+pub const SHORT_CALLS_KEPT: usize = 64;
+/// Numbers of tasks side by side for which times are kept.
+pub const LOADS_MAX: usize = 24;
 /// A change of pace by this factor or more is told to the agent, and (from [`STALE_FACTOR`] on) to clients whose plans rest
 /// on it.
 pub const PACE_NEWS_FACTOR: f64 = 1.25;

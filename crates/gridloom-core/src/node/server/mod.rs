@@ -11,6 +11,7 @@ mod leftovers;
 mod links;
 mod models;
 mod pace;
+mod running;
 mod supply;
 mod tasks;
 
@@ -32,10 +33,11 @@ use crate::node::measuring::Measuring;
 use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::node::seen::SeenTransfers;
-use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
+use crate::perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 use calibration::Measured;
 use models::Known;
 use pace::Pace;
+use running::RunningTasks;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MODELS: TimerId = TimerId(1);
@@ -105,6 +107,7 @@ pub struct Server {
     known: BTreeMap<String, Known>,
     models_timer: bool,
     pace: Pace,
+    running: RunningTasks,
     /// The call here that is to be measured.
     measured: Option<Measured>,
     links_done: bool,
@@ -142,6 +145,7 @@ impl Server {
             known,
             models_timer: false,
             pace: Pace::default(),
+            running: RunningTasks::default(),
             measured: None,
             links_done: false,
             refused_since: None,
