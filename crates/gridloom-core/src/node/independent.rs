@@ -179,6 +179,11 @@ impl Machine for Independent {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        if let Input::Received { from, .. } | Input::DatumArrived { from, .. } = input {
+            // Whomever it is for: its sender lives.
+            self.client.heard(now, from);
+            self.agent.heard(now, from);
+        }
         let both = |input: Input| vec![(Half::Agent, input.clone()), (Half::Client, input)];
         let inputs = match input {
             Input::Timer(DIAL) => {

@@ -223,6 +223,11 @@ impl Client {
         }
     }
 
+    /// A peer has been heard of in another way than by what it sends here: it lives.
+    pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
+        let _ = self.members.heard(now, peer);
+    }
+
     /// Its identifier.
     pub fn id(&self) -> NodeId {
         self.config.id
