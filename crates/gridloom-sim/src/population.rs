@@ -81,6 +81,7 @@ impl Simulation {
                     queue_depth,
                     plain,
                     memory_bytes,
+                    slowdown: 1.0,
                     functions,
                     models,
                 };

@@ -1,16 +1,17 @@
 //! `gridloom calibrate`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{CalibrateConfig, Calibrated, Function, Grid, Measured, Sizes, Value};
+use gridloom::{CalibrateConfig, Calibrated, Function, Measured, Sizes, Value};
 use gridloom_core::idl::{BaseType, Mode};
 use serde_json::json;
 
-use super::{AgentOption, count, print_json, print_line};
+use super::{GridOption, count, print_json, print_line};
 use crate::drawing::words::scaled;
 use crate::values::argument;
 
@@ -42,7 +43,7 @@ pub struct Options {
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     budget: f64,
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -63,11 +64,15 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let budget = Duration::try_from_secs_f64(options.budget).context("--budget")?;
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     let names: Vec<String> = match options.functions.is_empty() {
         true => grid.functions().iter().map(|signature| signature.name.clone()).collect(),
         false => options.functions.clone(),
     };
+    if names.is_empty() {
+        let whom = options.grid.in_words()?;
+        bail!("{whom} knows no server that offers a function; start one, such as 'gridloom serve builtin:linalg'");
+    }
     let functions = names.iter().map(|name| grid.function(name)).collect::<Result<Vec<Function>, _>>()?;
     check_names(options, &functions)?;
     let mut all: Vec<Calibrated> = Vec::new();
@@ -82,7 +87,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             // The others are measured nevertheless.
             Err(error) if functions.len() > 1 => {
                 has_failed = true;
-                eprintln!("gridloom: {error:#}");
+                gridloom_core::say!("gridloom: {error:#}");
             }
             Err(error) => return Err(error),
         }
@@ -137,8 +142,12 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 /// Progress: a line for each call.
 fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
     let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
-    eprintln!("gridloom: {function} on {}: {}: {took}", call.server, in_words(call.sizes));
-    ControlFlow::Continue(())
+    let line = format!("gridloom: {function} on {}: {}: {took}\n", call.server, in_words(call.sizes));
+    match std::io::stderr().write_all(line.as_bytes()) {
+        // Whoever watched it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(()),
+        Ok(()) | Err(_) => ControlFlow::Continue(()),
+    }
 }
 
 fn in_words(sizes: &Sizes) -> String {

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::Grid;
 use gridloom_core::perf::{Accuracy, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
-use super::{AgentOption, print_json, print_line};
+use super::{GridOption, print_json, print_line};
 use crate::drawing::curves;
 use crate::drawing::words::scaled;
 
@@ -39,7 +38,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "function")]
     plot: Option<PathBuf>,
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -110,7 +109,7 @@ fn shared_json(one: &Bottleneck<String>) -> Value {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     if options.links {
         return run_links(options, &grid.links()?);
     }

@@ -7,6 +7,7 @@ pub mod id;
 pub mod limits;
 pub mod machine;
 mod random;
+mod say;
 pub mod time;
 pub mod value;
 

@@ -38,11 +38,19 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Serves until the server closes the socket.
+/// Serves until the server closes the socket, or is gone.
 ///
 /// # Errors
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
+    serve_calls(&socket, functions).or_else(|error| match error.kind() {
+        // Nobody is there to take an answer: a server may end in the middle of a call.
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    })
+}
+
+fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
     let mut patience = Patience::new();
     let mut worker =
