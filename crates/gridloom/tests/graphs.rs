@@ -262,7 +262,7 @@ fn a_plan_can_be_given_and_shown() {
     let grid = grid("graph-plan");
     let graph = steps(2, 400);
     let plan = grid.plan_of(&graph, "heft").unwrap();
-    assert!(plan.explain(0).is_ok() && plan.gantt_svg().contains("<svg"));
+    assert!(plan.explain(0).is_ok() && plan.gantt_svg().unwrap().contains("<svg"));
     let moved = plan.moved(2, "slow").unwrap();
     let group = grid.follow(&graph, &moved, Follow { is_strict: true, ..Follow::default() }).unwrap();
     Program::new(&grid, &group).run(2, &matrix(400), &matrix(400)).unwrap();

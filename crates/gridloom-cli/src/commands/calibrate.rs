@@ -22,7 +22,7 @@ use crate::values::argument;
 /// calls come; servers of one host take turns. What is measured is learned like any call: shared with the agent, kept with the server's models.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
-gridloom calibrate linalg/dpotrf --error 0.02 --server fast --set uplo=L\n  gridloom calibrate --budget 10")]
+gridloom calibrate linalg/dgemm_update --error 0.02 --set beta=0\n  gridloom calibrate --budget 10")]
 pub struct Options {
     /// The functions: module/function [default: all]
     #[arg(value_name = "FUNCTION")]
@@ -157,15 +157,18 @@ fn in_words(sizes: &Sizes) -> String {
 
 fn print(one: &Calibrated) -> Result<()> {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
-    let error = one.error.map_or("unknown".into(), percent);
+    let error = match (one.points.len(), one.error) {
+        // There is nothing between points to predict.
+        (1, _) => "-".to_string(),
+        (_, error) => error.map_or("unknown".into(), percent),
+    };
     let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
     let verdict = if one.is_reached { "" } else { ", not what was asked for" };
+    let has_spread = one.points.iter().any(|point| point.calls > 1);
+    let spread = if has_spread { percent(one.spread) } else { "-".to_string() };
     print_line(&format!(
-        "{} on {}: error {error}{verdict}; {calls} of {points} in {:.1} s, calls of one size differ by {}",
-        one.function,
-        one.server,
-        one.seconds,
-        percent(one.spread)
+        "{} on {}: error {error}{verdict}; {calls} of {points} in {:.1} s, calls of one size differ by {spread}",
+        one.function, one.server, one.seconds
     ))?;
     if let Some(why) = &one.why {
         print_line(&format!("  {why}"))?;
@@ -180,7 +183,7 @@ fn print(one: &Calibrated) -> Result<()> {
             in_words(&point.sizes),
             scaled(point.size, one.unit),
             scaled(point.seconds, "s"),
-            scaled(point.spread_s, "s"),
+            if point.calls > 1 { scaled(point.spread_s, "s") } else { "-".to_string() },
             count(point.calls as usize, "call")
         ))?;
     }

@@ -218,6 +218,18 @@ pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Name of a file that a drawing is to be written to.
+pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    gridloom::check_svg_name(&file).map(|()| file).map_err(|error| error.to_string())
+}
+
+/// Writes a drawing, and says so where lines for people are printed.
+pub fn write_svg(file: &Path, svg: &str, is_json: bool) -> Result<()> {
+    std::fs::write(file, svg).with_context(|| file.display().to_string())?;
+    if is_json { Ok(()) } else { print_line(&format!("wrote {}", file.display())) }
+}
+
 /// The text of a file.
 pub fn read_text(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())

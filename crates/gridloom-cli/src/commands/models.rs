@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use gridloom_core::perf::{Accuracy, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
-use super::{GridOption, print_json, print_line};
+use super::{GridOption, parse_svg, print_json, print_line, write_svg};
 use crate::drawing::curves;
 use crate::drawing::words::scaled;
 
@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, requires = "function", conflicts_with = "plot", value_parser = parse_problem_size)]
     size: Option<f64>,
     /// Draw the function's curves into an SVG file
-    #[arg(long, value_name = "FILE", requires = "function")]
+    #[arg(long, value_name = "FILE", requires = "function", value_parser = parse_svg)]
     plot: Option<PathBuf>,
     #[command(flatten)]
     grid: GridOption,
@@ -134,7 +134,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             .iter()
             .flat_map(|row| row.curves().map(|(curve, unit)| (row.server.name.as_str(), curve, unit)))
             .collect();
-        std::fs::write(file, curves::draw(name, &lines)).with_context(|| file.display().to_string())?;
+        write_svg(file, &curves::draw(name, &lines), options.json)?;
     }
     let links = if options.accuracy { grid.links()? } else { Vec::new() };
     if options.json && options.accuracy {
@@ -174,13 +174,13 @@ fn run_links(options: &Options, links: &[LinkReport]) -> Result<ExitCode> {
     ))?;
     for link in links {
         print_line(&format!(
-            "{:<20} {:<20} {:>10} {:>12} {:<15} {:>6.1}% {:>8} {:>10}",
+            "{:<20} {:<20} {:>10} {:>12} {:<15} {:>7} {:>8} {:>10}",
             link.from,
             link.to,
             scaled(link.link.latency_s, "s"),
             scaled(link.link.bandwidth, "B/s"),
             link.predictor,
-            100.0 * link.forecast_error,
+            of_several(link.measurements, || format!("{:.1}%", 100.0 * link.forecast_error)),
             link.measurements,
             scaled(link.age_s, "s")
         ))?;
@@ -234,7 +234,7 @@ fn print_points(rows: &[Row]) -> Result<()> {
                     row.server.name,
                     scaled(point.size, unit),
                     scaled(point.seconds, "s"),
-                    scaled(point.spread_s, "s"),
+                    of_several(point.calls, || scaled(point.spread_s, "s")),
                     point.calls
                 ))?;
             }
@@ -248,11 +248,17 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
         for (curve, unit) in row.curves() {
             let Some(found) = curve.predict(size) else { continue };
             let note = if found.is_extrapolated { "  (extrapolated)" } else { "" };
-            let (seconds, spread) = (scaled(found.seconds, "s"), scaled(found.spread_s, "s"));
+            let calls = curve.points.iter().map(|point| point.calls).max().unwrap_or(0);
+            let (seconds, spread) = (scaled(found.seconds, "s"), of_several(calls, || scaled(found.spread_s, "s")));
             print_line(&format!("{:<16} {:>14} {seconds:>12} ± {spread}{note}", row.server.name, scaled(size, unit)))?;
         }
     }
     Ok(())
+}
+
+/// A spread, or an error of forecasts, which a single measurement has not.
+fn of_several(measurements: u64, spread: impl Fn() -> String) -> String {
+    if measurements > 1 { spread() } else { "-".to_string() }
 }
 
 fn print_accuracy(rows: &[Row], links: &[LinkReport]) -> Result<()> {

@@ -4,6 +4,7 @@ pub mod dial;
 pub mod error;
 pub mod fnv;
 pub mod id;
+pub mod json;
 pub mod limits;
 pub mod machine;
 mod random;

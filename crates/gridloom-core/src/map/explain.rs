@@ -26,6 +26,9 @@ pub enum Decides {
     Slots,
     /// How long it runs.
     Run,
+    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan does not go the
+    /// way of the task's own end.
+    Behind,
 }
 
 /// A task on one of the servers.
@@ -214,8 +217,14 @@ fn longest(outcome: &Outcome) -> Decides {
     first_largest(parts(outcome))
 }
 
-/// What makes it end later than here; if it ends earlier, what makes it so.
+/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs: what is behind it.
 fn difference(there: &Outcome, here: &Outcome) -> Decides {
+    let tolerance_s = TOLERANCE * here.makespan_s;
+    let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
+    let is_other_way = by_end_s.abs() <= tolerance_s || (by_end_s > 0.0) != (by_makespan_s > 0.0);
+    if by_makespan_s.abs() > tolerance_s && is_other_way {
+        return Decides::Behind;
+    }
     let sign = if there.end_s < here.end_s { -1.0 } else { 1.0 };
     let mut parts = parts(there);
     for ((part, _), (own, _)) in parts.iter_mut().zip(self::parts(here)) {
