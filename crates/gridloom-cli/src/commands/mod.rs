@@ -83,9 +83,7 @@ impl GridOption {
 
     fn place(&self) -> Result<Place> {
         let set = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-        let checked = |name: &str, text: &str| {
-            parse_agent(text.trim()).map_err(|why| anyhow::anyhow!("{name}: {why}"))
-        };
+        let checked = |name: &str, text: &str| parse_agent(text.trim()).map_err(|why| anyhow::anyhow!("{name}: {why}"));
         if !self.servers.is_empty() {
             return Ok(Place::Servers(self.servers.clone()));
         }
@@ -226,7 +224,7 @@ pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
 
 /// Writes a drawing, and says so where lines for people are printed.
 pub fn write_svg(file: &Path, svg: &str, is_json: bool) -> Result<()> {
-    std::fs::write(file, svg).with_context(|| file.display().to_string())?;
+    std::fs::write(file, svg).with_context(|| format!("cannot write '{}'", file.display()))?;
     if is_json { Ok(()) } else { print_line(&format!("wrote {}", file.display())) }
 }
 

@@ -14,7 +14,7 @@ use crate::drawing::words::scaled;
 /// List what is known of the times of functions (time against problem size, on each server) and of links.
 ///
 /// Each server builds them from its calls and keeps them from run to run (`gridloom serve --models`); servers of one host
-/// share what they know. The size of a call is its work, by the function's complexity, or else the bytes of its arrays.
+/// share what they know, but for those that are slowed down. The size of a call is its work, by the function's complexity, or else the bytes of its arrays.
 /// A model whose points have 0 calls was guessed from another host's by the ratio of speeds, or has seen cold calls only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \

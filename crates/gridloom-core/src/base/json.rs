@@ -195,7 +195,10 @@ mod tests {
             (r#"{"name": "a", "sizes": {"x": "long"}}"#, "the text \"long\" stands where a number is expected"),
             (r#"{"name": "a", "sizes": []}"#, "a list stands where an object is expected"),
             (r#"{"name": "a", "sizes": {}, "many": {}}"#, "an object stands where a list is expected"),
-            (r#"{"name": "a", "sizes": {}, "many": [-1]}"#, "the number -1 stands where a whole number from 0 is expected"),
+            (
+                r#"{"name": "a", "sizes": {}, "many": [-1]}"#,
+                "the number -1 stands where a whole number from 0 is expected",
+            ),
             (r#"{"name": "a", "sizes": {}, "many": [1.5]}"#, "the number 1.5 stands where a whole number from 0"),
             (r#"{"name": null, "sizes": {}}"#, "null stands where a text is expected"),
             (r#"{"name": "a"}"#, "'sizes' is missing"),

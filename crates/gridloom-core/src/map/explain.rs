@@ -395,6 +395,21 @@ mod tests {
         assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
     }
 
+    /// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait for it.
+    #[test]
+    fn what_is_behind_a_task_is_the_reason_where_it_is() {
+        let mut build = Build::new(1);
+        build.task(0, 1e9, &[], 8);
+        build.task(0, 8e9, &[], 8);
+        let (outline, grid) = (build.done(), grid(&[1e9, 4e9]));
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let given = Given::of_places(&[0, 1], &problem);
+        let explained = explain(&given, &problem, 0).unwrap();
+        let [here, there] = [0, 1].map(|at| explained.alternatives[at].outcome.as_ref().unwrap());
+        assert!(there.end_s < here.end_s && there.makespan_s > here.makespan_s, "{here:?} {there:?}");
+        assert_eq!(there.decides, Decides::Behind);
+    }
+
     #[test]
     fn the_critical_path_spans_the_plan_without_gaps() {
         let (outline, grid) = (matrix_chain(512), grid(&[1e9, 1e9, 2e9]));

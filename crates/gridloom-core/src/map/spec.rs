@@ -87,12 +87,9 @@ impl Spec {
         let steps = asked.iter().fold(0u64, |sum, (_, steps)| sum.saturating_add(*steps));
         let most = asked.iter().max_by_key(|(_, steps)| *steps);
         match most {
-            Some((parameter, _)) if steps > MAP_STEPS_MAX => Err(MapError::TooManySteps {
-                spec: self.to_string(),
-                steps,
-                limit: MAP_STEPS_MAX,
-                parameter,
-            }),
+            Some((parameter, _)) if steps > MAP_STEPS_MAX => {
+                Err(MapError::TooManySteps { spec: self.to_string(), steps, limit: MAP_STEPS_MAX, parameter })
+            }
             Some(_) | None => Ok(()),
         }
     }

@@ -150,7 +150,10 @@ impl Calibration {
         let mut reached = Reached {
             error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
             calls: self.samples.iter().map(|sample| sample.seconds.len()).sum(),
-            end: self.samples.last().map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
+            end: self
+                .samples
+                .last()
+                .map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
             ..Reached::default()
         };
         for sample in &self.samples {

@@ -228,7 +228,10 @@ impl Graph {
             return Err(wrong(format!("there is no input or call '{name}' to remove{}", self.near(name))));
         }
         if let Some(reader) = self.calls.iter().find(|call| call.reads(name)) {
-            return Err(wrong(format!("'{name}' cannot be removed: call '{}' reads it; remove that first", reader.name)));
+            return Err(wrong(format!(
+                "'{name}' cannot be removed: call '{}' reads it; remove that first",
+                reader.name
+            )));
         }
         self.names.remove(name);
         self.inputs.retain(|input| input.name != name);

@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gridloom_core::base::json::{self, JsonError};
 use gridloom_core::base::Fnv;
+use gridloom_core::base::json::{self, JsonError};
 use gridloom_core::map::{Given, Seen};
 use serde::{Deserialize, Serialize};
 

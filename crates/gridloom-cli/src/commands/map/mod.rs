@@ -118,7 +118,8 @@ fn print_as_json(case: &Case<'_>, found: &Evaluated, map_s: f64) -> Result<()> {
 fn print_summary(case: &Case<'_>, found: &Evaluated, by: &str, map_s: f64) -> Result<()> {
     let (workflow, bound_s) = (case.workflow, case.lower_bound_s());
     let (tasks, on) = (count(workflow.tasks.len(), "task"), count(case.servers.len(), "server"));
-    let over = if bound_s > 0.0 { format!(": {:.2} times the bound", found.makespan_s / bound_s) } else { String::new() };
+    let over =
+        if bound_s > 0.0 { format!(": {:.2} times the bound", found.makespan_s / bound_s) } else { String::new() };
     let mut text = format!("{by}: {tasks} on {on}, mapped in {map_s:.3} s\n");
     text += &format!("makespan {:.6} s, lower bound {bound_s:.6} s{over}\n", found.makespan_s);
     let mut servers = vec![(0usize, 0.0f64); case.servers.len()];

@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let cases = [
-            ("{", "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {\"speed\""),
+            (
+                "{",
+                "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {\"speed\"",
+            ),
             (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' stands twice in one object"),
             (r#"{"platform": "desk"}"#, "the text \"desk\" stands where an object is expected"),
             (r#"{"speed": [], "client_bytes_per_s": []}"#, "it has no servers"),

@@ -74,7 +74,8 @@ struct TaskText {
 }
 
 /// What a file has at its top.
-const SHAPE: &str = "a workflow: {\"tasks\": [{\"id\", \"work_seconds\", \"inputs\", \"outputs\"}], \"files\": {NAME: BYTES}}";
+const SHAPE: &str =
+    "a workflow: {\"tasks\": [{\"id\", \"work_seconds\", \"inputs\", \"outputs\"}], \"files\": {NAME: BYTES}}";
 /// Largest size that is exact as a float.
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -94,7 +95,10 @@ impl Workflow {
                 return Err(wrong(format!("file '{file}' has {size} bytes; it must be from 0 to {BYTES_MAX}")));
             }
             if size.fract() != 0.0 {
-                return Err(wrong(format!("file '{file}' has {size} bytes; it must be a whole number, such as {}", size.ceil())));
+                return Err(wrong(format!(
+                    "file '{file}' has {size} bytes; it must be a whole number, such as {}",
+                    size.ceil()
+                )));
             }
             numbers.insert(file, files.len() as u32);
             let size_bytes = *size as u64;
@@ -121,7 +125,10 @@ impl Workflow {
             for output in &outputs {
                 let file = &mut files[*output as usize];
                 if file.producer == Some(place as u32) {
-                    return Err(wrong(format!("task '{}' has the output '{}' twice; list it once", task.id, file.name)));
+                    return Err(wrong(format!(
+                        "task '{}' has the output '{}' twice; list it once",
+                        task.id, file.name
+                    )));
                 }
                 if let Some(other) = file.producer.replace(place as u32) {
                     let other = &text.tasks[other as usize].id;
@@ -209,7 +216,10 @@ mod tests {
         assert!(refused(&format!("{one},{}", one.replace("\"a\"", "\"c\"")), sizes).contains("by 'a' and 'c'"));
         assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which 'files' has not"));
         assert!(refused(one, r#""f": -1, "g": 2"#).contains("file 'f' has -1 bytes"));
-        assert!(refused(one, r#""f": 1, "g": 2.5"#).contains("file 'g' has 2.5 bytes; it must be a whole number, such as 3"));
+        assert!(
+            refused(one, r#""f": 1, "g": 2.5"#)
+                .contains("file 'g' has 2.5 bytes; it must be a whole number, such as 3")
+        );
         let twice = one.replace(r#"["g"]"#, r#"["g", "g"]"#);
         assert!(refused(&twice, sizes).contains("task 'a' has the output 'g' twice; list it once"));
         assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' stands twice in one object"));
