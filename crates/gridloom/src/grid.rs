@@ -82,7 +82,8 @@ impl Grid {
     /// Connects to those servers (`host:port`) without an agent: the session maps by itself, by what the servers tell it.
     /// Two such sessions do not know what the other has promised to whom.
     ///
-    /// Those that answer are used; of the others [`Grid::unreachable`] tells, and they are dialled again while the session lasts.
+    /// Those that answer are used; of the others [`Grid::unreachable`] tells, and they are dialled again while the
+    /// session lasts.
     ///
     /// # Errors
     /// If none of them can be used: why, for each.

@@ -387,9 +387,9 @@ impl std::fmt::Debug for Group {
 }
 
 /// What a group is told that is asked for a plan too late.
-const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched, at the end of its block, by launch() or by a \
-                            result that was asked for; ask for the plan before that, or see the plans that ran in the group's \
-                            report";
+const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched, at the end of its block, by \
+                            launch() or by a result that was asked for; ask for the plan before that, or see the \
+                            plans that ran in the group's report";
 
 fn handle_of(arg: &Arg) -> Option<&Handle> {
     match arg {

@@ -326,7 +326,11 @@ fn hostile_files_are_refused_with_a_reason() {
     refused(a, &call("a", "a"), "two inputs or calls are named 'a'");
     refused(a, &call("a.b", "a"), "'a.b' cannot be a name");
     refused(a, r#"{"name": "p", "function": "f", "args": [null]}"#, "call 'p' has the argument null; it is");
-    refused(a, r#"{"name": "p", "function": "f", "arg": []}"#, "unknown field `arg`");
+    refused(
+        a,
+        r#"{"name": "p", "function": "f", "arg": []}"#,
+        "'arg' is not known here; there are 'name', 'function', 'args'",
+    );
     let extent = |extent: &str| format!(r#"{{"name": "a", "type": "float64", "shape": [{extent}]}}"#);
     refused(&extent("0"), "", "input 'a' has the extent 0; it has to be a whole number from 1");
     refused(&extent("-3"), "", "the extent -3; it");

@@ -179,11 +179,11 @@ fn print(one: &Calibrated) -> Result<()> {
     }
     for point in &one.points {
         print_line(&format!(
-            "  {:<24} {:>14} {:>12} ± {:<10} {:>3}",
+            "  {:<24} {:>14} {:>12} {:<12} {:>3}",
             in_words(&point.sizes),
             scaled(point.size, one.unit),
             scaled(point.seconds, "s"),
-            if point.calls > 1 { scaled(point.spread_s, "s") } else { "-".to_string() },
+            if point.calls > 1 { format!("± {}", scaled(point.spread_s, "s")) } else { "-".to_string() },
             count(point.calls as usize, "call")
         ))?;
     }

@@ -52,9 +52,14 @@ pub struct GridOption {
     /// Address of the agent [default: GRIDLOOM_AGENT, else 127.0.0.1:7711]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_agent)]
     agent: Option<String>,
-    /// Servers without an agent, with commas between [default: GRIDLOOM_SERVERS, if neither --agent nor GRIDLOOM_AGENT is given]
-    #[arg(id = "addresses", long = "servers", value_name = "HOST:PORT", value_delimiter = ',', value_parser = parse_agent,
-          conflicts_with = "agent")]
+    /// Servers without an agent, with commas between [default: GRIDLOOM_SERVERS, if no agent is given]
+    #[arg(
+        id = "addresses",
+        long = "servers",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        conflicts_with = "agent"
+    )]
     servers: Vec<String>,
 }
 
@@ -83,7 +88,6 @@ impl GridOption {
 
     fn place(&self) -> Result<Place> {
         let set = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-        let checked = |name: &str, text: &str| parse_agent(text.trim()).map_err(|why| anyhow::anyhow!("{name}: {why}"));
         if !self.servers.is_empty() {
             return Ok(Place::Servers(self.servers.clone()));
         }
@@ -91,15 +95,16 @@ impl GridOption {
             return Ok(Place::Agent(address.clone()));
         }
         if let Some(address) = set("GRIDLOOM_AGENT") {
-            return checked("GRIDLOOM_AGENT", &address).map(Place::Agent);
+            return match parse_agent(address.trim()) {
+                Ok(address) => Ok(Place::Agent(address)),
+                Err(why) => bail!("GRIDLOOM_AGENT: {why}"),
+            };
         }
-        match set("GRIDLOOM_SERVERS") {
-            Some(servers) => {
-                let addresses = servers.split(',').map(|address| checked("GRIDLOOM_SERVERS", address));
-                addresses.collect::<Result<_>>().map(Place::Servers)
-            }
-            None => Ok(Place::Agent(AGENT_ADDRESS.to_string())),
-        }
+        Ok(match set("GRIDLOOM_SERVERS") {
+            // Whoever connects to them says what is no address.
+            Some(servers) => Place::Servers(servers.split(',').map(|address| address.trim().to_string()).collect()),
+            None => Place::Agent(AGENT_ADDRESS.to_string()),
+        })
     }
 }
 

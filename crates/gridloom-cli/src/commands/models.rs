@@ -14,8 +14,9 @@ use crate::drawing::words::scaled;
 /// List what is known of the times of functions (time against problem size, on each server) and of links.
 ///
 /// Each server builds them from its calls and keeps them from run to run (`gridloom serve --models`); servers of one host
-/// share what they know, but for those that are slowed down. The size of a call is its work, by the function's complexity, or else the bytes of its arrays.
-/// A model whose points have 0 calls was guessed from another host's by the ratio of speeds, or has seen cold calls only.
+/// share what they know, but for those that are slowed down. The size of a call is its work, by the function's
+/// complexity, or else the bytes of its arrays. A model whose points have 0 calls was guessed from another host's by
+/// the ratio of speeds, or has seen cold calls only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \
 gridloom models --accuracy\n  gridloom models --links")]
@@ -249,8 +250,9 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
             let Some(found) = curve.predict(size) else { continue };
             let note = if found.is_extrapolated { "  (extrapolated)" } else { "" };
             let calls = curve.points.iter().map(|point| point.calls).max().unwrap_or(0);
-            let (seconds, spread) = (scaled(found.seconds, "s"), of_several(calls, || scaled(found.spread_s, "s")));
-            print_line(&format!("{:<16} {:>14} {seconds:>12} ± {spread}{note}", row.server.name, scaled(size, unit)))?;
+            let spread = of_several(calls, || format!("± {}", scaled(found.spread_s, "s")));
+            let (size, seconds) = (scaled(size, unit), scaled(found.seconds, "s"));
+            print_line(&format!("{:<16} {size:>14} {seconds:>12} {spread}{note}", row.server.name))?;
         }
     }
     Ok(())

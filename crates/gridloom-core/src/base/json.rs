@@ -1,5 +1,5 @@
-//! JSON files that people write: what is wrong with one is said in words of JSON, with line and column, and a name that stands
-//! twice in an object is refused, as one of its two values would be passed over.
+//! JSON files that people write: what is wrong with one is said in words of JSON, with line and column, and a name that
+//! stands twice in an object is refused, as one of its two values would be passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -35,10 +35,15 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     serde_json::from_str(text).map_err(wrong)
 }
 
-/// Whether the text is an object with that name at its top, whatever else is wrong with it.
+/// The names at the top of a text that is an object, whatever else is wrong with it.
+pub fn names(text: &str) -> Option<BTreeSet<String>> {
+    let object: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(text).ok()?;
+    Some(object.into_keys().collect())
+}
+
+/// Whether the text is an object with that name at its top.
 pub fn has(text: &str, name: &str) -> bool {
-    let names: Result<BTreeMap<String, serde::de::IgnoredAny>, _> = serde_json::from_str(text);
-    names.is_ok_and(|names| names.contains_key(name))
+    names(text).is_some_and(|names| names.contains(name))
 }
 
 /// The text under that name at the top of an object, if it is one.

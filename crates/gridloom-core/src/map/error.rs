@@ -115,8 +115,8 @@ pub enum MapError {
     },
     /// The parameters of a heuristic ask for more than an agent does for one group.
     #[error(
-        "heuristic '{spec}' may take {steps} steps, and an agent takes at most {limit} for a group; ask for fewer ({parameter}=...), or \
-         map on a machine of your own ('gridloom map')"
+        "heuristic '{spec}' may take {steps} steps, and an agent takes at most {limit} for a group; ask for fewer \
+         ({parameter}=...), or map on a machine of your own ('gridloom map')"
     )]
     TooManySteps {
         /// The heuristic.

@@ -26,8 +26,8 @@ pub enum Decides {
     Slots,
     /// How long it runs.
     Run,
-    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan does not go the
-    /// way of the task's own end.
+    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan
+    /// does not go the way of the task's own end.
     Behind,
 }
 
@@ -217,7 +217,8 @@ fn longest(outcome: &Outcome) -> Decides {
     first_largest(parts(outcome))
 }
 
-/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs: what is behind it.
+/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs:
+/// what is behind it.
 fn difference(there: &Outcome, here: &Outcome) -> Decides {
     let tolerance_s = TOLERANCE * here.makespan_s;
     let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
@@ -395,7 +396,8 @@ mod tests {
         assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
     }
 
-    /// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait for it.
+    /// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait
+    /// for it.
     #[test]
     fn what_is_behind_a_task_is_the_reason_where_it_is() {
         let mut build = Build::new(1);

@@ -80,8 +80,8 @@ impl Spec {
     /// Refuses one that would keep an agent, which maps for all, from its other work.
     ///
     /// # Errors
-    /// If its parameters, with those of the heuristics that it starts from, ask for more than [`MAP_STEPS_MAX`] steps, or cannot be
-    /// read.
+    /// If its parameters, with those of the heuristics that it starts from, ask for more than [`MAP_STEPS_MAX`] steps,
+    /// or cannot be read.
     pub fn check_steps(&self) -> Result<(), MapError> {
         let asked = self.asked()?;
         let steps = asked.iter().fold(0u64, |sum, (_, steps)| sum.saturating_add(*steps));

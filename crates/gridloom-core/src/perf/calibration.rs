@@ -87,8 +87,8 @@ pub struct Reached {
     pub spread: f64,
     /// Calls that were measured.
     pub calls: usize,
-    /// Position up to which was measured: below 1 if larger calls would take too long, and 1 if all calls that follow are of one size
-    /// to a model.
+    /// Position up to which was measured: below 1 if larger calls would take too long, and 1 if all calls that follow
+    /// are of one size to a model.
     pub end: f64,
 }
 

@@ -228,8 +228,8 @@ class Grid:
         NotMapped
             If the graph cannot be mapped.
         UsageError
-            If `inputs` or `strict` are given without a graph, `inputs` are no handles by name, or `regroup` with a graph or a plan, or
-            not as a number or "auto".
+            If `inputs` or `strict` are given without a graph, `inputs` are no handles by name, or `regroup` is given
+            with a graph or a plan, or not as a number or "auto".
         """
         if regroup is not None:
             if graph is not None or inputs or strict:
@@ -420,8 +420,8 @@ def _results(inputs: Mapping[str, Handle] | None) -> list[tuple[str, _gridloom.R
             raise UsageError(f"inputs is a dict by the names of the graph's inputs; {name!r} is no name")
         if not isinstance(handle, Handle):
             raise UsageError(
-                f"inputs[{name!r}] is {type(handle).__name__}; only handles, results of calls of a group, are named there: "
-                "pass other values to the calls, as the graph describes them"
+                f"inputs[{name!r}] is {type(handle).__name__}; only handles, results of calls of a group, are named "
+                "there: pass other values to the calls, as the graph describes them"
             )
     return [(name, handle._raw) for name, handle in (inputs or {}).items()]
 

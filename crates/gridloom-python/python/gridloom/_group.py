@@ -417,7 +417,8 @@ class Group:
         InputError
             If there is no such heuristic.
         UsageError
-            If all calls were launched already, as they are at the end of the block: `Group.report` has the plans that ran.
+            If all calls were launched already, as they are at the end of the block: `Group.report` has the plans that
+            ran.
         """
         return plan_of(self._raw.plan(mapping_of(heuristic, map_timeout)))
 

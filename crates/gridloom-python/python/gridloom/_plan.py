@@ -74,7 +74,8 @@ class Alternative:
         Makespan of the plan, seconds.
     decides : str
         What makes the greatest difference to where it is (of the server where it is: what takes longest): ``"inputs"``,
-        ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs by what comes after the task, and not by when it ends itself.
+        ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs by what comes after the task, and not by when
+        it ends itself.
     cannot : str or None
         Why the server cannot run it; times are 0 then.
     """
@@ -163,8 +164,9 @@ class Plan:
     heuristic : str
         The heuristic that mapped it; ``"given"`` of a plan that was edited or given to a group.
     makespan_seconds : float
-        Predicted makespan, seconds, return of the results to the client included; ``nan`` if it is not known. Then there are no
-        transfers, and times of tasks only tell their order: of a plan that was changed and does not say what it was made of.
+        Predicted makespan, seconds, return of the results to the client included; ``nan`` if it is not known, of a plan
+        that was changed and does not say what it was made of. Then there are no transfers, and times of tasks only tell
+        their order.
     lower_bound_seconds : float
         No plan can take less by the same models, seconds.
     map_seconds : float

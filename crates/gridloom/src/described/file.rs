@@ -7,6 +7,7 @@ use std::path::Path;
 
 use gridloom_core::base::json::{self, JsonError};
 use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json, json};
 
@@ -294,8 +295,8 @@ fn arg_read(call: &str, arg: &Json) -> Result<GraphArg, Error> {
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    json::read(text).map_err(|error| wrong(error.why))
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> String {

@@ -229,7 +229,8 @@ impl Unread {
     fn add(&mut self, record: &mut GroupRecord) {
         for line in record.untold() {
             self.count += 1;
-            if self.first.len() < UNREAD_LINES_MAX {
+            // A group that was not mapped says the same of each of its calls.
+            if self.first.len() < UNREAD_LINES_MAX && !self.first.contains(&line) {
                 self.first.push(line);
             }
         }

@@ -198,16 +198,17 @@ impl File {
 
 /// What a file is that is no saved plan of this version, if that can be told.
 fn other_kind(text: &str) -> Option<String> {
-    match json::text_of(text, "format") {
-        Some(format) if format == FORMAT => None,
-        Some(format) => Some(format!("its format is '{format}'")),
-        None if json::has(text, "assignment") => {
-            Some("it is a plan of a recorded workflow, for 'gridloom map --plan'".into())
-        }
-        None if json::has(text, "format") || !json::has(text, "tasks") => None,
-        None if json::has(text, "files") => Some("it is a recorded workflow, for 'gridloom map --workflow'".into()),
-        None => Some("it does not say its 'format'".into()),
+    if let Some(format) = json::text_of(text, "format") {
+        return (format != FORMAT).then(|| format!("its format is '{format}'"));
     }
+    let names = json::names(text)?;
+    let has = |name: &str| names.contains(name);
+    Some(match () {
+        () if has("assignment") => "it is a plan of a recorded workflow, for 'gridloom map --plan'".into(),
+        () if has("tasks") && has("files") => "it is a recorded workflow, for 'gridloom map --workflow'".into(),
+        () if has("format") => return None,
+        () => "it does not say its 'format'".into(),
+    })
 }
 
 /// Fingerprint of what can be edited.

@@ -104,8 +104,8 @@ impl Named<'_> {
 
 impl PlanRecord {
     /// Another plan, with a task on another server. If what the plan was made of is known (it is of one that
-    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew; if not, they are
-    /// not known ([`PlanRecord::has_times`]).
+    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew; if
+    /// not, they are not known ([`PlanRecord::has_times`]).
     ///
     /// # Errors
     /// If there is no such task or server, or the server cannot run it.
@@ -154,8 +154,8 @@ impl PlanRecord {
         order
     }
 
-    /// Whether its times and transfers are known: not if it was changed, and what it was made of is not known. Its makespan is no
-    /// number then, and starts only tell the order of its tasks.
+    /// Whether its times and transfers are known: not if it was changed, and what it was made of is not known. Its
+    /// makespan is no number then, and starts only tell the order of its tasks.
     pub fn has_times(&self) -> bool {
         !self.makespan_seconds.is_nan()
     }

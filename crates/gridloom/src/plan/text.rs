@@ -9,8 +9,8 @@ use crate::report::bytes;
 /// Numbers of tasks listed of a server.
 const TASKS_SHOWN: usize = 12;
 /// Said of a plan that was changed without what tells its times.
-pub(super) const NO_TIMES: &str = "its times are not known, for it was changed, and the plan does not say what it was made of \
-                                   (the 'problem' of its file)";
+pub(super) const NO_TIMES: &str = "its times are not known, for it was changed, and the plan does not say what it was \
+                                   made of (the 'problem' of its file)";
 /// Servers and links listed: the busiest.
 const ROWS_SHOWN: usize = 40;
 

@@ -8,12 +8,13 @@
 //! Case ──map(spec)──▶ RecordedPlan ──evaluate──▶ Evaluated (also plan.json ──RecordedPlan::parse──▶)
 //! ```
 //!
-//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without maker are everywhere, results stay. Each
-//!   transfer has the full bandwidth; pairs without a link of their own go through the client, at the sum of both times.
-//! - [`Model::M1`]: also a datum for the outside inputs of each task, at the client, and one for its results that nobody reads,
-//!   which go there. Transfers as by `M0`.
-//! - [`Model::M2`]: a datum for each file, which stays where it has been. Transfers share links and cards, with rates that are
-//!   max-min fair; pairs without a link of their own go through the client, which holds the file then.
+//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without maker are everywhere, results stay.
+//!   Each transfer has the full bandwidth; pairs without a link of their own go through the client, at the sum of both
+//!   times.
+//! - [`Model::M1`]: also a datum for the outside inputs of each task, at the client, and one for its results that
+//!   nobody reads, which go there. Transfers as by `M0`.
+//! - [`Model::M2`]: a datum for each file, which stays where it has been. Transfers share links and cards, with rates
+//!   that are max-min fair; pairs without a link of their own go through the client, which holds the file then.
 
 mod evaluate;
 mod plain;

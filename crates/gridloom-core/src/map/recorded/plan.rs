@@ -57,8 +57,8 @@ pub struct PlanText<'w> {
 }
 
 /// What a file has at its top.
-const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \"start_seconds\": \
-                     {TASK: SECONDS}}";
+const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
+                     \"start_seconds\": {TASK: SECONDS}}";
 
 /// What a file is that is no such plan, if that can be told.
 fn kind(text: &str) -> String {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::base::limits::SPEED_FLOPS_DEFAULT;
 use crate::perf::FunctionModel;
 
-/// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns holds for
-/// all, and noise does not make equals unequal.
+/// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns
+/// holds for all, and noise does not make equals unequal.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     by_function: BTreeMap<String, BTreeMap<String, OfHost>>,
