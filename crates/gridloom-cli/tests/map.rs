@@ -128,7 +128,28 @@ fn a_platform_may_stand_under_its_name_and_plans_are_readable() {
     let arguments = ["--model", "m1", "--heuristic", "heft"];
     assert_eq!(asked(&w, &p, &arguments)["assignment"], asked(&w, &wrapped, &arguments)["assignment"]);
     let text = succeeds(gridloom(&[&["map", "--workflow", &w, "--platform", &p], &arguments[..]].concat()));
-    assert!(text.starts_with("heft: 16 tasks on 3 servers, ") && text.contains("  third\n"), "{text}");
+    assert!(text.starts_with("heft: 16 tasks on 3 servers, mapped in ") && text.contains("  third\n"), "{text}");
+    assert!(text.contains("\nmakespan ") && text.contains(" times the bound\nserver   tasks    busy\n"), "{text}");
+    let named = file("map-p6.json", &platform().replacen('{', "{\"platform\": \"lab\", ", 1));
+    assert_eq!(asked(&w, &p, &arguments)["assignment"], asked(&w, &named, &arguments)["assignment"]);
+}
+
+#[test]
+fn tasks_of_a_large_workflow_are_listed_when_asked_for() {
+    let task = |n: usize| json!({ "id": format!("t{n}"), "work_seconds": 1.0, "inputs": [], "outputs": [] });
+    let many = json!({ "tasks": (0..100).map(task).collect::<Vec<_>>(), "files": {} }).to_string();
+    let (w, p) = (file("map-w7.json", &many), file("map-p7.json", &platform()));
+    let base = ["map", "--workflow", &w, "--platform", &p, "--heuristic", "heft"];
+    let short = succeeds(gridloom(&base));
+    assert!(
+        short.ends_with("--tasks lists all tasks, --json prints the plan\n") && short.lines().count() < 10,
+        "{short}"
+    );
+    assert!(succeeds(gridloom(&[&base[..], &["--tasks"]].concat())).contains("  t99\n"));
+    let svg = file("map-7.svg", "");
+    assert!(succeeds(gridloom(&[&base[..], &["--svg", &svg]].concat())).ends_with(&format!("wrote {svg}\n")));
+    let (code, error) = said(gridloom(&[&base[..], &["--svg", "plan.png"]].concat()));
+    assert!(code == 2 && error.contains("drawings are SVG, not png: name the file plan.svg"), "{error}");
 }
 
 #[test]
@@ -183,14 +204,30 @@ fn what_is_wrong_with_a_file_is_said() {
         *plan.pointer_mut(at).unwrap() = value;
         plan.to_string()
     };
-    says(refused(&w[..w.len() - 9], &p, &good, "m1"), &["bad-w.json: ", "EOF while parsing", "at line 1 column"]);
-    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: ", "at line 1 column 12"]);
+    says(refused(&w[..w.len() - 9], &p, &good, "m1"), &["bad-w.json: line 1, column ", "the file ends in the middle"]);
+    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: line 1, column 12: it is no JSON"]);
     says(refused(&w, &p.replace("[1.0", "[0.0"), &good, "m1"), &["'speed' of server 0 is 0"]);
     says(refused(&w, &p.replace("[1.0", "[-1.0"), &good, "m1"), &["'speed' of server 0 is -1"]);
     says(refused(&w, &p.replace("[10000000.0", "[0.0"), &good, "m1"), &["'client_bytes_per_s' of server 0 is 0"]);
     says(refused(&w.replace(":1000000.0", ":-1"), &p, &good, "m1"), &["file 'in' has -1 bytes"]);
     says(refused(&w.replace("[\"in\"]", "[\"y\"]"), &p, &good, "m1"), &["depend on one another in a circle"]);
-    says(refused(&w, &p, &good[..20], "m1"), &["bad-plan.json: ", "at line 1 column 20"]);
+    says(refused(&w, &p, &good[..20], "m1"), &["bad-plan.json: line 1, column 20: "]);
+    says(
+        refused(&w, &p, &w, "m1"),
+        &["'assignment' is missing", "it is a workflow, expected a plan of a workflow, as"],
+    );
+    says(
+        refused(&w, &p, r#"{"format": "gridloom plan 1"}"#, "m1"),
+        &["its format is 'gridloom plan 1', expected a plan of"],
+    );
+    says(
+        refused(&w, &p, &good.replacen('{', "{\"plain\": false, \"plain\": true, ", 1), "m1"),
+        &["'plain' stands twice"],
+    );
+    says(
+        refused(&w.replace("200000.0", "200000.5"), &p, &good, "m1"),
+        &["file 'x' has 200000.5 bytes", "whole number"],
+    );
     says(
         refused(&w, &p, &changed("/assignment/first", json!(7)), "m1"),
         &["task 'first': there is no server 7", "0 to 2"],

@@ -90,6 +90,7 @@ impl Simulation {
                     queue_depth,
                     plain,
                     memory_bytes,
+                    slowdown: 1.0,
                     functions,
                     models,
                 };

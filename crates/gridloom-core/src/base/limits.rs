@@ -39,6 +39,9 @@ pub const PARAMETERS_MAX: usize = 128;
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Nesting of heuristics that start from one another, for the same reason; nobody needs more than two.
 pub const SPEC_DEPTH_MAX: usize = 8;
+/// Steps that an agent takes to map one group, as its heuristic's parameters may ask for: about five seconds, half of
+/// the time after which those who wait for it would take it for dead. The default of `auto` is an eighth of it.
+pub const MAP_STEPS_MAX: u64 = 1_000_000_000;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
 

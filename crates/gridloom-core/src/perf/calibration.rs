@@ -89,7 +89,8 @@ pub struct Reached {
     pub spread: f64,
     /// Calls that were measured.
     pub calls: usize,
-    /// Position where the range ends: below 1 if larger calls would take too long.
+    /// Position up to which was measured: below 1 if larger calls would take too long, and 1 if all calls that follow
+    /// are of one size to a model.
     pub end: f64,
 }
 
@@ -151,7 +152,10 @@ impl Calibration {
         let mut reached = Reached {
             error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
             calls: self.samples.iter().map(|sample| sample.seconds.len()).sum(),
-            end: self.samples.last().map_or(0.0, |sample| sample.at),
+            end: self
+                .samples
+                .last()
+                .map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
             ..Reached::default()
         };
         for sample in &self.samples {

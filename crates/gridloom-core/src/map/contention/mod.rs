@@ -10,11 +10,10 @@
 //! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
 //! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
 //! is copied to a place at most once, as soon as its source has it, if a task there reads it, or a copy from there is
-//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is used
-//! and passed on when it is whole. Between servers that cannot talk it goes
-//! through the client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and
-//! its inputs are there; where tasks are known to disturb one another, each goes on as slowly as those beside it make it
-//! ([`side_by_side`]).
+//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is
+//! used and passed on when it is whole. Between servers that cannot talk it goes through the client, which has it then.
+//! A server starts its tasks in their order, each as soon as a slot is free and its inputs are there; where tasks are known
+//! to disturb one another, each goes on as slowly as those beside it make it ([`side_by_side`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice; no task starts before its inputs are there; a place
 //! that has a datum gets no copy of it.

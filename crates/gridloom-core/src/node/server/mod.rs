@@ -65,6 +65,8 @@ pub struct ServerConfig {
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,
+    /// How many times as long as on its processors calls take here on purpose.
+    pub slowdown: f64,
     /// What it offers.
     pub functions: Vec<Signature>,
     /// Models of these functions that were kept from earlier, by name.
@@ -211,6 +213,7 @@ impl Server {
             slots: c.slots,
             plain: c.plain,
             memory_bytes: c.memory_bytes,
+            slowdown: c.slowdown,
             functions: c.functions.clone(),
         };
         send(out, agent, Message::Register(registration));
@@ -405,6 +408,10 @@ impl Server {
             Message::RegistrationRefused { why, .. } => {
                 log(out, format!("a client does not use server '{}': {why}", self.config.name));
             }
+            Message::TellModels => {
+                self.report_all_models(now, out);
+                self.tell(Message::ModelsTold { client: from }, out);
+            }
             Message::Subscribe => {
                 self.subscribers.insert(from);
                 self.register(from, out);
@@ -432,6 +439,8 @@ impl Server {
             | Message::AskTurn { .. }
             | Message::TurnOver { .. }
             | Message::Model { .. }
+            | Message::ModelsTold { .. }
+            | Message::ModelsKnown { .. }
             | Message::Pace { .. }
             | Message::Stale { .. }
             | Message::Recalled { .. }
@@ -532,6 +541,7 @@ fn offering(function: Signature, slots: u32) -> ServerConfig {
         queue_depth: 1,
         plain: false,
         memory_bytes: 1 << 20,
+        slowdown: 1.0,
         functions: vec![function],
         models: BTreeMap::new(),
     }
