@@ -73,7 +73,7 @@ mod tests {
         handle(Input::Received { from: peer, message: Message::Register(registration) });
         handle(Input::Received { from: peer, message: Message::Speed { flops: 1e9 / slowdown } });
         let mut learner = Learner::default();
-        learner.learn(Size::Work(1e9), seconds, false);
+        learner.learn(Size::Work(1e9), seconds, 1.0, false);
         let message = Message::Model { function: "m/f".into(), model: learner.model() };
         handle(Input::Received { from: peer, message });
     }
