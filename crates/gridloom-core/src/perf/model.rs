@@ -61,7 +61,7 @@ pub struct Point {
     pub size: f64,
     /// Time of a call alone on its server, seconds: the median of the last calls, of short ones their mean.
     pub seconds: f64,
-    /// Spread of the last calls, seconds: median of the distances from the median.
+    /// Spread of the last calls, seconds: median of the distances from `seconds`.
     pub spread_s: f64,
     /// Calls that went into it; 0 if only cold ones did (the first on their slots), which are better than nothing.
     pub calls: u64,
@@ -177,6 +177,8 @@ pub struct Accuracy {
     pub error: f64,
 }
 
+/// No ratio of two times has a larger logarithm.
+const LOGARITHM_MAX: f64 = 1000.0;
 /// Weight of the newest comparison, once there are many.
 const ACCURACY_WEIGHT_MIN: f64 = 0.05;
 
@@ -194,7 +196,7 @@ impl Accuracy {
     }
 
     fn is_sane(&self) -> bool {
-        self.bias.is_finite() && self.error.is_finite() && self.error >= 0.0
+        self.bias.abs() <= LOGARITHM_MAX && (0.0..=LOGARITHM_MAX).contains(&self.error)
     }
 }
 
@@ -256,9 +258,10 @@ impl FunctionModel {
         };
         let (by_work, by_bytes) = (of(|model| &model.by_work), of(|model| &model.by_bytes));
         let total = models.clone().map(|(model, _)| model.accuracy.count).fold(0, u64::saturating_add);
-        let mean = |of: fn(&Accuracy) -> f64| match total {
-            0 => 0.0,
-            total => models.clone().map(|(m, _)| of(&m.accuracy) * m.accuracy.count as f64).sum::<f64>() / total as f64,
+        let weights: f64 = models.clone().map(|(model, _)| model.accuracy.count as f64).sum();
+        let mean = |of: fn(&Accuracy) -> f64| {
+            let sum = models.clone().map(|(model, _)| of(&model.accuracy) * model.accuracy.count as f64).sum::<f64>();
+            if weights > 0.0 { (sum / weights).clamp(-LOGARITHM_MAX, LOGARITHM_MAX) } else { 0.0 }
         };
         let outliers = models.clone().map(|(model, _)| model.accuracy.outliers).fold(0, u64::saturating_add);
         let accuracy = Accuracy { count: total, outliers, bias: mean(|one| one.bias), error: mean(|one| one.error) };
@@ -314,9 +317,15 @@ pub(super) fn countable(size: f64) -> f64 {
     size.clamp(1.0, SIZE_MAX)
 }
 
-/// What calls of one size and load take: the median, or of short ones the mean without the furthest if that is longer.
-/// Processors may be given out in turns (a quota's periods): then a short call takes its own time or many times that, and only
-/// the sum of several says what is left.
+/// A short call has waited for its turn if it took so many times the median,
+const WAITED: f64 = 3.0;
+/// and so many of those that are kept have to, to count.
+const WAITED_MIN: usize = 3;
+
+/// What calls of one size and load take: the median, or of short ones the mean if that is longer. Processors may be given out
+/// in turns (a quota's periods): then a short call takes its own time or waits a turn more, and only the sum of several says
+/// what is left. What waited much longer than a turn was held up by something else, and one or two that waited are
+/// none of many.
 ///
 /// # Panics
 /// Without values.
@@ -325,9 +334,15 @@ pub(super) fn typical(values: Vec<f64>) -> f64 {
     if middle >= TURN_S || values.len() < 3 {
         return middle;
     }
-    let furthest = values.iter().copied().reduce(|a, b| if (b - middle).abs() > (a - middle).abs() { b } else { a });
-    let mean = (values.iter().sum::<f64>() - furthest.expect("there are three")) / (values.len() - 1) as f64;
-    mean.max(middle)
+    let is_near = |value: &&f64| **value <= WAITED * middle;
+    let near = values.iter().filter(is_near).count();
+    let sum = if values.len() - near < WAITED_MIN {
+        values.iter().filter(is_near).sum::<f64>() / near as f64
+    } else {
+        let waits = values.iter().map(|value| value.min(middle + TURN_S));
+        waits.sum::<f64>() / values.len() as f64
+    };
+    sum.max(middle)
 }
 
 /// The middle value, or the mean of the two in the middle.

@@ -165,8 +165,38 @@ fn short_calls_take_what_they_take_in_the_mean() {
     let calls: Vec<(f64, f64)> = (0..64).map(|n| (100.0, if n % 8 == 7 { 0.072 } else { 0.004 })).collect();
     let found = learned(&calls).predict(Size::Work(100.0)).unwrap().seconds;
     assert!((found / 0.0125 - 1.0).abs() < 0.1, "{found}");
-    // A single one counts for nothing.
+    // A single one counts for nothing, and two that something else held up.
     is_about(&learned(&calls[..8]), 100.0, 0.004, false);
+    let held_up: Vec<(f64, f64)> = (0..40).map(|n| (100.0, if n % 20 == 7 { 4.0 } else { 0.005 })).collect();
+    is_about(&learned(&held_up), 100.0, 0.005, false);
+    let often: Vec<(f64, f64)> = (0..40).map(|n| (100.0, if n % 13 == 7 { 4.0 } else { 0.005 })).collect();
+    let found = learned(&often).predict(Size::Work(100.0)).unwrap().seconds;
+    assert!(found < 0.015, "{found}");
+}
+
+#[test]
+fn calls_that_overlap_in_part_are_learned_from() {
+    // 1.5 tasks in the mean, 1.9 and 1.1: all that ever comes.
+    let mut learner = Learner::default();
+    let spent = |tasks: f64| 2.0 * (1.0 + 0.8 * (tasks - 1.0));
+    (0..4).for_each(|_| learner.learn(Size::Work(1e6), 50.0, 1.0, false));
+    for _ in 0..60 {
+        [1.5, 1.9, 1.1].iter().for_each(|tasks| learner.learn(Size::Work(1e6), spent(*tasks), *tasks, false));
+    }
+    let model = learner.model();
+    for tasks in [1.0, 1.5, 2.0] {
+        let found = model.seconds(Size::Work(1e6), None) * model.perturbation.factor(tasks);
+        assert!((found / spent(tasks) - 1.0).abs() < 0.1, "{tasks}: {found}, {} {model:?}", spent(tasks));
+    }
+}
+
+#[test]
+fn how_right_a_hostile_server_says_it_was_keeps_no_model_from_use() {
+    let accuracy = |bias: f64| Accuracy { count: u64::MAX, outliers: u64::MAX, bias, error: bias.abs() };
+    let with = |bias: f64| FunctionModel { accuracy: accuracy(bias), ..learned(&[(100.0, 1.0)]) };
+    assert!(!with(1e300).is_sane() && !with(f64::NAN).is_sane());
+    let merged = FunctionModel::merge([(&with(1000.0), 1.0), (&with(999.0), 1.0), (&with(1000.0), 1.0)].into_iter());
+    assert!(merged.is_sane(), "{merged:?}");
 }
 
 #[test]

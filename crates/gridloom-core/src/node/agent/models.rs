@@ -35,9 +35,11 @@ impl Models {
         }
         let speed = |host: &str| speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
         let guessed = hosts.iter().map(|(other, known)| (&known.merged, speed(other) / speed(host)));
-        // Nothing was measured here: only the shape of the curve is taken.
+        // Nothing was measured here: only the shape of the curve is taken. How much tasks disturb one another goes with the
+        // number of processors.
         let mut model = FunctionModel::merge(guessed);
         model.accuracy = Default::default();
+        model.perturbation = Default::default();
         [&mut model.by_work, &mut model.by_bytes]
             .into_iter()
             .flat_map(|curve| &mut curve.points)
