@@ -133,7 +133,7 @@ impl Learner {
             Size::Bytes(bytes) => (&self.by_bytes, &curves.by_bytes, bytes as f64),
         };
         let is_warm = windows.0.iter().any(|window| window.calls > 0);
-        if is_warm { curve.predict(size) } else { None }
+        if is_warm { curve.predict(size, f64::INFINITY) } else { None }
     }
 
     /// Mean seconds of a warm call, whatever its size; `None` before the first.
