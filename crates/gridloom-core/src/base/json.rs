@@ -39,7 +39,8 @@ fn wrong(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
     let (line, column) = (error.line(), error.column());
     let why = error.to_string();
     let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
-    JsonError { line, column, why: in_words(why) }
+    // Before a line's first character it says 0.
+    JsonError { line, column: column.max(1), why: in_words(why) }
 }
 
 /// The names at the top of a text that is an object, whatever else is wrong with it.
@@ -320,7 +321,7 @@ mod tests {
             assert_eq!(said.why, why, "{text}");
         }
         let said = read::<Shape>(r#"["a", {}, [1], [], null, {}]"#).unwrap_err();
-        assert_eq!(said.why, "a list stands where an object is expected");
+        assert_eq!(said.to_string(), "line 1, column 1: a list stands where an object is expected");
         let good = r#"{"name": "a", "sizes": {}, "many": [1], "pairs": [[1, {"a": 2}]], "by_number": {"4": 5},
             "order": {"Tiles": {"size": 3}}}"#;
         let shape: Shape = read(good).unwrap();
