@@ -1,17 +1,20 @@
 //! Models of functions, kept on disk from run to run of a server.
 //!
-//! One file for each server: `DIR/NAME.json`, or `DIR/HOST.json` for a server without a name of its own.
+//! One file for each server: `DIR/NAME.json`, or `DIR/HOST.json` for all servers of a host that have no name of their own.
 //!
 //! ```text
 //! {"format": "gridloom models", "version": 2, "models": [
-//!   {"function": "linalg/dgemm", "signature": "9f…", "processors": 8, "model": {"by_work": {"points": […]}, …}}]}
+//!   {"function": "linalg/dgemm", "signature": "9f…", "processors": 8, "slowdown": 1.0,
+//!    "model": {"by_work": {"points": […]}, …}}]}
 //! ```
 //!
-//! A model is of one version of its function (its signature, complexity included) and one number of processors of the host; it
-//! is used again when both are as they were, and stays in the file meanwhile. A file that cannot be read is put aside
-//! (`.unreadable`) and said so: nothing is lost, and the server starts.
+//! A model is of one version of its function (its signature, complexity included), one number of processors of the host and one
+//! slowdown; it is used again when all three are as they were, and stays in the file meanwhile. What several servers learn joins
+//! in their file: each replaces there what is of the same function, version, processors and slowdown, and nothing else. A file
+//! that cannot be read is put aside (`.unreadable`) and said so: nothing is lost, and the server starts.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use gridloom_core::idl::Signature;
 use gridloom_core::perf::FunctionModel;
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 const FORMAT: &str = "gridloom models";
@@ -35,11 +39,10 @@ const OTHERS_MAX: usize = 16;
 pub struct KeptModels {
     file: PathBuf,
     processors: usize,
+    slowdown: f64,
     /// By function: its signature's hash.
     signatures: BTreeMap<String, u64>,
     models: BTreeMap<String, FunctionModel>,
-    /// By function: of other versions, other numbers of processors, or not offered now; as they were in the file, oldest first.
-    others: BTreeMap<String, Vec<Value>>,
     written: Instant,
     is_changed: bool,
     has_failed: bool,
@@ -53,28 +56,28 @@ pub fn usual_folder() -> Option<PathBuf> {
 }
 
 impl KeptModels {
-    /// What was kept in that folder for a server of that name, and a word if something is wrong with it.
-    pub fn open(folder: &Path, name: &str, functions: &[Signature]) -> (KeptModels, Option<String>) {
+    /// What was kept in that folder for a server of that name and slowdown, and a word if something is wrong with it.
+    pub fn open(folder: &Path, name: &str, functions: &[Signature], slowdown: f64) -> (KeptModels, Option<String>) {
         let plain: String =
             name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
         let mut kept = KeptModels {
             file: folder.join(format!("{plain}.json")),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
+            slowdown,
             signatures: functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             models: BTreeMap::new(),
-            others: BTreeMap::new(),
             written: Instant::now(),
             is_changed: false,
             has_failed: false,
         };
-        let said = kept.read().err().map(|error| {
-            let aside = kept.file.with_extension("json.unreadable");
-            let moved = match std::fs::rename(&kept.file, &aside) {
-                Ok(()) => format!("it is now {}", aside.display()),
-                Err(error) => format!("it cannot be put aside either: {error}"),
-            };
-            format!("kept models are not used: {error:#}; {moved}")
-        });
+        let said = match kept.read() {
+            Ok(entries) => {
+                kept.models =
+                    entries.into_iter().filter(|entry| kept.is_own(entry)).map(|e| (e.function, e.model)).collect();
+                None
+            }
+            Err(error) => Some(format!("kept models are not used: {error:#}; {}", kept.put_aside())),
+        };
         (kept, said)
     }
 
@@ -97,9 +100,9 @@ impl KeptModels {
         }
         self.written = Instant::now();
         match self.try_write() {
-            Ok(()) => {
+            Ok(said) => {
                 self.has_failed = false;
-                None
+                said
             }
             Err(error) => {
                 self.is_changed = true;
@@ -109,10 +112,11 @@ impl KeptModels {
         }
     }
 
-    fn read(&mut self) -> Result<()> {
+    /// What the file has, oldest first.
+    fn read(&self) -> Result<Vec<Entry>> {
         let shown = self.file.display().to_string();
         let size = match std::fs::metadata(&self.file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.with_context(|| shown.clone())?.len(),
         };
         if size > FILE_BYTES_MAX {
@@ -127,38 +131,54 @@ impl KeptModels {
             bail!("{shown}: its version is {}, this program reads {VERSION}", value["version"]);
         }
         let Some(entries) = value["models"].as_array() else { bail!("{shown}: it has no list of \"models\"") };
-        for entry in entries {
-            let Some(function) = entry["function"].as_str() else {
-                bail!("{shown}: a model names no function: {entry}")
-            };
-            let model: FunctionModel =
-                serde_json::from_value(entry["model"].clone()).with_context(|| format!("{shown}: '{function}'"))?;
-            if !model.is_sane() {
-                bail!("{shown}: the model of '{function}' is no curve that ascends");
-            }
-            let hash = self.signatures.get(function).copied();
-            if hash.is_some_and(|hash| entry["signature"] == signature_text(hash))
-                && entry["processors"] == self.processors
-            {
-                self.models.insert(function.into(), model);
-            } else {
-                self.others.entry(function.into()).or_default().push(entry.clone());
-            }
-        }
-        Ok(())
+        entries.iter().map(|entry| Entry::read(entry, &shown)).collect()
     }
 
-    fn try_write(&self) -> Result<()> {
-        let known = self.models.iter().filter_map(|(function, model)| {
-            let signature = signature_text(*self.signatures.get(function)?);
-            let processors = self.processors;
-            Some(json!({ "function": function, "signature": signature, "processors": processors, "model": model }))
-        });
-        let last = |of_one: &Vec<Value>| of_one[of_one.len().saturating_sub(OTHERS_MAX)..].to_vec();
-        let models: Vec<Value> = self.others.values().flat_map(last).chain(known).collect();
-        let value = json!({ "format": FORMAT, "version": VERSION, "models": models });
+    fn put_aside(&self) -> String {
+        let aside = self.file.with_extension("json.unreadable");
+        match std::fs::rename(&self.file, &aside) {
+            Ok(()) => format!("it is now {}", aside.display()),
+            Err(error) => format!("it cannot be put aside either: {error}"),
+        }
+    }
+
+    /// Whether a model is of a function as it is here, and of a server as this is.
+    fn is_own(&self, entry: &Entry) -> bool {
+        let signature = self.signatures.get(&entry.function).map(|hash| signature_text(*hash));
+        // What does not say its slowdown may have been learned with any.
+        let is_same = |what: &str, own: Value| entry.kept[what] == own;
+        signature.is_some_and(|own| is_same("signature", own.into()))
+            && is_same("processors", self.processors.into())
+            && is_same("slowdown", self.slowdown.into())
+    }
+
+    /// Joins what is known here with what is in the file by now: other servers without a name write it, too. Gives a word
+    /// if the file had become unreadable.
+    fn try_write(&self) -> Result<Option<String>> {
         let folder = self.file.parent().expect("made by joining");
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        // Held until the end. Where nothing can be locked, one of two servers that write at once writes again later.
+        let lock = File::open(folder).with_context(|| folder.display().to_string())?;
+        let _ = flock(&lock, FlockOperation::LockExclusive);
+        let (entries, said) = match self.read() {
+            Ok(entries) => (entries, None),
+            Err(error) => (Vec::new(), Some(format!("models in the file are lost: {error:#}; {}", self.put_aside()))),
+        };
+        let mut others: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for entry in entries {
+            if !(self.models.contains_key(&entry.function) && self.is_own(&entry)) {
+                others.entry(entry.function).or_default().push(entry.kept);
+            }
+        }
+        let known = self.models.iter().filter_map(|(function, model)| {
+            let signature = signature_text(*self.signatures.get(function)?);
+            let KeptModels { processors, slowdown, .. } = self;
+            Some(json!({ "function": function, "signature": signature, "processors": processors,
+                         "slowdown": slowdown, "model": model }))
+        });
+        let last = |of_one: &Vec<Value>| of_one[of_one.len().saturating_sub(OTHERS_MAX)..].to_vec();
+        let models: Vec<Value> = others.values().flat_map(last).chain(known).collect();
+        let value = json!({ "format": FORMAT, "version": VERSION, "models": models });
         // Whole or not at all, whatever happens meanwhile.
         let new = self.file.with_extension(format!("json.{}", std::process::id()));
         let written = std::fs::write(&new, serde_json::to_string_pretty(&value)? + "\n")
@@ -166,7 +186,29 @@ impl KeptModels {
         if written.is_err() {
             let _ = std::fs::remove_file(&new);
         }
-        written.with_context(|| self.file.display().to_string())
+        written.with_context(|| self.file.display().to_string())?;
+        Ok(said)
+    }
+}
+
+/// One model of a file.
+#[derive(Debug)]
+struct Entry {
+    function: String,
+    model: FunctionModel,
+    /// As it stands there.
+    kept: Value,
+}
+
+impl Entry {
+    fn read(kept: &Value, shown: &str) -> Result<Entry> {
+        let Some(function) = kept["function"].as_str() else { bail!("{shown}: a model names no function: {kept}") };
+        let model: FunctionModel =
+            serde_json::from_value(kept["model"].clone()).with_context(|| format!("{shown}: '{function}'"))?;
+        if !model.is_sane() {
+            bail!("{shown}: the model of '{function}' is no curve that ascends");
+        }
+        Ok(Entry { function: function.into(), model, kept: kept.clone() })
     }
 }
 
@@ -202,14 +244,14 @@ mod tests {
     #[test]
     fn what_is_kept_is_there_again_for_the_same_function_only() {
         let folder = folder("again");
-        let (mut kept, said) = KeptModels::open(&folder, "a/b", &signatures("2*n"));
+        let (mut kept, said) = KeptModels::open(&folder, "a/b", &signatures("2*n"), 1.0);
         assert_eq!((kept.models().len(), said), (0, None));
         kept.learned("m/f".into(), model());
         assert_eq!(kept.write(), None);
-        let (again, said) = KeptModels::open(&folder, "a/b", &signatures("2*n"));
+        let (again, said) = KeptModels::open(&folder, "a/b", &signatures("2*n"), 1.0);
         assert_eq!((again.models().get("m/f"), said), (Some(&model()), None));
-        assert!(KeptModels::open(&folder, "other", &signatures("2*n")).0.models().is_empty(), "another server");
-        let (mut other, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"));
+        assert!(KeptModels::open(&folder, "other", &signatures("2*n"), 1.0).0.models().is_empty(), "another server");
+        let (mut other, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"), 1.0);
         assert!(other.models().is_empty(), "another complexity");
         other.learned("m/f".into(), FunctionModel::default());
         other.write();
@@ -217,14 +259,65 @@ mod tests {
         let text = std::fs::read_to_string(&file).unwrap();
         let processors = |number: usize| format!("\"processors\": {number}");
         std::fs::write(&file, text.replace(&processors(other.processors), &processors(7777))).unwrap();
-        let (mut third, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"));
+        let (mut third, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"), 1.0);
         assert!(third.models().is_empty(), "another number of processors");
         third.learned("m/f".into(), FunctionModel::default());
         third.write();
         // What was known of the others is still there.
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace(&processors(7777), &processors(third.processors))).unwrap();
-        assert_eq!(KeptModels::open(&folder, "a/b", &signatures("2*n")).0.models().get("m/f"), Some(&model()));
+        assert_eq!(KeptModels::open(&folder, "a/b", &signatures("2*n"), 1.0).0.models().get("m/f"), Some(&model()));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_slowed_server_and_a_plain_one_have_models_of_their_own_in_one_file() {
+        let folder = folder("slowdown");
+        let open = |slowdown| KeptModels::open(&folder, "host", &signatures("n"), slowdown).0;
+        // Both run at once, and know nothing yet.
+        let (mut plain, mut slowed) = (open(1.0), open(8.0));
+        let model_of = |seconds| {
+            let mut learner = Learner::default();
+            learner.learn(Size::Work(10.0), seconds, 1.0, false);
+            learner.model()
+        };
+        plain.learned("m/f".into(), model_of(0.125));
+        assert_eq!(plain.write(), None);
+        assert!(open(8.0).models().is_empty(), "what a plain server learned");
+        slowed.learned("m/f".into(), model_of(1.0));
+        assert_eq!(slowed.write(), None);
+        plain.learned("m/f".into(), model_of(0.25));
+        assert_eq!(plain.write(), None);
+        for (slowdown, seconds) in [(1.0, 0.25), (8.0, 1.0)] {
+            assert_eq!(open(slowdown).models().get("m/f"), Some(&model_of(seconds)), "{slowdown}");
+        }
+        assert!(open(2.0).models().is_empty());
+        // One that does not say its slowdown is no server's.
+        let file = folder.join("host.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("\"slowdown\"", "\"other\"")).unwrap();
+        assert!(open(1.0).models().is_empty() && open(8.0).models().is_empty());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_another_server_has_written_meanwhile_stays() {
+        let folder = folder("joined");
+        let other = idl::parse("Module o;\nDefine g(IN int n)\nCalls \"C\" g(n);\n", "o.idl").unwrap();
+        let other: Vec<Signature> = other.into_iter().map(|definition| definition.signature).collect();
+        let (mut one, _) = KeptModels::open(&folder, "host", &signatures("n"), 1.0);
+        let (mut two, _) = KeptModels::open(&folder, "host", &other, 1.0);
+        one.learned("m/f".into(), model());
+        two.learned("o/g".into(), model());
+        assert_eq!((one.write(), two.write()), (None, None));
+        assert_eq!(KeptModels::open(&folder, "host", &signatures("n"), 1.0).0.models().len(), 1);
+        assert_eq!(KeptModels::open(&folder, "host", &other, 1.0).0.models().len(), 1);
+        // What somebody spoils meanwhile is put aside, and what is known here is written.
+        std::fs::write(folder.join("host.json"), "{").unwrap();
+        one.learned("m/f".into(), model());
+        let said = one.write().unwrap();
+        assert!(said.contains("host.json.unreadable"), "{said}");
+        assert_eq!(KeptModels::open(&folder, "host", &signatures("n"), 1.0).0.models().len(), 1);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -244,20 +337,20 @@ mod tests {
         ];
         for (text, why) in bad {
             std::fs::write(&file, text).unwrap();
-            let (mut kept, said) = KeptModels::open(&folder, "s", &signatures("n"));
+            let (mut kept, said) = KeptModels::open(&folder, "s", &signatures("n"), 1.0);
             let said = said.unwrap();
             assert!(said.contains("s.json") && said.contains(why) && said.contains("s.json.unreadable"), "{said}");
             assert_eq!(std::fs::read_to_string(folder.join("s.json.unreadable")).unwrap(), text);
             kept.learned("m/f".into(), model());
             assert_eq!(kept.write(), None);
-            assert_eq!(KeptModels::open(&folder, "s", &signatures("n")).0.models().len(), 1);
+            assert_eq!(KeptModels::open(&folder, "s", &signatures("n"), 1.0).0.models().len(), 1);
         }
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_is_said_once() {
-        let (mut kept, _) = KeptModels::open(Path::new("/proc/none"), "s", &signatures("n"));
+        let (mut kept, _) = KeptModels::open(Path::new("/proc/none"), "s", &signatures("n"), 1.0);
         kept.learned("m/f".into(), model());
         assert!(kept.write().unwrap().starts_with("models cannot be kept: /proc/none"));
         assert_eq!(kept.write(), None);

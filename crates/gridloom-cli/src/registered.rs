@@ -26,7 +26,7 @@ impl Registering {
     /// Why trying again cannot help.
     fn hopeless(&self, input: &Input) -> Option<String> {
         let why = match input {
-            Input::DialFailed { address, why } if *address == self.agent && dial::is_lasting(why) => why.clone(),
+            Input::DialFailed { address, why, .. } if *address == self.agent && dial::is_lasting(why) => why.clone(),
             Input::PeerUp { role: role @ (Role::Server | Role::Client), name, address, .. }
                 if *address == self.agent =>
             {

@@ -107,3 +107,27 @@ fn commands_take_servers_without_an_agent() {
     let (status, error) = said(gridloom(&["servers", "--servers", &first, "--agent", &second]));
     assert!(status == 2 && error.contains("cannot be used with"), "{error}");
 }
+
+#[test]
+fn addresses_of_servers_may_have_blanks_and_be_of_one_server() {
+    let ((_one, first), (_two, second)) = (serve_alone("one", &[]), serve_alone("two", &[]));
+    let alias = first.replace("127.0.0.1", "localhost");
+    let all = format!("{first}, {second} ,{alias}");
+    let mut by_name = gridloom(&["servers"]);
+    by_name.env("GRIDLOOM_SERVERS", &all);
+    for mut command in [gridloom(&["servers", "--servers", &all]), by_name] {
+        let output = command.output().unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        assert!(listed.contains("\none ") && listed.contains("\ntwo "), "{listed}");
+        // Each was reached: nobody is gone on without.
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    }
+    for empty in [format!("{first},"), format!(",{first}"), format!("{first}, ,{second}"), String::new()] {
+        let (status, error) = said(gridloom(&["servers", "--servers", &empty]));
+        assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "'{empty}': {error}");
+    }
+    let mut command = gridloom(&["servers"]);
+    command.env("GRIDLOOM_SERVERS", format!("{first},"));
+    let (status, error) = said(command);
+    assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "{error}");
+}

@@ -2,6 +2,7 @@
 
 mod transport_support;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener};
 use std::time::Instant;
@@ -101,7 +102,7 @@ fn a_dial_that_fails_says_so() {
     for (address, part) in [(free, "refused"), (own, "itself"), ("nowhere.invalid:1".into(), "resolved")] {
         a.perform([Effect::Dial { address: address.clone() }]);
         let (at, why) = a.expect("DialFailed", |i| match i {
-            Input::DialFailed { address, why } => Some((address.clone(), why.clone())),
+            Input::DialFailed { address, why, .. } => Some((address.clone(), why.clone())),
             _ => None,
         });
         assert_eq!(at, address);
@@ -138,10 +139,36 @@ fn a_dial_that_reaches_who_is_connected_already_fails() {
     let also_there = address.replace("127.0.0.1", "localhost");
     a.perform([Effect::Dial { address: also_there.clone() }]);
     let failed = a.expect("DialFailed", |i| match i {
-        Input::DialFailed { address, why } => Some((address.clone(), why.clone())),
+        Input::DialFailed { address, why, connected } => Some((address.clone(), why.clone(), *connected)),
         _ => None,
     });
-    assert_eq!(failed, (also_there, "'Server' answers there, and is connected already".to_string()));
+    assert_eq!(failed, (also_there, "'Server' answers there, and is connected already".to_string(), Some(b.id())));
+}
+
+#[test]
+fn of_dials_to_one_node_by_several_addresses_each_ends() {
+    for _ in 0..20 {
+        // One that cannot be dialled itself, as clients.
+        let (a, b) = (start(Role::Client, NetConfig::default()), server());
+        let address = b.node.address().to_string();
+        let named = |host: &str| address.replace("127.0.0.1", host);
+        let addresses = BTreeSet::from([address.clone(), named("localhost"), named("LOCALHOST")]);
+        a.perform(addresses.iter().map(|address| Effect::Dial { address: address.clone() }));
+        let (mut up, mut failed) = (Vec::new(), Vec::new());
+        while up.len() + failed.len() < addresses.len() {
+            match a.next().1 {
+                Input::PeerUp { address, .. } => up.push(address),
+                Input::DialFailed { address, connected, .. } => {
+                    assert_eq!(connected, Some(b.id()));
+                    failed.push(address);
+                }
+                Input::Start => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(up.len(), 1);
+        assert_eq!(up.into_iter().chain(failed).collect::<BTreeSet<_>>(), addresses);
+    }
 }
 
 #[test]

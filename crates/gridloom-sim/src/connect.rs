@@ -52,14 +52,20 @@ impl Simulation {
     }
 
     fn dial_failed(&mut self, dialler: NodeId, address: String, at: Time, why: &str) {
-        let input = Box::new(Input::DialFailed { address, why: why.to_string() });
+        self.dial_ended(dialler, Input::DialFailed { address, why: why.to_string(), connected: None }, at);
+    }
+
+    fn dial_ended(&mut self, dialler: NodeId, input: Input, at: Time) {
+        let input = Box::new(input);
         self.queue.push(at, Occurrence::Deliver { node: dialler, input });
     }
 
     fn connect(&mut self, dialler: NodeId, target: NodeId, address: String) {
         let [ours, theirs] = [(dialler, target), (target, dialler)].map(|(a, b)| self.connections.end(a, b).is_some());
         if ours && theirs {
-            return self.dial_failed(dialler, address, self.now, "who answers there is connected already");
+            let why = "who answers there is connected already".to_string();
+            let input = Input::DialFailed { address, why, connected: Some(target) };
+            return self.dial_ended(dialler, input, self.now);
         }
         // One end may not have heard yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {

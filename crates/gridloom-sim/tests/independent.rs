@@ -44,8 +44,11 @@ impl Test {
     }
 
     fn serve(sim: &mut Simulation, definitions: &[Definition], number: u32) -> NodeId {
+        Test::serve_as(sim, definitions, number, format!("server-{number}"))
+    }
+
+    fn serve_as(sim: &mut Simulation, definitions: &[Definition], number: u32, name: String) -> NodeId {
         let functions = definitions.iter().map(|definition| definition.signature.clone()).collect();
-        let name = format!("server-{number}");
         sim.add_machine(HostId(number), Role::Server, &name.clone(), 1, |id, address| {
             Box::new(Server::new(ServerConfig {
                 id,
@@ -65,13 +68,18 @@ impl Test {
 
     /// A client that knows these servers, once it has heard of all.
     fn client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
-        let addresses: Vec<String> = servers.iter().map(|node| self.sim.address(*node).to_string()).collect();
-        let client = self.sim.add_machine(HostId(host), Role::Client, "client", 0, |id, _| {
-            Box::new(Independent::new(IndependentConfig { id, name: "client".into(), servers: addresses }))
-        });
+        let client = self.new_client(host, servers);
         let count = servers.len();
         self.wait_for(client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == count));
         client
+    }
+
+    /// A client that was given these servers.
+    fn new_client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
+        let addresses: Vec<String> = servers.iter().map(|node| self.sim.address(*node).to_string()).collect();
+        self.sim.add_machine(HostId(host), Role::Client, "client", 0, |id, _| {
+            Box::new(Independent::new(IndependentConfig { id, name: "client".into(), servers: addresses }))
+        })
     }
 
     fn wait_for(&mut self, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
@@ -158,6 +166,29 @@ fn what_a_killed_server_had_runs_elsewhere_with_every_seed() {
         let Event::TaskEnded { server: Some(killed), .. } = ended else { panic!("{ended:?}") };
         test.sim.advance(seed * 70_000_000);
         test.sim.kill(killed);
+        test.get(client, &data);
+    }
+}
+
+#[test]
+fn a_server_whose_name_is_taken_is_used_once_it_is_free() {
+    for seed in 0..20 {
+        let mut test = Test::new(seed);
+        let first = test.servers[0];
+        let second = Test::serve_as(&mut test.sim, &test.definitions, 3, "server-0".into());
+        let client = test.new_client(4, &[first, second]);
+        let refused = test.wait_for(client, |event| matches!(event, Event::NotReached { .. }));
+        let Event::NotReached { address, why } = refused else { unreachable!("asked for") };
+        assert!(why.contains("has the name 'server-0'"), "{why}");
+        let is_second = address == test.sim.address(second);
+        let (used, other) = if is_second { (first, second) } else { (second, first) };
+        let is_used = |node: NodeId| move |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.server(node).is_some());
+        test.wait_for(client, is_used(used));
+        test.sim.advance(seed * 70_000_000);
+        test.sim.kill(used);
+        test.wait_for(client, |event| matches!(event, Event::Reached { server, .. } if *server == other));
+        test.wait_for(client, is_used(other));
+        let data = test.run(client);
         test.get(client, &data);
     }
 }

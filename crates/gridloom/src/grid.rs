@@ -86,17 +86,22 @@ impl Grid {
     /// session lasts.
     ///
     /// # Errors
-    /// If none of them can be used: why, for each.
+    /// If an address is none; if none of them can be used: why, for each.
     pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
         if let Some(grid) = Grid::from_environment(None)? {
             return Ok(grid);
         }
-        let addresses: BTreeSet<&String> = servers.iter().collect();
+        let addresses: BTreeSet<String> = servers.iter().map(|address| address.trim().to_string()).collect();
         if addresses.is_empty() {
             return Err(Error::Usage("no server is named; expected HOST:PORT of each".into()));
         }
-        let grid = Grid::open(Backend::connect_servers(servers)?, None)?;
-        grid.state().given = servers.iter().cloned().collect();
+        if addresses.contains("") {
+            let why = "one of the servers' addresses is empty; expected HOST:PORT of each, with one comma between two";
+            return Err(Error::Usage(why.into()));
+        }
+        let servers: Vec<String> = addresses.iter().cloned().collect();
+        let grid = Grid::open(Backend::connect_servers(&servers)?, None)?;
+        grid.state().given.clone_from(&addresses);
         let is_decided = |state: &mut State, address: &String| match state.ways.get(address) {
             Some(Ok(server)) => state.grid.server(*server).is_some(),
             Some(Err(_)) => true,

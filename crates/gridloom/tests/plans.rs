@@ -55,6 +55,48 @@ fn a_plan_is_saved_edited_and_run() {
 }
 
 #[test]
+fn a_plan_without_its_makespan_is_predicted_from_its_problem() {
+    let grid = grid("plan-null");
+    let group = grid.group("heft");
+    let _result = record(&grid, &group);
+    let plan = group.plan("heft").unwrap();
+    group.discard();
+    let text = plan.to_json();
+    let makespan = format!("\"makespan_seconds\": {:?}", plan.makespan_seconds);
+    assert!(text.contains(&makespan), "{text}");
+    let unknown = text.replace(&makespan, "\"makespan_seconds\": null");
+    let known = PlanRecord::parse("plan.json", &unknown).unwrap();
+    // As any given plan is.
+    let same = plan.moved(0, &plan.tasks[0].server).unwrap();
+    assert!(known.has_times() && servers(&known) == servers(&plan), "{known:?}");
+    assert_eq!((known.makespan_seconds, &known.tasks), (same.makespan_seconds, &same.tasks));
+    // Without the problem it stays unknown.
+    let (head, _) = unknown.split_once(",\n\"problem\"").unwrap();
+    assert!(!PlanRecord::parse("plan.json", &format!("{head}\n}}")).unwrap().has_times());
+}
+
+#[test]
+fn negative_times_are_refused() {
+    let grid = grid("plan-negative");
+    let group = grid.group("heft");
+    let _result = record(&grid, &group);
+    let plan = group.plan("heft").unwrap();
+    group.discard();
+    let refused = |change: &dyn Fn(&mut PlanRecord), expected: &str| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        let error = PlanRecord::parse("plan.json", &changed.to_json()).unwrap_err().to_string();
+        assert_eq!(error, format!("plan.json: {expected}; it must be 0 or above"));
+    };
+    refused(&|plan| plan.makespan_seconds = -1e308, "'makespan_seconds' is -1e308");
+    refused(&|plan| plan.lower_bound_seconds = -1.0, "'lower_bound_seconds' is -1.0");
+    refused(&|plan| plan.map_seconds = -1.0, "'map_seconds' is -1.0");
+    refused(&|plan| plan.tasks[1].start_seconds = -0.5, "task 1: 'start_seconds' is -0.5");
+    refused(&|plan| plan.tasks[2].end_seconds = -2.0, "task 2: 'end_seconds' is -2.0");
+    refused(&|plan| plan.transfers[0].start_seconds = -0.25, "transfer 0: 'start_seconds' is -0.25");
+}
+
+#[test]
 fn a_closure_maps_a_group() {
     let grid = grid("plan-own");
     let in_turn = Mapping::own("in-turn", |problem: &Problem| {

@@ -102,7 +102,7 @@ impl GridOption {
         }
         Ok(match set("GRIDLOOM_SERVERS") {
             // Whoever connects to them says what is no address.
-            Some(servers) => Place::Servers(servers.split(',').map(|address| address.trim().to_string()).collect()),
+            Some(servers) => Place::Servers(servers.split(',').map(str::to_string).collect()),
             None => Place::Agent(AGENT_ADDRESS.to_string()),
         })
     }

@@ -202,7 +202,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     };
     let name = options.name.clone().unwrap_or_else(host_name);
     let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
-    let (kept, wrong) = KeptModels::open(&folder, &name, &functions);
+    let (kept, wrong) = KeptModels::open(&folder, &name, &functions, options.slowdown);
     if let Some(wrong) = wrong {
         gridloom_core::say!("gridloom: {name}: {wrong}");
     }

@@ -10,6 +10,10 @@
 //!
 //! Both are the machines of any grid, so there is one mapper, one liveness and one recovery. Two such clients do not know what
 //! the other has promised to whom: servers run what comes in the order in which it comes.
+//!
+//! **Invariants.** A given address that is not that of a server that is up is dialled once a heartbeat. Of each it is told whether
+//! it leads to a server that is used ([`Event::Reached`]) or why not ([`Event::NotReached`]), also if it is the second
+//! one of a server. A server that was refused because of another one is asked again when one is lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,8 +51,12 @@ pub struct Independent {
     servers: BTreeMap<String, Way>,
     /// Servers that were connected once, also by an address that they told.
     known: BTreeSet<NodeId>,
-    /// Servers that are connected, with the address that was dialled.
-    up: BTreeMap<NodeId, String>,
+    /// Servers that are connected.
+    up: BTreeSet<NodeId>,
+    /// Those among them that the agent refused.
+    refused: BTreeMap<NodeId, Refusal>,
+    /// Those are asked again at the next dial, since a server was lost: it may have been the other one.
+    asks_again: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +64,15 @@ struct Way {
     is_dialled: bool,
     /// It was said that it cannot be reached.
     is_said: bool,
+    /// The server that answered there last.
+    server: Option<NodeId>,
+}
+
+#[derive(Clone, Debug)]
+struct Refusal {
+    why: String,
+    /// Another server has the name, the address, or a function of that name.
+    may_pass: bool,
 }
 
 /// Who of the two is meant.
@@ -75,7 +92,9 @@ impl Independent {
             agent: Agent::new(agent),
             servers: servers.into_iter().map(|address| (address, Way::default())).collect(),
             known: BTreeSet::new(),
-            up: BTreeMap::new(),
+            up: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            asks_again: false,
         }
     }
 
@@ -87,15 +106,13 @@ impl Independent {
     fn on_peer_up(&mut self, peer: NodeId, role: Role, name: &str, address: &str, out: &mut Vec<Effect>) -> bool {
         let way = self.servers.get_mut(address);
         if let Some(way) = way {
-            *way = Way::default();
+            let server = (role == Role::Server).then_some(peer);
+            *way = Way { is_dialled: false, is_said: server.is_none(), server };
             if role != Role::Server {
                 let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
                 let why = format!("it is no server: '{name}' answers there, which is {what}");
                 out.push(log(format!("cannot use the server at {address}: {why}")));
                 out.push(not_reached(address, why));
-            } else {
-                let event = Event::Reached { address: address.to_string(), server: peer };
-                out.push(Effect::Emit(event));
             }
         } else if !self.known.contains(&peer) {
             return false;
@@ -104,30 +121,72 @@ impl Independent {
             return false;
         }
         self.known.insert(peer);
-        self.up.insert(peer, address.to_string());
+        self.up.insert(peer);
+        self.servers.values_mut().filter(|way| way.server == Some(peer)).for_each(|way| way.is_said = false);
+        self.reached(peer, out);
         out.push(Effect::Send { to: peer, message: Message::Subscribe });
         true
     }
 
-    fn on_dial_failed(&mut self, address: &str, why: &str, out: &mut Vec<Effect>) {
-        if let Some(way) = self.servers.get_mut(address) {
-            way.is_dialled = false;
-            let is_up = self.up.values().any(|known| known == address);
-            if !is_up && !std::mem::replace(&mut way.is_said, true) {
-                out.push(log(format!("cannot reach the server at {address}: {why}; trying again")));
-                out.push(not_reached(address, why.to_string()));
-            }
+    fn on_dial_failed(&mut self, address: &str, why: &str, connected: Option<NodeId>, out: &mut Vec<Effect>) {
+        let Some(way) = self.servers.get_mut(address) else { return };
+        way.is_dialled = false;
+        if let Some(server) = connected.filter(|server| self.up.contains(server)) {
+            // Its second address.
+            *way = Way { is_dialled: false, is_said: false, server: Some(server) };
+            out.push(match self.refused.get(&server) {
+                Some(refusal) => not_reached(address, refusal.why.clone()),
+                None => reached(address, server),
+            });
+        } else if !std::mem::replace(&mut way.is_said, true) {
+            out.push(log(format!("cannot reach the server at {address}: {why}; trying again")));
+            out.push(not_reached(address, why.to_string()));
         }
     }
 
+    /// Servers that are not connected are dialled.
     fn dial(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: DIAL, at: now + HEARTBEAT_NS });
         for (address, way) in self.servers.iter_mut().filter(|(_, way)| !way.is_dialled) {
-            if !self.up.values().any(|known| known == address) {
+            if !way.server.is_some_and(|server| self.up.contains(&server)) {
                 way.is_dialled = true;
                 out.push(Effect::Dial { address: address.clone() });
             }
         }
+        if std::mem::take(&mut self.asks_again) {
+            for (server, _) in self.refused.iter().filter(|(_, refusal)| refusal.may_pass) {
+                out.push(Effect::Send { to: *server, message: Message::Subscribe });
+            }
+        }
+    }
+
+    /// The given addresses of a server.
+    fn addresses(&self, server: NodeId) -> impl Iterator<Item = &String> {
+        self.servers.iter().filter(move |(_, way)| way.server == Some(server)).map(|(address, _)| address)
+    }
+
+    fn reached(&self, server: NodeId, out: &mut Vec<Effect>) {
+        out.extend(self.addresses(server).map(|address| reached(address, server)));
+    }
+
+    /// What the own agent answers a server that registers.
+    fn on_answer(&mut self, server: NodeId, answer: &Message, out: &mut Vec<Effect>) {
+        match answer {
+            Message::RegistrationRefused { why, may_pass } => {
+                self.refused.insert(server, Refusal { why: why.clone(), may_pass: *may_pass });
+                out.extend(self.addresses(server).map(|address| not_reached(address, why.clone())));
+            }
+            Message::Registered { .. } if self.refused.remove(&server).is_some() => self.reached(server, out),
+            _ => {}
+        }
+    }
+
+    /// Whether it was one of those that are up.
+    fn lost(&mut self, server: NodeId) -> bool {
+        let was_up = self.up.remove(&server);
+        self.refused.remove(&server);
+        self.asks_again |= was_up;
+        was_up
     }
 
     /// Hands inputs to the two, and what they say to one another, until only effects for the world are left.
@@ -156,18 +215,16 @@ impl Independent {
                         queue.push_back((Half::Agent, up(client, Role::Client)));
                         queue.push_back((Half::Client, up(agent, Role::Agent)));
                     }
-                    (Half::Agent, Effect::Send { to, message: Message::RegistrationRefused { why, may_pass } }) => {
-                        if let Some(address) = self.up.get(&to) {
-                            out.push(not_reached(address, why.clone()));
-                        }
-                        out.push(Effect::Send { to, message: Message::RegistrationRefused { why, may_pass } });
-                    }
                     (Half::Agent, Effect::Send { to, message: Message::Ping { token } }) => {
                         out.push(Effect::Send { to, message: Message::Ping { token: token | AGENTS } });
                     }
+                    (Half::Agent, Effect::Send { to, message }) => {
+                        self.on_answer(to, &message, out);
+                        out.push(Effect::Send { to, message });
+                    }
                     (_, Effect::HangUp { peer }) => {
                         out.push(Effect::HangUp { peer });
-                        if self.up.remove(&peer).is_some() {
+                        if self.lost(peer) {
                             let other = if half == Half::Client { Half::Agent } else { Half::Client };
                             let why = "its connection was given up".to_string();
                             queue.push_back((other, Input::PeerLost { peer, why }));
@@ -214,14 +271,14 @@ impl Machine for Independent {
                 }
             }
             Input::PeerLost { peer, .. } => {
-                if self.up.remove(&peer).is_some() {
+                if self.lost(peer) {
                     both(input)
                 } else {
                     vec![(Half::Client, input)]
                 }
             }
-            Input::DialFailed { ref address, ref why } => {
-                self.on_dial_failed(address, why, out);
+            Input::DialFailed { ref address, ref why, connected } => {
+                self.on_dial_failed(address, why, connected, out);
                 vec![(Half::Client, input)]
             }
             Input::Timer(TimerId(timer)) if timer & AGENTS != 0 => {
@@ -256,6 +313,98 @@ fn not_reached(address: &str, why: String) -> Effect {
     Effect::Emit(Event::NotReached { address: address.to_string(), why })
 }
 
+fn reached(address: &str, server: NodeId) -> Effect {
+    Effect::Emit(Event::Reached { address: address.to_string(), server })
+}
+
 fn log(line: String) -> Effect {
     Effect::Emit(Event::Log(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: NodeId = NodeId(7);
+
+    /// Which given addresses lead to the server by these effects, and of which it is said why they do not.
+    fn told(out: &[Effect]) -> Vec<(&str, Option<&str>)> {
+        let mut told = Vec::new();
+        for effect in out {
+            match effect {
+                Effect::Emit(Event::Reached { address, server }) if *server == SERVER => {
+                    told.push((address.as_str(), None));
+                }
+                Effect::Emit(Event::NotReached { address, why }) => told.push((address.as_str(), Some(why.as_str()))),
+                _ => {}
+            }
+        }
+        told
+    }
+
+    struct Test {
+        machine: Independent,
+        now: Time,
+    }
+
+    impl Test {
+        fn new() -> Test {
+            let servers = vec!["host:1".to_string(), "alias:1".to_string()];
+            let machine = Independent::new(IndependentConfig { id: NodeId(1), name: "c".into(), servers });
+            let mut test = Test { machine, now: Time::ZERO };
+            assert_eq!(test.dialled(Input::Start), ["alias:1", "host:1"]);
+            test
+        }
+
+        fn handle(&mut self, input: Input) -> Vec<Effect> {
+            let mut out = Vec::new();
+            self.machine.handle(self.now, input, &mut out);
+            out
+        }
+
+        fn dialled(&mut self, input: Input) -> Vec<String> {
+            self.now = self.now + HEARTBEAT_NS;
+            let dialled = |effect| if let Effect::Dial { address } = effect { Some(address) } else { None };
+            self.handle(input).into_iter().filter_map(dialled).collect()
+        }
+
+        fn is_up(&mut self) -> Vec<Effect> {
+            let (name, address) = ("s".to_string(), "host:1".to_string());
+            self.handle(Input::PeerUp { peer: SERVER, role: Role::Server, name, address })
+        }
+
+        fn alias_is_known(&mut self) -> Vec<Effect> {
+            let (address, why) = ("alias:1".to_string(), "it is connected already".to_string());
+            self.handle(Input::DialFailed { address, why, connected: Some(SERVER) })
+        }
+    }
+
+    #[test]
+    fn the_second_address_of_a_server_leads_to_it() {
+        let mut test = Test::new();
+        assert_eq!(told(&test.is_up()), [("host:1", None)]);
+        assert_eq!(told(&test.alias_is_known()), [("alias:1", None)]);
+        assert!(test.dialled(Input::Timer(DIAL)).is_empty());
+        test.handle(Input::PeerLost { peer: SERVER, why: "gone".into() });
+        assert_eq!(test.dialled(Input::Timer(DIAL)), ["alias:1", "host:1"]);
+    }
+
+    #[test]
+    fn why_a_server_is_refused_is_said_of_each_of_its_addresses() {
+        let mut test = Test::new();
+        test.is_up();
+        let registration = super::super::message::Registration {
+            name: "s".into(),
+            address: "host:1".into(),
+            slots: 0,
+            plain: false,
+            memory_bytes: 0,
+            slowdown: 1.0,
+            functions: Vec::new(),
+        };
+        let refused = test.handle(Input::Received { from: SERVER, message: Message::Register(registration) });
+        let why = "it has no slots; start it with --slots of at least 1";
+        assert_eq!(told(&refused), [("host:1", Some(why))]);
+        assert_eq!(told(&test.alias_is_known()), [("alias:1", Some(why))]);
+    }
 }

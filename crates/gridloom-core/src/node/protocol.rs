@@ -6,8 +6,8 @@
 //! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost;
 //!    large data may be overtaken by messages.
 //! 3. `PeerUp` comes before the first message of a peer, `PeerLost` after the last; a `Dial` ends in exactly one of
-//!    `PeerUp` and `DialFailed`. It fails too if who answers was up before: perhaps
-//!    another was meant.
+//!    `PeerUp` and `DialFailed` of its address. It fails too if who answers was up before, or comes up by another
+//!    address meanwhile: perhaps another was meant. It then says who is up.
 //! 4. A `Send` or `SendDatum` to a peer that is not up vanishes: its `PeerLost` was or will be delivered.
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
 //!    The machine never has more tasks started than the node has slots times its queue depth.
@@ -68,6 +68,8 @@ pub enum Input {
         address: String,
         /// Why.
         why: String,
+        /// Who answers there, if that is a peer that is up.
+        connected: Option<NodeId>,
     },
     /// A message came.
     Received {

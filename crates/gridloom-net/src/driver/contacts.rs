@@ -88,8 +88,14 @@ impl Core {
 
     fn dial_failed(&mut self, number: u64, why: String) {
         if let Some(dial) = self.dials.remove(&number) {
-            self.pending.push_back(Input::DialFailed { address: dial.address, why });
+            self.pending.push_back(Input::DialFailed { address: dial.address, why, connected: None });
         }
+    }
+
+    /// Who answers there is up, and not by this dial.
+    fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
+        let why = format!("'{name}' answers there, and is connected already");
+        self.pending.push_back(Input::DialFailed { address, why, connected: Some(peer) });
     }
 
     // ---- accepting
@@ -293,18 +299,15 @@ impl Core {
             // The decider's last word; it may be this node's own.
             let _ = contact.connection.flush();
             self.forget(token);
-            match dialled {
-                Some(dial) if self.peers.get(&hello.node).is_some_and(|peer| peer.since < dial.began) => {
-                    let why = format!("'{}' answers there, and is connected already", hello.name);
-                    self.pending.push_back(Input::DialFailed { address: dial.address, why });
-                }
-                // Who came up meanwhile has ended the dial by that.
-                Some(_) if self.peers.contains_key(&hello.node) => {}
-                Some(Dial { address, deadline, .. }) => {
+            let Some(Dial { address, began, deadline, .. }) = dialled else { return };
+            match self.peers.get(&hello.node) {
+                // Who came up meanwhile by that address has ended the dial by that.
+                Some(peer) if peer.since >= began && peer.hello.address == address => {}
+                Some(_) => self.connected_already(address, hello.node, &hello.name),
+                None => {
                     self.check_at = self.check_at.min(deadline);
-                    self.shadowed.insert(hello.node, (address, deadline));
+                    self.shadowed.insert((hello.node, address), deadline);
                 }
-                None => {}
             }
             return;
         }
@@ -312,7 +315,6 @@ impl Core {
         if let Some(old) = self.peers.get(&hello.node).map(|peer| peer.token) {
             self.lose(old, "it connected anew");
         }
-        self.shadowed.remove(&hello.node);
         if let Some(dial) = dialled {
             hello.address = dial.address;
         }
@@ -320,7 +322,15 @@ impl Core {
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
         let since = self.clock.now();
         self.peers.insert(peer, Peer { token, since, link, hello, outgoing: None, incoming: Default::default() });
-        self.pending.push_back(Input::PeerUp { peer, role, name, address });
+        let is_shadowed = |(node, _): &&(NodeId, String)| *node == peer;
+        let shadowed: Vec<(NodeId, String)> = self.shadowed.keys().filter(is_shadowed).cloned().collect();
+        self.pending.push_back(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() });
+        for dial in shadowed {
+            self.shadowed.remove(&dial);
+            if dial.1 != address {
+                self.connected_already(dial.1, peer, &name);
+            }
+        }
         self.settle();
     }
 
@@ -388,15 +398,16 @@ impl Core {
         for number in late {
             self.dial_failed(number, no_answer());
         }
-        let late: Vec<NodeId> = self.shadowed.iter().filter(|(_, (_, at))| *at <= now).map(|(peer, _)| *peer).collect();
-        for peer in late {
-            let (address, _) = self.shadowed.remove(&peer).expect("listed above");
+        let late: Vec<(NodeId, String)> =
+            self.shadowed.iter().filter(|(_, at)| **at <= now).map(|(dial, _)| dial.clone()).collect();
+        for dial in late {
+            self.shadowed.remove(&dial);
             let why = "the other connection between the two did not last".into();
-            self.pending.push_back(Input::DialFailed { address, why });
+            self.pending.push_back(Input::DialFailed { address: dial.1, why, connected: None });
         }
         let contacts =
             self.connections.values().filter(|c| !matches!(c.stage, ContactStage::Up(_))).map(|c| c.deadline);
-        let rest = self.dials.values().map(|dial| dial.deadline).chain(self.shadowed.values().map(|(_, at)| *at));
+        let rest = self.dials.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied());
         self.check_at = contacts.chain(rest).fold(self.check_at, Time::min);
         self.settle();
     }

@@ -65,8 +65,8 @@ pub(crate) struct Core {
     pub(super) speed_flops: Option<f64>,
     /// Handshakes on local sockets, each on a thread.
     pub(super) local_shaking: usize,
-    /// Dials that ended in "duplicate" before the other connection stood: address and deadline.
-    pub(super) shadowed: BTreeMap<NodeId, (String, Time)>,
+    /// Dials that ended in "duplicate" before the other connection stood, by node and address: their deadlines.
+    pub(super) shadowed: BTreeMap<(NodeId, String), Time>,
     /// When the world itself has to look again: handshakes and dials that last too long, a listener that was full.
     pub(super) check_at: Time,
     pub(super) accept_again: bool,

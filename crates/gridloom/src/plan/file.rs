@@ -1,7 +1,8 @@
 //! Saved plans: JSON, a task and a transfer a line, so that a plan can be edited by hand and compared line by line.
 //!
 //! What is read of an edited plan are the tasks' `server` and `order`; `docs/plans.md` describes all of it. Whether
-//! they were edited shows in their fingerprint, `tasks_hash`: times and transfers are then predicted anew.
+//! they were edited shows in their fingerprint, `tasks_hash`: times and transfers are then predicted anew, as they are if
+//! the file has no makespan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -148,6 +149,7 @@ impl PlanRecord {
 impl File {
     /// Its format was looked at before.
     fn record(mut self) -> Result<PlanRecord, Error> {
+        self.check_times()?;
         self.tasks.sort_by_key(|task| task.number);
         if let Some((expected, task)) = self.tasks.iter().enumerate().find(|(at, task)| *at != task.number) {
             let why = if task.number < expected { "there twice" } else { "missing" };
@@ -188,11 +190,39 @@ impl File {
             hash: self.hash,
             basis: self.problem.map(basis),
         };
-        if tasks_hash(&record.tasks, &order) == self.tasks_hash && order == record.order() {
+        let is_edited = tasks_hash(&record.tasks, &order) != self.tasks_hash || order != record.order();
+        let is_complete = record.has_times() || record.basis.is_none();
+        if !is_edited && is_complete {
             return Ok(record);
         }
-        let given = Given { order, plain: false, ..record.given() };
-        record.predicted(&given)
+        let given = record.given();
+        record.predicted(&Given { order, plain: given.plain && !is_edited, ..given })
+    }
+
+    /// Nothing is before the plan's begin, or takes less than no time.
+    fn check_times(&self) -> Result<(), Error> {
+        let own = [
+            ("makespan_seconds", self.makespan_seconds.unwrap_or_default()),
+            ("lower_bound_seconds", self.lower_bound_seconds),
+            ("map_seconds", self.map_seconds),
+        ];
+        let own = own.into_iter().map(|(what, seconds)| (String::new(), what, seconds));
+        let of_one = |whose: String, start_s: f64, end_s: f64| {
+            [(whose.clone(), "start_seconds", start_s), (whose, "end_seconds", end_s)]
+        };
+        let tasks = self
+            .tasks
+            .iter()
+            .flat_map(|task| of_one(format!("task {}: ", task.number), task.start_seconds, task.end_seconds));
+        let transfers = self.transfers.iter().enumerate().flat_map(|(number, transfer)| {
+            of_one(format!("transfer {number}: "), transfer.start_seconds, transfer.end_seconds)
+        });
+        match own.chain(tasks).chain(transfers).find(|(_, _, seconds)| *seconds < 0.0) {
+            Some((whose, what, seconds)) => {
+                Err(Error::Input(format!("{whose}'{what}' is {seconds:?}; it must be 0 or above")))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -526,7 +526,7 @@ impl Machine for Client {
             }
             Input::PeerUp { peer, role, name, address } => self.on_peer_up(now, peer, role, name, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
-            Input::DialFailed { address, why } => self.on_dial_failed(now, &address, &why, out),
+            Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
                 if self.members.heard(now, from) {
                     self.on_message(now, from, message, out);

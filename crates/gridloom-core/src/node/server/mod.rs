@@ -491,7 +491,7 @@ impl Machine for Server {
             Input::Start => self.on_start(now, out),
             Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
-            Input::DialFailed { address, why } => self.on_dial_failed(&address, &why, out),
+            Input::DialFailed { address, why, .. } => self.on_dial_failed(&address, &why, out),
             Input::Received { from, message } => {
                 if self.members.heard(now, from) {
                     self.on_message(now, from, message, out);
