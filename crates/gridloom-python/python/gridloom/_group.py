@@ -63,7 +63,7 @@ class Report:
     by_link : dict of str to int
         Bytes by pair of names, ``"sender -> receiver"``.
     tasks : list of TaskRecord
-        Tasks as they ran.
+        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
     transfers : list of TransferRecord
         Transfers as they went.
     lost_servers : list of str
