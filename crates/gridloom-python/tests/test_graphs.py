@@ -216,7 +216,7 @@ def test_inputs_that_are_no_results_are_refused(world):
     ]:
         with pytest.raises(gl.UsageError, match=match):
             world.group(graph=graph, inputs=inputs)
-    with pytest.raises(gl.UsageError, match=r"graph is a gl\.Graph, got str; gl\.Graph\.load\(path\) reads one from a file"):
+    with pytest.raises(gl.UsageError, match=r"graph is a gl\.Graph, got str; gl\.Graph\.load\(path\) reads one"):
         world.group(graph="g.json")
     with pytest.raises(gl.UsageError, match=r"graph is a gl\.Graph, got ndarray$"):
         world.group(graph=array)

@@ -228,8 +228,8 @@ class Grid:
         NotMapped
             If the graph cannot be mapped.
         UsageError
-            If `graph` is no graph, `inputs` or `strict` are given without one, `inputs` are no handles by name, or `regroup` is given
-            with a graph or a plan, or not as a number or "auto".
+            If `graph` is no graph, `inputs` or `strict` are given without one, `inputs` are no handles by name, or
+            `regroup` is given with a graph or a plan, or not as a number or "auto".
         """
         if regroup is not None:
             if graph is not None or inputs or strict:
