@@ -10,7 +10,7 @@ mod values;
 use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, deploy, explain, functions, heuristics, idl, map, models, platform, serve, servers, sim,
     simulate, soak, testbed, worker,
@@ -59,7 +59,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut command = take_negative_numbers(Cli::command());
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))) {
         Ok(cli) => cli,
         Err(error) if error.exit_code() == 0 => error.exit(),
         Err(error) => {
@@ -99,6 +101,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets values be negative numbers, which no option looks like: what is wrong with one is told by who reads it.
+fn take_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_last_set() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(take_negative_numbers)
 }
 
 /// Exit status of a command line that makes no sense.

@@ -197,6 +197,39 @@ fn what_cannot_be_offered_is_refused_at_start() {
 }
 
 #[test]
+fn numbers_out_of_range_are_told_as_such() {
+    let refused = |arguments: &[&str], status: i32, why: &str| {
+        let (code, error) = said(gridloom(arguments));
+        assert!(code == status && error.contains(why), "{arguments:?}: {code}: {error}");
+    };
+    refused(&["models", "f", "--size", "-5"], 2, "a finite number that is not negative is wanted");
+    refused(&["serve", "f.idl", "--slowdown", "-1"], 2, "a number from 1 to 1000000 is wanted");
+    refused(&["serve", "f.idl", "--slots", "-1"], 2, "-1 is not in 1..=1024");
+    refused(&["calibrate", "--budget", "-1"], 1, "--budget -1: expected seconds above 0");
+    refused(&["calibrate", "--sizes", "m=0"], 2, "'m=0': expected NAME=FROM..TO with 1 <= FROM <= TO");
+    refused(&["calibrate", "--sizes", "m=9..3"], 2, "1 <= FROM <= TO");
+    for number in ["x", "-1"] {
+        refused(&["explain", "plan.json", number], 2, "a task's number is wanted: they are counted from 0");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_keep_models_is_told_at_start() {
+    let grid = Grid::start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let models = file("no-folder", "a file") + "/models";
+    // It ends at once, since its port is taken.
+    let (code, error) = said(grid.serve_command(
+        "kept",
+        &[&support::idl()],
+        &["--library", library(), "--models", &models, "--listen", &listen],
+    ));
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains(&format!("kept: models cannot be kept in {models}: ")), "{error}");
+}
+
+#[test]
 fn a_secret_keeps_strangers_out() {
     let grid = Grid::start();
     let mut command = grid.command(&["functions"]);

@@ -242,7 +242,10 @@ fn what_is_wrong_with_a_file_is_said() {
         &["task 'third' starts at 0 s", "is there at"],
     );
     says(refused(&w, &p, &changed("/start_seconds/third", json!(-1.0)), "m1"), &["task 'third' starts at -1 s"]);
-    says(refused(&w, &p, &changed("/start_seconds/first", json!(1e9)), "m2"), &["file 'x' never reaches"]);
+    says(
+        refused(&w, &p, &changed("/start_seconds/first", json!(1e9)), "m2"),
+        &["stands before task 'first', whose result it reads"],
+    );
     let mut circle = plan.clone();
     circle["sources"] = json!({ "large": { "0": 1, "1": 0 } });
     circle["assignment"]["read0"] = json!(0);

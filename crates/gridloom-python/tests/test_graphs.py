@@ -73,7 +73,7 @@ def test_differences_warn_and_the_results_are_right(world):
 
 def test_a_strict_group_raises_before_anything_is_sent(world):
     matmul, a = world.function("tests/matmul"), matrix()
-    with pytest.raises(gl.DifferenceError, match="'power2', of 'tests/matmul', was described: it never came") as missing:
+    with pytest.raises(gl.DifferenceError, match="'power2', a described call of 'tests/matmul', never came") as missing:
         with world.group(graph=described(matmul, 1), strict=True) as group:
             with pytest.raises(gl.DifferenceError, match=r"input 'a', float64\[30, 30\]") as refused:
                 matmul(a[:3, :3], a[:3, :3])
@@ -216,6 +216,10 @@ def test_inputs_that_are_no_results_are_refused(world):
     ]:
         with pytest.raises(gl.UsageError, match=match):
             world.group(graph=graph, inputs=inputs)
+    with pytest.raises(gl.UsageError, match=r"graph is a gl\.Graph, got str; gl\.Graph\.load\(path\) reads one"):
+        world.group(graph="g.json")
+    with pytest.raises(gl.UsageError, match=r"graph is a gl\.Graph, got ndarray$"):
+        world.group(graph=array)
 
 
 def test_calls_of_a_server_that_died_run_elsewhere(program, gate):

@@ -89,7 +89,7 @@ def test_plans_that_do_not_fit(platform, tmp_path):
                 waits(grid, gl.Plan.load(tmp_path / "plan.json"))
 
         def order(text):
-            return text.replace('"order":2', '"order":-1')
+            return text.replace('"order":0', '"order":9').replace('"order":1', '"order":8')
 
         with pytest.raises(gl.NotMapped, match=r"it has 3 tasks and the group 2: task 2 \('tests/matmul'\) is not in the group"):
             waits(grid, plan, calls=2)
@@ -174,6 +174,8 @@ def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
         (lambda text: '{"tasks": [], "files": {}}', "it is a recorded workflow, .*; expected 'gridloom plan 1'"),
         (lambda text: '{"tasks": []}', "it does not say its 'format'; expected 'gridloom plan 1'"),
         (lambda text: text.replace('"number":1', '"number":0'), "task 0 is there twice"),
+        (lambda text: text.replace('"order":2', '"order":-1'), "'order' of task 2 is -1; expected 0 or more"),
+        (lambda text: re.sub('"start_seconds":[^,]*', '"start_seconds":-5', text), "'start_seconds' of task 0 is -5;"),
         (lambda text: text.replace('"number":2', '"number":3'), "task 2 is missing"),
         (lambda text: re.sub('"server":"s.*?"', '"server":"desk"', text), "'desk', and there is none of that name"),
     ],
@@ -213,6 +215,8 @@ def test_a_plan_is_shown_and_explained(platform, tmp_path):
             plan.explain(number)
         with pytest.raises(gl.InputError, match=f"no task {number}; it has 3, and they are counted from 0"):
             plan.move(number, "s0")
+    with pytest.raises(gl.InputError, match="'x' is no number of a task; the plan has 3, counted from 0"):
+        plan.explain("x")
     with pytest.raises(gl.UsageError, match="does not say what it was made of"):
         ran.explain(0)
     assert "3 tasks" in str(ran)

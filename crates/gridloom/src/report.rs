@@ -90,7 +90,7 @@ pub struct Report {
     pub server_bytes: u64,
     /// Bytes by pair, sender first.
     pub by_link: BTreeMap<String, u64>,
-    /// Tasks as they ran.
+    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
     pub tasks: Vec<TaskRecord>,
     /// Transfers as they went.
     pub transfers: Vec<TransferRecord>,
@@ -195,7 +195,11 @@ impl GroupRecord {
     }
 
     pub(crate) fn server_lost(&mut self, name: &str, why: &str, again: usize) {
-        self.lost_servers.push(format!("{name} ({why})"));
+        // Results that went with it may be asked for one by one.
+        let lost = format!("{name} ({why})");
+        if !self.lost_servers.contains(&lost) {
+            self.lost_servers.push(lost);
+        }
         self.tasks_again += again;
         // Tasks run again: the end that was noted does not count.
         self.ended_at = None;
@@ -323,12 +327,24 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The number of each task, from 0 in order of the calls, as plans have them.
+    fn numbers(&self) -> BTreeMap<&str, usize> {
+        let mut names: Vec<&str> = self.tasks.iter().map(|task| task.task.as_str()).collect();
+        // Names are numbers of the session.
+        names.sort_by_key(|name| (name.len(), *name));
+        names.dedup();
+        names.into_iter().enumerate().map(|(number, name)| (name, number)).collect()
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         let servers: std::collections::BTreeSet<&str> =
             self.tasks.iter().map(|t| t.server.as_str()).filter(|name| !name.is_empty()).collect();
-        let calls = count(self.tasks.len(), "call");
+        let numbers = self.numbers();
+        let calls = count(numbers.len(), "call");
         writeln!(f, "{calls} on {}, mapped by {}", count(servers.len(), "server"), self.heuristic)?;
         let (predicted, measured) = (self.predicted_seconds, self.measured_seconds);
         writeln!(f, "makespan: predicted {predicted:.4} s, measured {measured:.4} s")?;
@@ -353,7 +369,8 @@ impl fmt::Display for Report {
         if self.tasks_failed > 0 {
             writeln!(f, "{} failed:", count(self.tasks_failed, "call"))?;
             for task in self.tasks.iter().filter(|task| task.error.is_some()).take(10) {
-                writeln!(f, "  {} {}: {}", task.task, task.function, task.error.as_deref().unwrap_or_default())?;
+                let number = numbers[task.task.as_str()];
+                writeln!(f, "  task {number} {}: {}", task.function, task.error.as_deref().unwrap_or_default())?;
             }
         }
         Ok(())

@@ -140,9 +140,9 @@ fn differences_are_told_and_everything_runs() {
             "call 2, of 'kernels/norm', is not 'size1' as described: argument 'a' is input 'x', and was described as the result 'x1'",
             "call 3, of 'kernels/product', is not 'x2' as described: argument 'a' is not what was passed for it before (or it was changed), and was described as input 'a'",
             "call 5, of 'kernels/both', was not described: next in the description is 'size2', of 'kernels/norm'",
-            "'size2', of 'kernels/norm', was described: it never came",
-            "'x3', of 'kernels/product', was described: it never came",
-            "'size3', of 'kernels/norm', was described: it never came",
+            "'size2', a described call of 'kernels/norm', never came",
+            "'x3', a described call of 'kernels/product', never came",
+            "'size3', a described call of 'kernels/norm', never came",
         ]
     );
     let report = group.report().unwrap();
@@ -186,7 +186,7 @@ fn a_strict_group_refuses_what_differs() {
     // Nothing was made of it: the described call can still come.
     program.one(&program.product, &[matrix(300).into(), matrix(300).into()]).unwrap().get().unwrap();
     let missing = group.finish().unwrap_err().to_string();
-    assert!(missing.contains("'size1', of 'kernels/norm', was described: it never came"), "{missing}");
+    assert!(missing.contains("'size1', a described call of 'kernels/norm', never came"), "{missing}");
     assert_eq!(group.report().unwrap().tasks.len(), 1);
 }
 

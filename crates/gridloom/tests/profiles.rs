@@ -80,6 +80,31 @@ fn a_host_that_is_off_loses_its_server_which_comes_back_with_it() {
 }
 
 #[test]
+fn results_that_are_lost_after_the_end_are_told_when_they_are_computed_again() {
+    let profile = "host = 'server-1'\nkind = 'state'\nevents = [[20, 0]]";
+    let grid = grid("profile-lost-later", &with(profile), &[]);
+    let product = grid.function("kernels/product").unwrap();
+    let group = grid.group("heft");
+    let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[1000, 1000]));
+    let square = group.call(&product, &[(&matrix).into()]).unwrap().remove(0);
+    let fourth = group.call(&product, &[(&square).into()]).unwrap().remove(0);
+    group.wait().unwrap();
+    let before = group.report().unwrap();
+    assert_eq!((before.lost_servers.len(), before.tasks_again), (0, 0));
+    assert!(before.tasks.iter().all(|task| task.server == "server-1"), "{before}");
+    // Long enough for it to be noticed.
+    grid.advance(100.0);
+    assert_eq!(grid.servers().servers.len(), 1);
+    fourth.get().unwrap();
+    square.get().unwrap();
+    let report = group.report().unwrap();
+    assert_eq!((report.lost_servers.len(), report.tasks_again, report.tasks.len()), (1, 2, 4), "{report}");
+    let told = report.to_string();
+    assert!(told.starts_with("2 calls on 2 servers"), "{told}");
+    assert!(told.contains("lost server server-1 (") && told.contains("2 calls ran again elsewhere"), "{told}");
+}
+
+#[test]
 fn a_link_that_is_off_is_a_cut() {
     // The result waits for the way to heal; the server is not lost within that time.
     let profile = "link = 'lan_link_server-1_UP'\nkind = 'state'\nevents = [[0.9, 0], [4, 1]]";

@@ -54,7 +54,11 @@ fn parse_range(text: &str) -> Result<(String, (i64, i64)), String> {
     let (name, range) = text.split_once('=').ok_or_else(expected)?;
     let (low, high) = range.split_once("..").unwrap_or((range, range));
     let number = |text: &str| text.parse::<i64>().map_err(|_| expected());
-    Ok((name.to_string(), (number(low)?, number(high)?)))
+    let (low, high) = (number(low)?, number(high)?);
+    if low < 1 || low > high {
+        return Err(format!("'{text}': expected NAME=FROM..TO with 1 <= FROM <= TO"));
+    }
+    Ok((name.to_string(), (low, high)))
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
@@ -63,7 +67,9 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let budget = Duration::try_from_secs_f64(options.budget).context("--budget")?;
+    let Ok(budget) = Duration::try_from_secs_f64(options.budget) else {
+        bail!("--budget {}: expected seconds above 0, such as 60", options.budget);
+    };
     let grid = options.grid.connect()?;
     let names: Vec<String> = match options.functions.is_empty() {
         true => grid.functions().iter().map(|signature| signature.name.clone()).collect(),
@@ -142,7 +148,8 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 /// Progress: a line for each call.
 fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
     let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
-    let line = format!("gridloom: {function} on {}: {}: {took}\n", call.server, in_words(call.sizes));
+    let sizes = if call.sizes.is_empty() { String::new() } else { format!(" {}:", in_words(call.sizes)) };
+    let line = format!("gridloom: {function} on {}:{sizes} {took}\n", call.server);
     match std::io::stderr().write_all(line.as_bytes()) {
         // Whoever watched it has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(()),
@@ -151,6 +158,9 @@ fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
 }
 
 fn in_words(sizes: &Sizes) -> String {
+    if sizes.is_empty() {
+        return "no sizes".into();
+    }
     let sizes: Vec<String> = sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
     sizes.join(" ")
 }

@@ -21,6 +21,7 @@ pub struct Options {
     /// The saved plan
     plan: PathBuf,
     /// Number of a task: they are counted from 0, in order of their calls
+    #[arg(value_parser = parse_task)]
     task: Option<usize>,
     /// Draw the plan into an SVG file: slots and links over time
     #[arg(long, value_name = "FILE", value_parser = parse_svg)]
@@ -28,6 +29,10 @@ pub struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn parse_task(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "a task's number is wanted: they are counted from 0".into())
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {

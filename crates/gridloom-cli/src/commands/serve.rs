@@ -1,7 +1,7 @@
 //! `gridloom serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -203,10 +203,24 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let name = options.name.clone().unwrap_or_else(host_name);
     let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let (kept, wrong) = KeptModels::open(&folder, &name, &functions, options.slowdown);
-    if let Some(wrong) = wrong {
-        gridloom_core::say!("gridloom: {name}: {wrong}");
+    let unwritable = check_writable(&folder).err().map(|error| {
+        let folder = folder.display();
+        format!(
+            "models cannot be kept in {folder}: {error}; --models DIR names another folder, --models none keeps none"
+        )
+    });
+    for line in wrong.into_iter().chain(unwritable) {
+        gridloom_core::say!("gridloom: {name}: {line}");
     }
     Some(kept)
+}
+
+/// Makes the folder, and a file in it that goes again: what is learned is written much later.
+fn check_writable(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let trial = folder.join(format!(".trial-{}", std::process::id()));
+    std::fs::write(&trial, [])?;
+    std::fs::remove_file(&trial)
 }
 
 /// Every function must be there, but those of a system's BLAS that is poorer than ours: they are left out.

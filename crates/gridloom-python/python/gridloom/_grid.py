@@ -20,6 +20,7 @@ from . import _gridloom
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
+from ._graph import Graph
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan
@@ -27,7 +28,6 @@ from ._plan import Plan
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._graph import Graph
 
 _open_grids: weakref.WeakSet[Grid]
 
@@ -228,8 +228,8 @@ class Grid:
         NotMapped
             If the graph cannot be mapped.
         UsageError
-            If `inputs` or `strict` are given without a graph, `inputs` are no handles by name, or `regroup` is given
-            with a graph or a plan, or not as a number or "auto".
+            If `graph` is no graph, `inputs` or `strict` are given without one, `inputs` are no handles by name, or
+            `regroup` is given with a graph or a plan, or not as a number or "auto".
         """
         if regroup is not None:
             if graph is not None or inputs or strict:
@@ -240,6 +240,9 @@ class Grid:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
             raw = self._raw.group(mapping_of(heuristic, map_timeout))
+        elif not isinstance(graph, Graph):
+            hint = "; gl.Graph.load(path) reads one from a file" if isinstance(graph, (str, os.PathLike)) else ""
+            raise UsageError(f"graph is a gl.Graph, got {type(graph).__name__}{hint}")
         else:
             raw = self._raw.follow(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
         _warn(self._raw.take_unread(False))

@@ -63,7 +63,7 @@ class Report:
     by_link : dict of str to int
         Bytes by pair of names, ``"sender -> receiver"``.
     tasks : list of TaskRecord
-        Tasks as they ran.
+        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
     transfers : list of TransferRecord
         Transfers as they went.
     lost_servers : list of str
@@ -316,7 +316,7 @@ class Group:
         self._grid._current.reset(self._entered.pop())
         if kind is None:
             self._raw.finish()
-            self._tell("at the end of its block", 3)
+            self._tell("", 3)
         else:
             self._raised = error
             told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")
@@ -325,7 +325,7 @@ class Group:
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raw = self._raw.record(function._raw, args, kwargs)
         if self._told == 0:
-            self._tell("and is mapped by itself", 4)
+            self._tell(", and is mapped by itself", 4)
         handles = tuple(Handle(one, self, function.name) for one in raw)
         if len(handles) == 1:
             return handles[0]
@@ -338,7 +338,7 @@ class Group:
         told = self._raw.differences()[1]
         if new := told[self._told :]:
             more = f" (and {len(new) - 1} more: see Group.differences)" if len(new) > 1 else ""
-            warnings.warn(f"{new[0]}{more}, {what}", DifferenceWarning, stacklevel=level)
+            warnings.warn(f"{new[0]}{more}{what}", DifferenceWarning, stacklevel=level)
         self._told = len(told)
 
     @property

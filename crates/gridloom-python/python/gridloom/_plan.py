@@ -312,7 +312,11 @@ class Plan:
         return [Step(**step) for step in json.loads(self._raw.critical_path())]
 
     def _number(self, task: int) -> int:
-        number, count = operator.index(task), len(self.tasks)
+        count = len(self.tasks)
+        try:
+            number = operator.index(task)
+        except TypeError:
+            raise InputError(f"{task!r} is no number of a task; the plan has {count}, counted from 0") from None
         if not 0 <= number < count:
             raise InputError(f"the plan has no task {number}; it has {count}, and they are counted from 0")
         return number

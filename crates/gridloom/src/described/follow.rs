@@ -39,7 +39,8 @@ impl fmt::Display for Difference {
             }
             (Some(call), None) => write!(f, "call {call}, of '{function}', was not described: {why}"),
             (None, described) => {
-                write!(f, "'{}', of '{function}', was described: {why}", described.as_deref().unwrap_or_default())
+                let why = why.strip_prefix("it ").unwrap_or(why);
+                write!(f, "'{}', a described call of '{function}', {why}", described.as_deref().unwrap_or_default())
             }
         }
     }

@@ -46,7 +46,7 @@ struct FileTask {
     name: String,
     function: String,
     server: String,
-    /// Any number: tasks ask for their servers in this order.
+    /// Any number from 0: tasks ask for their servers in this order.
     order: serde_json::Number,
     start_seconds: f64,
     end_seconds: f64,
@@ -146,6 +146,21 @@ impl PlanRecord {
     }
 }
 
+impl FileTask {
+    /// No number in it is below 0.
+    fn check(&self) -> Result<(), Error> {
+        let FileTask { number, order, start_seconds, end_seconds, .. } = self;
+        let order = order.as_f64().unwrap_or(f64::INFINITY);
+        let fields = [("order", order), ("start_seconds", *start_seconds), ("end_seconds", *end_seconds)];
+        match fields.into_iter().find(|(_, value)| *value < 0.0) {
+            Some((what, value)) => {
+                Err(Error::Input(format!("'{what}' of task {number} is {value}; expected 0 or more")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 impl File {
     /// Its format was looked at before.
     fn record(mut self) -> Result<PlanRecord, Error> {
@@ -158,6 +173,7 @@ impl File {
                 "task {number} is {why}; tasks are numbered from 0 in order of their calls"
             )));
         }
+        self.tasks.iter().try_for_each(FileTask::check)?;
         let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
         let rank = |task: &u32| self.tasks[*task as usize].order.as_f64().unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| rank(a).total_cmp(&rank(b)).then(a.cmp(b)));

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::PlanRecord;
 use crate::report::bytes;
+use crate::timeline::{Span, lanes};
 
 /// Numbers of tasks listed of a server.
 const TASKS_SHOWN: usize = 12;
@@ -48,16 +49,10 @@ impl fmt::Display for PlanRecord {
             true => writeln!(f, ": {:.2} times the bound", makespan_s / bound_s)?,
             false => writeln!(f)?,
         }
-        let slots: BTreeMap<&str, u32> = self
-            .basis
-            .iter()
-            .flat_map(|basis| &basis.seen.grid.servers)
-            .map(|server| (server.name.as_str(), server.slots.max(1)))
-            .collect();
+        let slots = self.slots();
         let mut rows: Vec<_> = servers.into_iter().collect();
         let more = keep_busiest(&mut rows, |(_, (busy_s, _))| *busy_s);
         for (server, (busy_s, tasks)) in rows {
-            // Of a plan whose grid is not known a server is taken to have one slot.
             let slots = f64::from(*slots.get(server).unwrap_or(&1));
             let busy = if makespan_s > 0.0 { 100.0 * busy_s / (slots * makespan_s) } else { 0.0 };
             writeln!(f, "  {server}: {}, busy {busy:.0} %: {}", count(tasks.len(), "task"), numbers(&tasks))?;
@@ -74,6 +69,24 @@ impl fmt::Display for PlanRecord {
             writeln!(f, "  and {} less busy", count(more, "link"))?;
         }
         Ok(())
+    }
+}
+
+impl PlanRecord {
+    /// Slots of its servers; of a plan whose grid is not known, as many as have tasks at a time.
+    fn slots(&self) -> BTreeMap<&str, u32> {
+        if let Some(basis) = self.basis.as_deref() {
+            let servers = basis.seen.grid.servers.iter();
+            return servers.map(|server| (server.name.as_str(), server.slots.max(1))).collect();
+        }
+        let tasks = self.tasks.iter();
+        let spans: Vec<Span<'_>> = tasks.map(|t| (t.server.as_str(), t.start_seconds, t.end_seconds)).collect();
+        let mut slots = BTreeMap::new();
+        for ((server, ..), lane) in spans.iter().zip(lanes(&spans)) {
+            let known = slots.entry(*server).or_insert(1);
+            *known = (*known).max(lane as u32 + 1);
+        }
+        slots
     }
 }
 
@@ -100,4 +113,36 @@ fn keep_busiest<T>(rows: &mut Vec<T>, busy: impl Fn(&T) -> f64) -> usize {
 
 pub(super) fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TaskRecord;
+
+    #[test]
+    fn a_plan_of_a_report_is_never_busier_than_its_makespan() {
+        let task = |start_seconds: f64| TaskRecord {
+            task: String::new(),
+            function: "m/f".into(),
+            server: "s".into(),
+            start_seconds,
+            end_seconds: start_seconds + 1.0,
+            error: None,
+        };
+        let plan = PlanRecord {
+            heuristic: "heft".into(),
+            makespan_seconds: 2.0,
+            lower_bound_seconds: 1.0,
+            map_seconds: 0.0,
+            client_bytes: 0,
+            server_bytes: 0,
+            tasks: [0.0, 0.0, 0.0, 1.0].map(task).to_vec(),
+            transfers: Vec::new(),
+            hash: String::new(),
+            basis: None,
+        };
+        // Four of the six seconds that three slots have.
+        assert!(plan.to_string().contains("  s: 4 tasks, busy 67 %"), "{plan}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Maps recorded workflows, and says what comes of a plan: the same way for plans that were just made and for those of
 //! files, so that what is printed with a plan is what the plan gives when it is read again.
 
+use std::collections::BTreeMap;
+
 use thiserror::Error;
 
 use super::plan::RecordedPlan;
 use super::{CLIENT, Case, Model, plain};
-use crate::map::contention::{ChoiceError, Copied, Judge, Outcome};
+use crate::map::contention::{Choice, ChoiceError, Copied, Judge, Outcome};
 use crate::map::error::MapError;
 use crate::map::problem::Problem;
 use crate::map::spec::Spec;
@@ -149,7 +151,7 @@ impl Case<'_> {
     fn arrivals<'a>(&'a self, plan: &'a RecordedPlan, task: usize) -> impl Iterator<Item = (Option<usize>, f64)> + 'a {
         let (workflow, servers) = (self.workflow, self.servers);
         let to = plan.servers[task] as usize;
-        let mut bytes: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+        let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
         for file in &workflow.tasks[task].inputs {
             let file = &workflow.files[*file as usize];
             if let Some(maker) = file.producer {
@@ -206,13 +208,37 @@ impl Case<'_> {
         let choice = plan.choice(self.workflow);
         let mut judge = Judge::new(&problem);
         let run = if plan.is_plain { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
-        let outcome: Outcome = run.map_err(|error| self.stuck(&error))?.expect("there is no limit").clone();
+        let outcome: Result<Outcome, ChoiceError> = run.map(|outcome| outcome.expect("there is no limit").clone());
+        let outcome = outcome.map_err(|error| {
+            // With the usual sources only the order can be at fault.
+            let usual = Choice { sources: BTreeMap::new(), ..choice.clone() };
+            let is_order = plan.is_plain || judge.run(&usual, f64::INFINITY).is_err();
+            let before = self.read_before_made(&choice).filter(|_| is_order);
+            before.map_or_else(|| self.stuck(&error), EvaluateError::Stuck)
+        })?;
         let client = problem.client() as u32;
         let plan = plan.with_outcome(&outcome, self.workflow, client);
         let Outcome { makespan_s, end_s, mut copies, .. } = outcome;
         // Copies that end together have an order that says nothing.
         copies.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then((a.datum, a.to).cmp(&(b.datum, b.to))));
         Ok(Evaluated { plan, makespan_s, end_s, copies })
+    }
+
+    /// A task that stands in the order before one whose result it reads, in words: one of the same server before others,
+    /// which may only be unusual.
+    fn read_before_made(&self, choice: &Choice) -> Option<String> {
+        let mut rank = vec![0; choice.order.len()];
+        choice.order.iter().enumerate().for_each(|(at, task)| rank[*task as usize] = at);
+        let is_same = |a: usize, b: usize| choice.servers[a] == choice.servers[b];
+        let pairs = choice.order.iter().flat_map(|task| {
+            let files = self.workflow.tasks[*task as usize].inputs.iter();
+            let makers = files.filter_map(|file| self.workflow.files[*file as usize].producer);
+            makers.map(|maker| (*task as usize, maker as usize))
+        });
+        let wrong: Vec<(usize, usize)> = pairs.filter(|(reader, maker)| rank[*reader] < rank[*maker]).collect();
+        let (reader, maker) = wrong.iter().find(|(reader, maker)| is_same(*reader, *maker)).or(wrong.first())?;
+        let id = |task: usize| &self.workflow.tasks[task].id;
+        Some(format!("task '{}' stands before task '{}', whose result it reads", id(*reader), id(*maker)))
     }
 
     /// The judge's words, by name.

@@ -77,6 +77,12 @@ impl Servers {
             if !is_rate(bandwidth) {
                 return Err(wrong(format!("the link '{pair}' has {bandwidth} bytes/s; it must be above 0 and finite")));
             }
+            let known = direct[a * count + b];
+            if known > 0.0 && known != *bandwidth {
+                return Err(wrong(format!(
+                    "the link '{a}-{b}' has {bandwidth} bytes/s, and '{b}-{a}' {known}: links are alike both ways"
+                )));
+            }
             direct[a * count + b] = *bandwidth;
             direct[b * count + a] = *bandwidth;
         }
@@ -140,6 +146,10 @@ mod tests {
                 r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": -1}}"#,
                 "the link '0-1' has -1 bytes/s",
             ),
+            (
+                r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": 1e7, "1-0": 1e6}}"#,
+                "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are alike both ways",
+            ),
         ];
         for (text, expected) in cases {
             let said = Servers::parse(text, "servers.json").unwrap_err().to_string();
@@ -153,6 +163,8 @@ mod tests {
         let servers = Servers::parse(text, "servers.json").unwrap();
         assert_eq!((servers.direct(0, 1), servers.direct(1, 0), servers.direct(0, 0)), (Some(5.0), Some(5.0), None));
         assert_eq!(servers.relayed(0, 1), 7.5);
+        let twice = text.replace("\"0-1\": 5", "\"0-1\": 5, \"1-0\": 5");
+        assert_eq!(Servers::parse(&twice, "servers.json").unwrap().direct(0, 1), Some(5.0));
         // A platform that has a name.
         let named = text.replace("\"k\": 0", "\"platform\": \"desk\"");
         assert_eq!(Servers::parse(&named, "servers.json").unwrap().len(), 2);

@@ -132,6 +132,7 @@ impl Client {
             Ok(results) => {
                 run.status = Status::Done;
                 run.attempts = 0;
+                run.lost_with = None;
                 let (task, group) = (run.task.clone(), run.group);
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {

@@ -195,9 +195,9 @@ impl Client {
         for id in mapping.tasks {
             let Some(task) = self.tasks.get(&id).filter(|task| task.status == Status::Unmapped) else { continue };
             let error = match (&task.lost_with, &error) {
-                (Some((server, why)), TaskError::NotMapped { .. }) => TaskError::ServerLost {
+                (Some(LostServer { name, why, .. }), TaskError::NotMapped { .. }) => TaskError::ServerLost {
                     function: task.task.function.clone(),
-                    server: server.clone(),
+                    server: name.clone(),
                     why: why.clone(),
                 },
                 _ => error.clone(),

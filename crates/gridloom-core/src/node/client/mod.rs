@@ -69,8 +69,8 @@ struct TaskRun {
     status: Status,
     /// How often it was sent out without an end.
     attempts: u32,
-    /// The server that was lost with it last: for the error if no other can run it.
-    lost_with: Option<(String, String)>,
+    /// The server that was lost with it last, or with the only copy of a result: for the error if no other can run it.
+    lost_with: Option<LostServer>,
     /// It runs since then, as far as was asked.
     since: Option<Time>,
 }
@@ -98,6 +98,14 @@ struct DatumRun {
     /// Servers that asked the client for it.
     fetchers: BTreeSet<NodeId>,
     error: Option<TaskError>,
+}
+
+/// A lost server, as it is told.
+#[derive(Clone, Debug)]
+struct LostServer {
+    node: NodeId,
+    name: String,
+    why: String,
 }
 
 /// What is known of a lost server.

@@ -31,9 +31,15 @@ impl Client {
         self.calls_lost(now, server, why, out);
         self.unsupplied.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);
+        let lost = LostServer { node: server, name: name.clone(), why: why.to_string() };
         let (mut broken_off, mut unasked) = (Vec::new(), Vec::new());
         for (datum, run) in &mut self.data {
-            run.holders.remove(&server);
+            if run.holders.remove(&server) && run.holders.is_empty() && !run.here {
+                // It may be asked for much later: then it is told with which server it was lost.
+                if let Some(task) = run.producer.and_then(|id| self.tasks.get_mut(&id)) {
+                    task.lost_with = Some(lost.clone());
+                }
+            }
             if run.fetchers.remove(&server) {
                 unasked.push(*datum);
             }
@@ -47,7 +53,7 @@ impl Client {
         for (id, run) in &mut self.tasks {
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
-                run.lost_with = Some((name.clone(), why.to_string()));
+                run.lost_with = Some(lost.clone());
                 if run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
             }
         }
@@ -165,7 +171,22 @@ impl Client {
         }
         let mut again = Vec::new();
         self.revive(now, datum, &mut again, out);
+        self.tell_of_losses(&again, out);
         self.map_again(now, again, out);
+    }
+
+    /// Of tasks that run again because somebody asked for what was lost before: with which servers that was.
+    fn tell_of_losses(&self, again: &[TaskId], out: &mut Vec<Effect>) {
+        let mut losses: BTreeMap<NodeId, (&LostServer, Vec<TaskId>)> = BTreeMap::new();
+        for id in again {
+            if let Some(lost) = self.tasks.get(id).and_then(|run| run.lost_with.as_ref()) {
+                losses.entry(lost.node).or_insert_with(|| (lost, Vec::new())).1.push(*id);
+            }
+        }
+        for (server, (LostServer { name, why, .. }, again)) in losses {
+            let (name, why) = (name.clone(), why.clone());
+            out.push(Effect::Emit(Event::ServerLost { server, name, why, again }));
+        }
     }
 
     fn datum_lost(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
