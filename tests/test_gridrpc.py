@@ -61,5 +61,7 @@ def test_the_suite_passes_in_simulation(suite):
 def test_a_failed_case_is_told(suite):
     """The suite can fail: with a server's name that is none."""
     command = [suite / "suite", suite / "gridrpc.toml", "no-such-server", "OGF handles 3"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120, env={"GRIDLOOM_PROGRAM": PROGRAM})
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=suite, timeout=120, env={"GRIDLOOM_PROGRAM": PROGRAM}
+    )
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout

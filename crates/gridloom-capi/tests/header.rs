@@ -15,8 +15,9 @@ fn own(path: &str) -> PathBuf {
 /// Exported functions as C declares them, by name.
 fn exported() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for file in std::fs::read_dir(own("src")).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    let files = std::fs::read_dir(own("src")).unwrap().map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
         for part in text.split("#[unsafe(no_mangle)]").skip(1) {
             let (_, signature) = part.split_once("extern \"C-unwind\" fn ").unwrap();
             let (signature, _) = signature.split_once('{').unwrap();

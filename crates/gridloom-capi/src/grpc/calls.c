@@ -5,7 +5,7 @@
 
 #include <stdarg.h>
 
-/* The next argument. `arguments` is a pointer, as nobody knows what a function has left of a va_list that it was given. */
+/* The next argument. `arguments` is a pointer, as what a function leaves of a va_list is not known. */
 static gridloom_slot next_slot(uint8_t read, va_list *arguments) {
     gridloom_slot slot = {0};
     switch (read) {
