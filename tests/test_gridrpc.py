@@ -65,3 +65,14 @@ def test_a_failed_case_is_told(suite):
         command, capture_output=True, text=True, cwd=suite, timeout=120, env={"GRIDLOOM_PROGRAM": PROGRAM}
     )
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++17"])
+def test_the_header_for_cpp(suite, standard, monkeypatch):
+    if shutil.which("c++") is None:
+        pytest.skip("there is no C++ compiler 'c++'")
+    monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
+    flags = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
+    compiler = ["c++", f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]
+    subprocess.run([*compiler, SUITE / "cpp.cc", "-o", suite / "cpp", *flags], check=True)
+    subprocess.run([suite / "cpp", suite / "gridrpc.toml"], cwd=suite, check=True, timeout=120)

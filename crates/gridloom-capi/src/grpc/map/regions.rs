@@ -1,10 +1,11 @@
 //! Which part of the program's memory was last written by whom: how `grpc_map` finds dependencies.
 //!
-//! A call names memory by address and size. What it writes is a region; what it reads is looked up among the regions that
-//! were written before. Writing over part of a region leaves its other parts, which remember where in the whole they were.
+//! A call names memory by address and size. What it writes is a region; what it reads is looked up among the regions
+//! that were written before. Writing over part of a region leaves its other parts, which remember where in the whole
+//! they were.
 //!
-//! **Invariants:** regions are disjoint and not empty; the part of a write that nobody wrote over is in them, at its place.
-//! Nothing here touches the memory itself.
+//! **Invariants:** regions are disjoint and not empty; the part of a write that nobody wrote over is in them, at its
+//! place. Nothing here touches the memory itself.
 
 use std::collections::BTreeMap;
 
