@@ -12,7 +12,7 @@
  *
  * Arguments are those of grpc_call, and as little checked against the function's signature; but what cannot be right
  * does not compile: numbers, pointers, strings, remote data, and whatever has data(), such as vectors and arrays, are
- * taken, and nothing else. Results are written where they are for grpc_call: what is passed to async() outlives the wait. */
+ * taken, and nothing else. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
 #ifndef GRIDLOOM_GRPC_HPP
 #define GRIDLOOM_GRPC_HPP
 
