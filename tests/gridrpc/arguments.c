@@ -177,7 +177,7 @@ static void large_arrays(void) {
     double sum = 0;
     double *x = calloc((size_t)count, sizeof *x);
     if (x == NULL || getenv("GRIDRPC_LARGE") == NULL) {
-        printf("# skipped: needs 8 GiB for data and GRIDRPC_LARGE in the environment\n");
+        suite_skip("needs 8 GiB for data and GRIDRPC_LARGE in the environment");
         free(x);
         return;
     }

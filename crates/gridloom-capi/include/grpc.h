@@ -12,11 +12,9 @@
  *
  *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
  *
- * What is not of the standard stands in headers that this one includes:
- *   grpc_map.h         groups of calls that are mapped together: grpc_map, grpc_local, grpc_fetch (SmartGridRPC)
- *   grpc_extensions.h  argument stacks (Ninf-G, NetSolve), objects, arrays of handles, time limits, texts of errors
- *   grpc_data.h        data that stay on servers: handles for them (NetSolve component), data management (after
- *                      GFD.186)
+ * What is not of the standard stands in grpc_extensions.h, which this one includes: argument stacks (Ninf-G, NetSolve),
+ * arrays of handles, time limits, texts of errors. Headers for what does not work yet (groups, remote data, objects) are
+ * not installed; GRIDLOOM_GRPC_PLANNED includes them where the library itself is made.
  * Their names end in _np, as Ninf-G marks what is not portable, unless another system's programs know them otherwise.
  *
  * Conventions
@@ -24,7 +22,7 @@
  * - Every function gives GRPC_NOT_INITIALIZED before grpc_initialize and after grpc_finalize, but grpc_error_string,
  *   and GRPC_OTHER_ERROR_CODE for what no other code says (a null pointer among it); neither is listed below. On an
  *   error nothing is written through pointers, unless it says so. grpc_last_error_text_np() has the text of the
- *   thread's last error.
+ *   thread's last error; GRPC_NOT_COMPLETED and GRPC_NONE_COMPLETED are answers and no errors to it.
  * - Texts given to a function are copied.
  * - "MT-safe": may be called by any threads at any time. Everything is, but grpc_initialize and grpc_finalize; of two
  *   threads that wait for the same session, one gets its result and the other GRPC_INVALID_SESSION_ID.
@@ -38,18 +36,15 @@
  *     OUT, INOUT scalar      a pointer to it
  *     array, of any mode     a pointer to its first element; as many as the signature's extents say are read or
  *                            written, row by row ("C") or column by column ("FORTRAN") as the function has it: memory
- *                            is passed as it is. Of a slice [size : start, end, step], the elements outside of it are
- *                            neither read nor written
- *     string                 char *, which ends in a NUL
- *     filename               char *: a path on the client. IN: its content is sent; OUT: the result is written there,
- *                            INOUT: both. NULL: there is no file, and the function gets NULL
- *     callback               a pointer to a function of those parameters, all of them pointers
- *     VAROUT array           a pointer to a pointer, which is set to memory that the program frees with free()
+ *                            is passed as it is
+ *     IN string              char *, which ends in a NUL
  *     WORK                   nothing
+ *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
+ *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
+ *   (bytes, a string as a result) is GRPC_RPC_REFUSED when its handle is made.
  *   Nobody can check that what is passed is what the signature says, as for printf. `gridloom functions` shows
- *   signatures. For an array, or a scalar that is passed by pointer, a grpc_remote_t or grpc_data_t * may stand
- *   (grpc_data.h). NULL for an OUT argument: that result is not wanted, and is not brought. Elsewhere NULL is
- *   GRPC_OTHER_ERROR_CODE, unless it is a filename, or an array without elements.
+ *   signatures. NULL for an OUT argument: that result is not wanted, and is not written. Elsewhere NULL is
+ *   GRPC_OTHER_ERROR_CODE, unless it is an array without elements.
  *
  * Lifetime
  *   Inputs are read, and copied where they have to be, before the call returns, also before grpc_call_async does: the
@@ -101,8 +96,8 @@ typedef int grpc_error_t;
 #define GRPC_CANCELED_NP 17
 #define GRPC_OTHER_ERROR_CODE 18
 #define GRPC_UNKNOWN_ERROR_CODE 19
-#define GRPC_INVALID_DATA_NP 20      /* no grpc_data_t or grpc_remote_t, or its data are lost */
-#define GRPC_MAP_DIFFERS_NP 21       /* a block of grpc_map did not make the calls that were discovered (grpc_map.h) */
+#define GRPC_INVALID_DATA_NP 20      /* given by no function yet, as 14, 15 and 21 are */
+#define GRPC_MAP_DIFFERS_NP 21
 #define GRPC_LAST_ERROR_CODE 22      /* the highest */
 
 /* ---- Beginning and end
@@ -121,7 +116,6 @@ typedef int grpc_error_t;
  *   [local]                        the embedded grid: servers = 4, slots = 1, functions = ["my.idl"],
  *                                  libraries = ["libmy.so"], memory = "4GiB", python = "python3"; paths are relative
  *                                  to the file
- *   [map]                          heuristic = "auto" for grpc_map(NULL), debug = false (grpc_map.h)
  *   [server.NAME]                  address = "host:7801": a name for grpc_function_handle_init
  *
  * @param config_file_name  NULL or "": none is named.
@@ -133,7 +127,7 @@ grpc_error_t grpc_initialize(const char *config_file_name);
 
 /* Cancels what is outstanding without waiting for its results, frees everything, ends the embedded grid. Handles,
  * sessions and the library's texts are no longer valid; results that were not waited for are never written.
- * grpc_initialize may follow. Refused with GRPC_OTHER_ERROR_CODE within grpc_map.
+ * grpc_initialize may follow.
  * Not MT-safe: no other function runs meanwhile, and none waits. */
 grpc_error_t grpc_finalize(void);
 
@@ -263,8 +257,11 @@ char *grpc_error_string(grpc_error_t error_code);
 }
 #endif
 
-#include "grpc_data.h"
 #include "grpc_extensions.h"
+#ifdef GRIDLOOM_GRPC_PLANNED
+#include "grpc_data.h"
 #include "grpc_map.h"
+#include "grpc_objects.h"
+#endif
 
 #endif

@@ -11,8 +11,8 @@
  *   begun.wait();
  *
  * Arguments are those of grpc_call, and as little checked against the function's signature; but what cannot be right
- * does not compile: numbers, pointers, strings, remote data, and whatever has data(), such as vectors and arrays, are
- * taken, and nothing else. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
+ * does not compile: numbers, pointers, strings, and whatever has data(), such as vectors and arrays, are taken, and
+ * nothing else. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
 #ifndef GRIDLOOM_GRPC_HPP
 #define GRIDLOOM_GRPC_HPP
 
@@ -95,6 +95,7 @@ private:
     grpc_sessionid_t id_;
 };
 
+#ifdef GRIDLOOM_GRPC_PLANNED
 /* A handle for data that stay on servers. */
 class remote {
 public:
@@ -119,6 +120,7 @@ public:
 private:
     grpc_remote_t remote_;
 };
+#endif
 
 /* How an argument is passed on: numbers and pointers as they are, strings and containers by their first element. */
 namespace passing {
@@ -133,8 +135,10 @@ template <typename Container> auto as(Container &container, int) -> decltype(con
                   "the elements of an array are numbers");
     return container.data();
 }
+#ifdef GRIDLOOM_GRPC_PLANNED
 inline grpc_remote_t as(const remote &data, int) { return data.handle(); }
 inline grpc_remote_t as(remote &data, int) { return data.handle(); }
+#endif
 inline void *as(std::nullptr_t, int) { return nullptr; }
 } // namespace passing
 

@@ -1,4 +1,4 @@
-/* Beyond the standard: argument stacks, arrays of handles, objects, time limits, texts of errors. Included by grpc.h.
+/* Beyond the standard: argument stacks, arrays of handles, time limits, texts of errors. Included by grpc.h.
  *
  * Names, and what the functions do, are those of Ninf-G 5 and NetSolve 2 where a function says so; no other system need
  * have them. */
@@ -16,7 +16,7 @@ extern "C" {
  *
  * For programs that learn at run time how many arguments there are. Everything is pushed as a pointer, scalars too:
  * what follows from that is the trap of changing from grpc_call. The first argument is pushed first. A string is pushed
- * as the char * itself, a callback as the function's address. The stack is unchanged by a call and may be used again;
+ * as the char * itself. The stack is unchanged by a call and may be used again;
  * it is the program's, and one thread's at a time. */
 
 /* Ninf-G's form. */
@@ -98,37 +98,6 @@ grpc_error_t grpc_function_handle_array_default_np(grpc_function_handle_t *handl
 grpc_error_t grpc_function_handle_array_init_np(grpc_function_handle_t *handles, size_t count, const char *server_name,
                                                 const char *func_name);
 grpc_error_t grpc_function_handle_array_destruct_np(grpc_function_handle_t *handles, size_t count);
-
-/* ---- Objects (Ninf-G)
- * ----------------------------------------------------------------------------------------------------
- *
- * An object of a DefClass lives in a worker process of one server, with its state, from its handle's making until its
- * end; its methods run one at a time, in the order of the calls, at most once. If its process is lost, so is its state:
- * its calls then give GRPC_INVALID_OBJECT_HANDLE_NP as their sessions' error. */
-typedef struct grpc_object_handle_np {
-    uint64_t mark_np;
-    uint64_t number_np;
-} grpc_object_handle_t_np;
-
-/* Makes an object of that class ("module/class", or "class") on some server, or on the one named, and runs its
- * _initialize.
- * @return GRPC_CLASS_NOT_FOUND_NP; GRPC_SERVER_NOT_FOUND; GRPC_RPC_REFUSED, if the server has no slot for it;
- *         GRPC_SESSION_FAILED if _initialize failed. MT-safe. */
-grpc_error_t grpc_object_handle_default_np(grpc_object_handle_t_np *handle, const char *class_name);
-grpc_error_t grpc_object_handle_init_np(grpc_object_handle_t_np *handle, const char *server_name,
-                                        const char *class_name);
-/* Waits for its methods that were called, runs _finalize and ends the object.
- * @return GRPC_INVALID_OBJECT_HANDLE_NP. MT-safe. */
-grpc_error_t grpc_object_handle_destruct_np(grpc_object_handle_t_np *handle);
-/* Calls a method: as grpc_call and grpc_call_async.
- * @return GRPC_INVALID_OBJECT_HANDLE_NP; GRPC_FUNCTION_NOT_FOUND if the class has no such method. MT-safe. */
-grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...);
-grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                  grpc_sessionid_t *session_id, ...);
-grpc_error_t grpc_invoke_arg_stack_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                      grpc_arg_stack_t *stack);
-grpc_error_t grpc_invoke_arg_stack_async_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                            grpc_sessionid_t *session_id, grpc_arg_stack_t *stack);
 
 #ifdef __cplusplus
 }

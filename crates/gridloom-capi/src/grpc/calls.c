@@ -55,6 +55,7 @@ grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, g
     return gridloom_grpc_begin(&call, slots, session_id);
 }
 
+#ifdef GRIDLOOM_GRPC_PLANNED
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
@@ -106,3 +107,4 @@ grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *han
     va_end(arguments);
     return gridloom_grpc_begin(&call, slots, session_id);
 }
+#endif
