@@ -115,5 +115,17 @@ def test_the_page_on_described_groups(tmp_path, monkeypatch):
     assert (tmp_path / "again.json").read_text() == (tmp_path / "g.json").read_text()
 
 
+def test_the_page_on_records_lists_all_attributes():
+    text = (ROOT / "docs" / "records.md").read_text()
+    tables = re.findall(r"^\| `gl\.(\w+)` \| \|\n\|---\|---\|\n((?:\| `.*\n)+)", text, re.MULTILINE)
+    assert len(tables) > 12
+    for name, rows in tables:
+        kind = getattr(gl, name)
+        told = [field for row in rows.splitlines() for field in re.findall(r"`(\w+)`", row.split("|")[1])]
+        # A report's are annotated; what begins with an underscore is not for users.
+        fields = [field for field in kind.__annotations__ if not field.startswith("_")]
+        assert sorted(told) == sorted(fields), name
+
+
 def blocks_of_table(page):
     return re.findall(r"^\| `.*$", (ROOT / "docs" / page).read_text(), re.MULTILINE)

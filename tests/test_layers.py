@@ -15,6 +15,8 @@ FORBIDDEN = re.compile(
     r"std::(net|fs|thread|env|process)\b|std::time::(Instant|SystemTime)|\bInstant::now|\bSystemTime\b|\bHashMap\b|\bHashSet\b"
     r"|\btokio\b|\basync fn\b|\bMutex\b|\bunsafe\b"
 )
+#: What panics if nobody reads the output any more.
+PANICS = re.compile(r"\be?print(ln)?!")
 COMMENT = re.compile(r"//.*")
 
 
@@ -43,6 +45,16 @@ def test_the_core_touches_nothing_outside():
         for match in FORBIDDEN.finditer(text.replace("forbid(unsafe_code)", ""))
     ]
     assert not wrong, wrong
+
+
+def test_lines_for_people_go_where_a_closed_stream_does_no_harm():
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for crate in sorted((ROOT / "crates").iterdir())
+        for path, text in sources(crate / "src")
+        for match in PANICS.finditer(text)
+    ]
+    assert not wrong, f"{wrong}: write with say! (standard error), or with what gives an error"
 
 
 def test_crates_depend_only_downwards():
@@ -83,3 +95,4 @@ def test_the_core_has_fewer_than_ten_dependencies():
 def test_the_check_can_fail():
     assert FORBIDDEN.search("let now = Instant::now();")
     assert FORBIDDEN.search("use std::collections::HashMap;")
+    assert PANICS.search("eprintln!(") and PANICS.search(" print!(") and not PANICS.search("say!(")

@@ -3,13 +3,13 @@
 //! One file for each server: `DIR/NAME.json`, or `DIR/HOST.json` for a server without a name of its own.
 //!
 //! ```text
-//! {"format": "gridloom models", "version": 1, "processors": 8,
-//!  "functions": {"linalg/dgemm": {"signature": "9f…", "model": {"by_work": {"points": […]}, …}}}}
+//! {"format": "gridloom models", "version": 2, "models": [
+//!   {"function": "linalg/dgemm", "signature": "9f…", "processors": 8, "model": {"by_work": {"points": […]}, …}}]}
 //! ```
 //!
-//! A model is used again only if the function's signature, its complexity included, and the number of the host's processors
-//! are still the same. A file that cannot be read is put aside (`.unreadable`) and said so: nothing is lost, and the server
-//! starts.
+//! A model is of one version of its function (its signature, complexity included) and one number of processors of the host; it
+//! is used again when both are as they were, and stays in the file meanwhile. A file that cannot be read is put aside
+//! (`.unreadable`) and said so: nothing is lost, and the server starts.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -22,11 +22,13 @@ use gridloom_core::perf::FunctionModel;
 use serde_json::{Value, json};
 
 const FORMAT: &str = "gridloom models";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Pause between two writings.
 const PAUSE: Duration = Duration::from_secs(5);
 /// A longer file is no file of ours.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Models of one function that are kept besides the one in use: the last ones.
+const OTHERS_MAX: usize = 16;
 
 /// The file of one server.
 #[derive(Debug)]
@@ -36,8 +38,8 @@ pub struct KeptModels {
     /// By function: its signature's hash.
     signatures: BTreeMap<String, u64>,
     models: BTreeMap<String, FunctionModel>,
-    /// Of functions that this run does not offer, as they were in the file.
-    others: BTreeMap<String, Value>,
+    /// By function: of other versions, other numbers of processors, or not offered now; as they were in the file, oldest first.
+    others: BTreeMap<String, Vec<Value>>,
     written: Instant,
     is_changed: bool,
     has_failed: bool,
@@ -124,23 +126,23 @@ impl KeptModels {
         if value["version"] != VERSION {
             bail!("{shown}: its version is {}, this program reads {VERSION}", value["version"]);
         }
-        if value["processors"] != self.processors {
-            return Ok(());
-        }
-        for (function, entry) in value["functions"].as_object().into_iter().flatten() {
+        let Some(entries) = value["models"].as_array() else { bail!("{shown}: it has no list of \"models\"") };
+        for entry in entries {
+            let Some(function) = entry["function"].as_str() else {
+                bail!("{shown}: a model names no function: {entry}")
+            };
             let model: FunctionModel =
                 serde_json::from_value(entry["model"].clone()).with_context(|| format!("{shown}: '{function}'"))?;
             if !model.is_sane() {
                 bail!("{shown}: the model of '{function}' is no curve that ascends");
             }
-            match self.signatures.get(function) {
-                Some(hash) if entry["signature"] == signature_text(*hash) => {
-                    self.models.insert(function.clone(), model);
-                }
-                Some(_) => {}
-                None => {
-                    self.others.insert(function.clone(), entry.clone());
-                }
+            let hash = self.signatures.get(function).copied();
+            if hash.is_some_and(|hash| entry["signature"] == signature_text(hash))
+                && entry["processors"] == self.processors
+            {
+                self.models.insert(function.into(), model);
+            } else {
+                self.others.entry(function.into()).or_default().push(entry.clone());
             }
         }
         Ok(())
@@ -149,11 +151,12 @@ impl KeptModels {
     fn try_write(&self) -> Result<()> {
         let known = self.models.iter().filter_map(|(function, model)| {
             let signature = signature_text(*self.signatures.get(function)?);
-            Some((function.clone(), json!({ "signature": signature, "model": model })))
+            let processors = self.processors;
+            Some(json!({ "function": function, "signature": signature, "processors": processors, "model": model }))
         });
-        let functions: BTreeMap<String, Value> = self.others.clone().into_iter().chain(known).collect();
-        let value =
-            json!({ "format": FORMAT, "version": VERSION, "processors": self.processors, "functions": functions });
+        let last = |of_one: &Vec<Value>| of_one[of_one.len().saturating_sub(OTHERS_MAX)..].to_vec();
+        let models: Vec<Value> = self.others.values().flat_map(last).chain(known).collect();
+        let value = json!({ "format": FORMAT, "version": VERSION, "models": models });
         let folder = self.file.parent().expect("made by joining");
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         // Whole or not at all, whatever happens meanwhile.
@@ -186,7 +189,7 @@ mod tests {
 
     fn model() -> FunctionModel {
         let mut learner = Learner::default();
-        learner.learn(Size::Work(10.0), 0.125, false);
+        learner.learn(Size::Work(10.0), 0.125, 1.0, false);
         learner.model()
     }
 
@@ -205,8 +208,23 @@ mod tests {
         assert_eq!(kept.write(), None);
         let (again, said) = KeptModels::open(&folder, "a/b", &signatures("2*n"));
         assert_eq!((again.models().get("m/f"), said), (Some(&model()), None));
-        assert!(KeptModels::open(&folder, "a/b", &signatures("3*n")).0.models().is_empty(), "another complexity");
         assert!(KeptModels::open(&folder, "other", &signatures("2*n")).0.models().is_empty(), "another server");
+        let (mut other, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"));
+        assert!(other.models().is_empty(), "another complexity");
+        other.learned("m/f".into(), FunctionModel::default());
+        other.write();
+        let file = folder.join("a_b.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let processors = |number: usize| format!("\"processors\": {number}");
+        std::fs::write(&file, text.replace(&processors(other.processors), &processors(7777))).unwrap();
+        let (mut third, _) = KeptModels::open(&folder, "a/b", &signatures("3*n"));
+        assert!(third.models().is_empty(), "another number of processors");
+        third.learned("m/f".into(), FunctionModel::default());
+        third.write();
+        // What was known of the others is still there.
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(&processors(7777), &processors(third.processors))).unwrap();
+        assert_eq!(KeptModels::open(&folder, "a/b", &signatures("2*n")).0.models().get("m/f"), Some(&model()));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -218,7 +236,11 @@ mod tests {
         let bad = [
             ("{\"format\": \"gridloom mo", "line 1 column"),
             ("{}", "no file of models"),
-            (r#"{"format": "gridloom models", "version": 7}"#, "its version is 7, this program reads 1"),
+            (r#"{"format": "gridloom models", "version": 7}"#, "its version is 7, this program reads 2"),
+            (
+                r#"{"format": "gridloom models", "version": 1, "functions": {}}"#,
+                "its version is 1, this program reads 2",
+            ),
         ];
         for (text, why) in bad {
             std::fs::write(&file, text).unwrap();

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Err(error) if error.exit_code() == 0 => error.exit(),
         Err(error) => {
             let text = error.render().to_string();
-            eprint!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            gridloom_core::say!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
             return ExitCode::from(USAGE);
         }
     };
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("gridloom: {error:#}");
+            gridloom_core::say!("gridloom: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -208,6 +208,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 queue_depth: 1,
                 plain: false,
                 memory_bytes,
+                slowdown: 1.0,
                 functions,
                 models: BTreeMap::new(),
             };

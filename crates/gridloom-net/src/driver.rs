@@ -301,7 +301,7 @@ impl NetNode {
     pub fn run(&self) -> String {
         self.run_with(|event| {
             if let Event::Log(line) = event {
-                eprintln!("{line}");
+                gridloom_core::say!("{line}");
             }
         })
     }

@@ -46,8 +46,17 @@ impl RawGraph {
         lock(&self.0).call_json(described).or_raise(py).map(drop)
     }
 
-    fn want(&self, py: Python<'_>, result: &str) -> PyResult<()> {
-        lock(&self.0).want(&GraphRef::named(result)).or_raise(py)
+    /// All of them or, if one cannot be, none.
+    fn want(&self, py: Python<'_>, results: Vec<String>) -> PyResult<()> {
+        let mut graph = lock(&self.0);
+        let mut wanting = graph.clone();
+        results.iter().try_for_each(|result| wanting.want(&GraphRef::named(result))).or_raise(py)?;
+        *graph = wanting;
+        Ok(())
+    }
+
+    fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        lock(&self.0).remove(name).or_raise(py)
     }
 
     /// Names of the calls.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gridloom::{Inside, Mapping, PlanRecord, took_too_long};
+use gridloom::{Inside, Mapping, PlanRecord, check_svg_name, took_too_long};
 use gridloom_core::map::{Given, Heuristic, MapError, Plan, Problem, Spec};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -44,8 +44,9 @@ impl RawPlan {
         py.detach(|| self.0.moved(task, server)).or_raise(py).map(RawPlan)
     }
 
-    fn gantt(&self, py: Python<'_>) -> String {
-        py.detach(|| self.0.gantt_svg())
+    /// The drawing, for a file of that name.
+    fn gantt(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        py.detach(|| check_svg_name(&path).and_then(|()| self.0.gantt_svg())).or_raise(py)
     }
 
     /// Why a task is where it is, as JSON and in words.
@@ -82,7 +83,7 @@ impl RawMapping<'_> {
         let mapping = match self {
             RawMapping::Spec(spec) => {
                 // A mistake in it is told where it stands, not when the group is mapped.
-                let parsed = Spec::parse(&spec).and_then(|spec| spec.heuristic().map(drop));
+                let parsed = Spec::parse(&spec).and_then(|spec| spec.check_steps().and(spec.heuristic().map(drop)));
                 parsed.map_err(|mistake| error(py, "InputError", &mistake.to_string()))?;
                 Mapping::from(spec)
             }

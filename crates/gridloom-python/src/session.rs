@@ -322,6 +322,12 @@ impl RawGrid {
         Ok((unread.count > 0).then(|| unread.to_string()))
     }
 
+    /// Of a session without an agent: given servers that cannot be used, and why.
+    fn unreachable(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.unreachable()))
+    }
+
     fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.take_log()))

@@ -172,6 +172,52 @@ def test_bad_descriptions_say_why(world):
         world.group(strict=True)
 
 
+def test_what_was_described_wrongly_is_refused_or_taken_back(world):
+    matmul = world.function("tests/matmul")
+    graph = gl.Graph()
+    a = graph.input("a", shape=(3, 3))
+    square = graph.call(matmul, a, a, name="square")
+    wrong = graph.call(matmul, square, graph.input("b", shape=(5, 5)), name="wrong")
+    with pytest.raises(gl.InputError, match="call 'wrong': "):
+        graph.plan(world)
+    for mistake, match in [("square", "not the text 'square'"), (None, "not NoneType"), ((square, wrong), r"pass each by itself, as \*")]:
+        with pytest.raises(gl.UsageError, match=match):
+            graph.want(mistake)
+    with pytest.raises(gl.InputError, match="'a' is an input, which the program has already"):
+        graph.want(square, a)
+    with pytest.raises(gl.InputError, match="'square' cannot be removed: call 'wrong' reads it; remove that first"):
+        graph.remove(square)
+    with pytest.raises(gl.InputError, match="no input or call 'squre' to remove; did you mean square"):
+        graph.remove("squre")
+    graph.want(wrong)
+    graph.remove(wrong)
+    graph.remove("b")
+    assert graph.calls == ["square"] and len(graph.plan(world).tasks) == 1
+    again = graph.call(matmul, square, a, name="wrong")
+    assert len(graph.plan(world).tasks) == 2 and again.name == "wrong"
+    # Neither a refused call nor a refused want leaves anything behind.
+    before = graph._raw.json()
+    with pytest.raises(gl.InputError):
+        graph.call(matmul, gl.GraphNode("none"), a, name="other")
+    with pytest.raises(gl.InputError):
+        graph.want(again, a)
+    assert graph._raw.json() == before
+
+
+def test_inputs_that_are_no_results_are_refused(world):
+    matmul, array = world.function("tests/matmul"), np.eye(3)
+    graph = gl.Graph()
+    a = graph.input("a", array)
+    graph.call(matmul, a, a)
+    for inputs, match in [
+        ({"a": array}, r"inputs\['a'\] is ndarray; only handles"),
+        ({1: array}, "1 is no name"),
+        (array, "inputs is a dict of handles by the names of the graph's inputs, got ndarray"),
+    ]:
+        with pytest.raises(gl.UsageError, match=match):
+            world.group(graph=graph, inputs=inputs)
+
+
 def test_calls_of_a_server_that_died_run_elsewhere(program, gate):
     with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
         first, second = (server.name for server in grid.servers())

@@ -83,5 +83,16 @@ def test_servers_are_found_in_the_environment_and_what_is_wrong_is_said(serve, m
     for wrong in ([], "host:1", ["nowhere"]):
         with pytest.raises(gl.GridloomError):
             gl.connect(servers=wrong)
+    for servers in (["127.0.0.1:1", "127.0.0.1:2"], ["127.0.0.1:1"]):
+        with pytest.raises(gl.ConnectError) as refused:
+            gl.connect(servers=servers)
+        assert all(f"cannot use the server at {server}: " in str(refused.value) for server in servers)
+        assert "connection refused" in str(refused.value) and "serve --no-agent" in str(refused.value)
+    with pytest.warns(gl.UnreachableWarning, match="without the server at 127.0.0.1:1: .*connection refused") as told:
+        grid = gl.connect(servers=[address, "127.0.0.1:1"])
+    assert [warning.filename for warning in told] == [__file__]
+    with grid:
+        assert [server.name for server in grid.servers()] == ["one"]
+        np.testing.assert_array_equal(grid.function("tests/matmul")(np.eye(2), np.eye(2)), np.eye(2))
     with pytest.raises(gl.UsageError, match="not both"):
         gl.connect("127.0.0.1:7711", servers=[address])

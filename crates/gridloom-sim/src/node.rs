@@ -5,7 +5,7 @@ use std::fmt;
 
 use gridloom_core::base::{Machine, NodeId, TaskId, Time};
 use gridloom_core::flow::ActionId;
-use gridloom_core::node::{Agent, Client, Effect, Event, Input, Role, Server, TimerId};
+use gridloom_core::node::{Agent, Client, Effect, Event, Independent, Input, Role, Server, TimerId};
 use gridloom_core::platform::HostId;
 
 use crate::population::Birth;
@@ -19,6 +19,7 @@ pub(crate) enum AnyMachine {
     Agent(Box<Agent>),
     Server(Box<Server>),
     Client(Box<Client>),
+    Independent(Box<Independent>),
     Other(BoxedMachine),
 }
 
@@ -28,6 +29,7 @@ impl AnyMachine {
             AnyMachine::Agent(agent) => agent.handle(now, input, effects),
             AnyMachine::Server(server) => server.handle(now, input, effects),
             AnyMachine::Client(client) => client.handle(now, input, effects),
+            AnyMachine::Independent(client) => client.handle(now, input, effects),
             AnyMachine::Other(machine) => machine.handle(now, input, effects),
         }
     }

@@ -2,7 +2,9 @@
 
 use gridloom_core::base::NodeId;
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Agent, AgentConfig, Client, ClientConfig, Input, Role, Server, ServerConfig};
+use gridloom_core::node::{
+    Agent, AgentConfig, Client, ClientConfig, Independent, IndependentConfig, Input, Role, Server, ServerConfig,
+};
 use gridloom_core::platform::HostId;
 
 use crate::node::{AnyMachine, BoxedMachine, Life, SimNode};
@@ -38,6 +40,13 @@ impl Simulation {
     pub fn add_client(&mut self, host: HostId, name: &str) -> NodeId {
         let config = ClientConfig { id: self.next_id(), name: name.to_string(), agent: self.agent_address() };
         let machine = AnyMachine::Client(Box::new(Client::new(config)));
+        self.settle(SimNode::new(host, Role::Client, name, String::new(), 0, machine))
+    }
+
+    /// Starts a client that has no agent and maps by itself, on the servers at those addresses.
+    pub fn add_independent(&mut self, host: HostId, name: &str, servers: Vec<String>) -> NodeId {
+        let config = IndependentConfig { id: self.next_id(), name: name.to_string(), servers };
+        let machine = AnyMachine::Independent(Box::new(Independent::new(config)));
         self.settle(SimNode::new(host, Role::Client, name, String::new(), 0, machine))
     }
 
@@ -81,6 +90,7 @@ impl Simulation {
                     queue_depth,
                     plain,
                     memory_bytes,
+                    slowdown: 1.0,
                     functions,
                     models,
                 };
@@ -105,6 +115,7 @@ impl Simulation {
     pub fn client(&self, node: NodeId) -> Option<&Client> {
         match &self.node(node).machine {
             AnyMachine::Client(client) => Some(client),
+            AnyMachine::Independent(independent) => Some(independent.client()),
             AnyMachine::Agent(_) | AnyMachine::Server(_) | AnyMachine::Other(_) => None,
         }
     }
@@ -113,7 +124,7 @@ impl Simulation {
     pub fn server(&self, node: NodeId) -> Option<&Server> {
         match &self.node(node).machine {
             AnyMachine::Server(server) => Some(server),
-            AnyMachine::Agent(_) | AnyMachine::Client(_) | AnyMachine::Other(_) => None,
+            _ => None,
         }
     }
 
@@ -121,7 +132,7 @@ impl Simulation {
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.nodes.iter().filter_map(|node| match &node.machine {
             AnyMachine::Server(server) => Some(&**server),
-            AnyMachine::Agent(_) | AnyMachine::Client(_) | AnyMachine::Other(_) => None,
+            _ => None,
         })
     }
 
@@ -129,7 +140,7 @@ impl Simulation {
     pub fn agent(&self, node: NodeId) -> Option<&Agent> {
         match &self.node(node).machine {
             AnyMachine::Agent(agent) => Some(agent),
-            AnyMachine::Client(_) | AnyMachine::Server(_) | AnyMachine::Other(_) => None,
+            _ => None,
         }
     }
 

@@ -56,6 +56,7 @@ impl Test {
                 queue_depth: 1,
                 plain: false,
                 memory_bytes: 1 << 30,
+                slowdown: 1.0,
                 functions,
                 models: Default::default(),
             }))

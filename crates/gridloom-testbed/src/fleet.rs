@@ -181,14 +181,14 @@ impl<'a> Fleet<'a> {
         let code = match status.exit_status() {
             Some(0) if running.deployed.asked.exists() => 0,
             Some(0) => {
-                eprintln!(
+                gridloom_core::say!(
                     "gridloom: {label} ended without having asked for its function: the program is not one of Gridloom's \
                      processes, or has ended before it ran them"
                 );
                 1
             }
             code => {
-                eprintln!("gridloom: {label} ended with {}", ExitStatus::from_raw(status.as_raw()));
+                gridloom_core::say!("gridloom: {label} ended with {}", ExitStatus::from_raw(status.as_raw()));
                 code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1)
             }
         };

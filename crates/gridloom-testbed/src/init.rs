@@ -62,7 +62,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
-            eprintln!("gridloom: testbed: the network has stopped: {error}");
+            gridloom_core::say!("gridloom: testbed: the network has stopped: {error}");
             std::process::exit(1);
         }
     });
@@ -78,7 +78,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
             let how = status.exit_status().map(|code| format!("exit status {code}"));
             let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
-            eprintln!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
+            gridloom_core::say!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
         }
     };
     if !spec.processes.is_empty() {
@@ -205,7 +205,7 @@ impl World {
         let report = Report::now(&self.topology, &self.shared);
         let text = serde_json::to_string(&report).expect("a report of names and numbers");
         if let Err(error) = fs::write(folder_path.join(folder::REPORT), text) {
-            eprintln!("gridloom: testbed: cannot write its report: {error}");
+            gridloom_core::say!("gridloom: testbed: cannot write its report: {error}");
         }
     }
 }

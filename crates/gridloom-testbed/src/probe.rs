@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn serve(folder: &Path, host: usize, address: Ipv4Addr) -> Result<(), Error> {
     let network = TcpListener::bind(SocketAddrV4::new(address, PORT)).map_err(Error::system("a probe's port"))?;
     let asked = UnixListener::bind(socket(folder, host)).map_err(Error::system("a probe's socket"))?;
-    println!("probe {host} listens");
+    writeln!(std::io::stdout(), "probe {host} listens").map_err(Error::system("a probe's output"))?;
     std::thread::spawn(move || {
         for stream in network.incoming().flatten() {
             std::thread::spawn(move || serve_peer(stream));

@@ -177,6 +177,8 @@ impl Grid {
         for run in under_way {
             done.push(run.calibrated(&mut range, End::Stopped, is_made, self.now()));
         }
+        let nodes: Vec<NodeId> = servers.iter().map(|server| server.node).collect();
+        self.await_models(&nodes)?;
         done.sort_by(|a, b| a.server.cmp(&b.server));
         Ok(done)
     }

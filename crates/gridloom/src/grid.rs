@@ -84,8 +84,11 @@ impl Grid {
     /// Connects to those servers (`host:port`) without an agent: the session maps by itself, by what the servers tell it.
     /// Two such sessions do not know what the other has promised to whom.
     ///
+    /// Those that answer are used; of the others [`Grid::unreachable`] tells, and they are dialled again while the
+    /// session lasts.
+    ///
     /// # Errors
-    /// If one of them cannot be reached, or refuses.
+    /// If none of them can be used: why, for each.
     pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
         if let Some(grid) = Grid::from_environment(None)? {
             return Ok(grid);
@@ -95,19 +98,43 @@ impl Grid {
             return Err(Error::Usage("no server is named; expected HOST:PORT of each".into()));
         }
         let grid = Grid::open(Backend::connect_servers(servers)?, None)?;
-        let all =
-            grid.wait(Some(CONNECT_PATIENCE), |state| (state.grid.servers.len() >= addresses.len()).then_some(()));
-        match all {
-            Ok(()) => Ok(grid),
-            Err(Error::TimedOut { .. }) => {
-                let (known, log) = (grid.servers().servers.len(), grid.take_log().join("; "));
-                let log = if log.is_empty() { String::new() } else { format!(": {log}") };
-                let seconds = CONNECT_PATIENCE.as_secs();
-                let count = addresses.len();
-                Err(Error::Connect(format!("{known} of {count} servers answered within {seconds} s{log}")))
-            }
-            Err(error) => Err(error),
+        grid.state().given = servers.iter().cloned().collect();
+        let is_decided = |state: &mut State, address: &String| match state.ways.get(address) {
+            Some(Ok(server)) => state.grid.server(*server).is_some(),
+            Some(Err(_)) => true,
+            None => false,
+        };
+        let all = grid.wait(Some(CONNECT_PATIENCE), |state| {
+            addresses.iter().all(|address| is_decided(state, address)).then_some(())
+        });
+        if let Err(error) = all
+            && !matches!(error, Error::TimedOut { .. })
+        {
+            return Err(error);
         }
+        let nodes: Vec<NodeId> = grid.servers().servers.iter().map(|server| server.node).collect();
+        if nodes.is_empty() {
+            let one = |(address, why): &(String, String)| format!("cannot use the server at {address}: {why}");
+            let all: Vec<String> = grid.unreachable().iter().map(one).collect();
+            return Err(Error::Connect(format!("{}; start one with 'gridloom serve --no-agent'", all.join("; "))));
+        }
+        grid.await_models(&nodes)?;
+        Ok(grid)
+    }
+
+    /// Of a session without an agent: servers that it was given and cannot use now, and why.
+    pub fn unreachable(&self) -> Vec<(String, String)> {
+        self.absorb();
+        let state = self.state();
+        let why = |(address, way): (&String, &Result<NodeId, String>)| match way {
+            Ok(server) if state.grid.server(*server).is_some() => None,
+            Ok(_) => Some((address.clone(), "it does not say what it offers, or is gone".to_string())),
+            Err(why) => Some((address.clone(), why.clone())),
+        };
+        let silent = state.given.iter().filter(|address| !state.ways.contains_key(*address));
+        let seconds = CONNECT_PATIENCE.as_secs();
+        let silent = silent.map(|address| (address.clone(), format!("no answer within {seconds} s")));
+        state.ways.iter().filter_map(why).chain(silent).collect()
     }
 
     /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
@@ -204,6 +231,25 @@ impl Grid {
         self.state().links = None;
         self.command(Command::Links);
         self.wait(Some(CONNECT_PATIENCE), |state| state.links.take())
+    }
+
+    /// Waits until what those servers have learned is known to the agent, and here. One that is gone is not waited for.
+    pub(crate) fn await_models(&self, servers: &[NodeId]) -> Result<(), Error> {
+        self.state().untold.extend(servers);
+        servers.iter().for_each(|server| self.command(Command::Models { server: *server }));
+        let known = self.wait(Some(CONNECT_PATIENCE), |state| {
+            let is_here = |server: &NodeId| state.grid.server(*server).is_some();
+            let is_untold = |server: &NodeId| state.untold.contains(server) && is_here(server);
+            (state.agent_lost.is_some() || !servers.iter().any(is_untold)).then_some(())
+        });
+        servers.iter().for_each(|server| {
+            self.state().untold.remove(server);
+        });
+        match known {
+            // What was measured is told by its result; others learn it later.
+            Err(Error::TimedOut { .. }) => Ok(()),
+            known => known,
+        }
     }
 
     /// The function of that name (`module/function`, or `function` alone if only one module has it).
@@ -390,7 +436,7 @@ impl Drop for Inner {
         let failure = self.backend.finish();
         if let Some(why) = &failure {
             // As in `write`.
-            eprintln!("gridloom: {why}");
+            gridloom_core::say!("gridloom: {why}");
         }
         if let (Some(path), Some(mut report)) = (self.backend.report_path(), self.simulation()) {
             report.failure = failure;
@@ -405,7 +451,7 @@ impl Drop for Inner {
             write(&path, "timeline", &timeline_html("Simulated groups", &report));
         }
         if unread.count > 0 {
-            eprintln!("gridloom: {unread}");
+            gridloom_core::say!("gridloom: {unread}");
         }
         self.backend.close();
         if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
@@ -417,7 +463,7 @@ impl Drop for Inner {
 /// There is nobody left to give an error to: it goes to standard error.
 fn write(path: &std::path::Path, what: &str, text: &str) {
     if let Err(error) = std::fs::write(path, text) {
-        eprintln!("gridloom: cannot write the simulation's {what} to {}: {error}", path.display());
+        gridloom_core::say!("gridloom: cannot write the simulation's {what} to {}: {error}", path.display());
     }
 }
 

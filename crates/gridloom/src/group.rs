@@ -317,8 +317,13 @@ impl Group {
     /// What the agent would do with the calls recorded so far, mapped as [`Grid::group`] has it; nothing is run.
     ///
     /// # Errors
-    /// If they cannot be mapped.
+    /// If they cannot be mapped, or all that were recorded were launched.
     pub fn plan(&self, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
+        // A body of a loop has tasks of its own, and they are taken together at its end.
+        let has_more = !self.recorder.parts.all().is_empty() || !self.recorder.parts.tasks().is_empty();
+        if self.recorded() == 0 && has_more {
+            return Err(Error::Usage(NOTHING_LEFT.into()));
+        }
         let group = self.recording().group(GroupId { client: self.grid.client(), serial: self.grid.next_serial() });
         let by = mapping.into().by(&self.grid, &group)?;
         self.grid.plan(group, by)
@@ -380,6 +385,11 @@ impl std::fmt::Debug for Group {
         write!(f, "Group(by {}, {} calls recorded)", self.recorder.mapping, self.recorded())
     }
 }
+
+/// What a group is told that is asked for a plan too late.
+const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched, at the end of its block, by \
+                            launch() or by a result that was asked for; ask for the plan before that, or see the \
+                            plans that ran in the group's report";
 
 fn handle_of(arg: &Arg) -> Option<&Handle> {
     match arg {

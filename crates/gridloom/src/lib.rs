@@ -57,7 +57,7 @@ pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
 pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use offer::{Offer, load_offer};
-pub use plan::{AlternativeRecord, Explained, StepRecord, gantt_svg};
+pub use plan::{AlternativeRecord, Explained, StepRecord, check_svg_name, gantt_svg};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
 pub use simulate::{Cast, GRID_PARTS, Part, SimulateConfig, SimulationReport};
 pub use timeline::timeline_html;

@@ -33,12 +33,6 @@ fn silent(_: &Measured) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Lets so many virtual seconds pass.
-fn pass(grid: &Grid, seconds: f64) {
-    grid.advance(seconds);
-    grid.servers();
-}
-
 #[test]
 fn models_are_as_exact_as_asked_for_within_the_range() {
     let grid = grid("calibrate-exact");
@@ -57,10 +51,11 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
         assert_eq!((first.sizes["n"], last.sizes["n"], one.gave_way), (50, 1000, 0));
     }
     assert_eq!(told, done.iter().map(|one| one.calls).sum::<usize>());
-    pass(&grid, 2.0);
+    // It has ended when the agent knows all of it.
     let view = grid.servers();
-    for server in &view.servers {
+    for (server, one) in view.servers.iter().zip(&done) {
         let model = &server.functions["kernels/product"];
+        assert_eq!((&server.name, model.by_work.calls()), (&one.server, one.calls as u64));
         for n in [60.0f64, 200.0, 500.0, 900.0] {
             let (work, speed) = (2.0 * n.powi(3), server.speed_flops.unwrap());
             let found = model.predict(Size::Work(work)).unwrap();
@@ -87,6 +82,15 @@ fn a_range_ends_where_calls_take_too_long_and_has_a_usual_one() {
     let done = grid.calibrate("product", &config, None, &mut silent).unwrap();
     assert_eq!(done[0].points[0].sizes["n"], 16);
     assert!(done[0].is_reached, "{done:?}");
+}
+
+#[test]
+fn a_range_of_one_size_is_all_that_was_asked_for() {
+    let grid = grid("calibrate-fixed");
+    let config = CalibrateConfig { sizes: sizes(&[("n", 200, 200)]), ..CalibrateConfig::default() };
+    for one in grid.calibrate("product", &config, None, &mut silent).unwrap() {
+        assert!(one.is_reached && one.why.is_none() && one.points.len() == 1, "{one:?}");
+    }
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn a_plan_can_be_given_and_shown() {
     let grid = grid("graph-plan");
     let graph = steps(2, 400);
     let plan = grid.plan_of(&graph, "heft").unwrap();
-    assert!(plan.explain(0).is_ok() && plan.gantt_svg().contains("<svg"));
+    assert!(plan.explain(0).is_ok() && plan.gantt_svg().unwrap().contains("<svg"));
     let moved = plan.moved(2, "slow").unwrap();
     let group = grid.follow(&graph, &moved, Follow { is_strict: true, ..Follow::default() }).unwrap();
     Program::new(&grid, &group).run(2, &matrix(400), &matrix(400)).unwrap();
@@ -326,7 +326,11 @@ fn hostile_files_are_refused_with_a_reason() {
     refused(a, &call("a", "a"), "two inputs or calls are named 'a'");
     refused(a, &call("a.b", "a"), "'a.b' cannot be a name");
     refused(a, r#"{"name": "p", "function": "f", "args": [null]}"#, "call 'p' has the argument null; it is");
-    refused(a, r#"{"name": "p", "function": "f", "arg": []}"#, "unknown field `arg`");
+    refused(
+        a,
+        r#"{"name": "p", "function": "f", "arg": []}"#,
+        "'arg' is not known here; there are 'name', 'function', 'args'",
+    );
     let extent = |extent: &str| format!(r#"{{"name": "a", "type": "float64", "shape": [{extent}]}}"#);
     refused(&extent("0"), "", "input 'a' has the extent 0; it has to be a whole number from 1");
     refused(&extent("-3"), "", "the extent -3; it");

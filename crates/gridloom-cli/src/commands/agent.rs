@@ -49,7 +49,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     drive(&node, |event| {
         if let (Event::Log(line), false) = (event, rest.quiet) {
-            eprintln!("gridloom: {name}: {line}");
+            gridloom_core::say!("gridloom: {name}: {line}");
         }
     })
 }

@@ -1,16 +1,17 @@
 //! `gridloom calibrate`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{CalibrateConfig, Calibrated, Function, Grid, Measured, Sizes, Value};
+use gridloom::{CalibrateConfig, Calibrated, Function, Measured, Sizes, Value};
 use gridloom_core::idl::{BaseType, Mode};
 use serde_json::json;
 
-use super::{AgentOption, count, print_json, print_line};
+use super::{GridOption, count, print_json, print_line};
 use crate::drawing::words::scaled;
 use crate::values::argument;
 
@@ -21,7 +22,7 @@ use crate::values::argument;
 /// calls come; servers of one host take turns. What is measured is learned like any call: shared with the agent, kept with the server's models.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
-gridloom calibrate linalg/dpotrf --error 0.02 --server fast --set uplo=L\n  gridloom calibrate --budget 10")]
+gridloom calibrate linalg/dgemm_update --error 0.02 --set beta=0\n  gridloom calibrate --budget 10")]
 pub struct Options {
     /// The functions: module/function [default: all]
     #[arg(value_name = "FUNCTION")]
@@ -42,7 +43,7 @@ pub struct Options {
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     budget: f64,
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -63,11 +64,15 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let budget = Duration::try_from_secs_f64(options.budget).context("--budget")?;
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     let names: Vec<String> = match options.functions.is_empty() {
         true => grid.functions().iter().map(|signature| signature.name.clone()).collect(),
         false => options.functions.clone(),
     };
+    if names.is_empty() {
+        let whom = options.grid.in_words()?;
+        bail!("{whom} knows no server that offers a function; start one, such as 'gridloom serve builtin:linalg'");
+    }
     let functions = names.iter().map(|name| grid.function(name)).collect::<Result<Vec<Function>, _>>()?;
     check_names(options, &functions)?;
     let mut all: Vec<Calibrated> = Vec::new();
@@ -82,7 +87,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             // The others are measured nevertheless.
             Err(error) if functions.len() > 1 => {
                 has_failed = true;
-                eprintln!("gridloom: {error:#}");
+                gridloom_core::say!("gridloom: {error:#}");
             }
             Err(error) => return Err(error),
         }
@@ -137,8 +142,12 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 /// Progress: a line for each call.
 fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
     let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
-    eprintln!("gridloom: {function} on {}: {}: {took}", call.server, in_words(call.sizes));
-    ControlFlow::Continue(())
+    let line = format!("gridloom: {function} on {}: {}: {took}\n", call.server, in_words(call.sizes));
+    match std::io::stderr().write_all(line.as_bytes()) {
+        // Whoever watched it has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(()),
+        Ok(()) | Err(_) => ControlFlow::Continue(()),
+    }
 }
 
 fn in_words(sizes: &Sizes) -> String {
@@ -148,15 +157,18 @@ fn in_words(sizes: &Sizes) -> String {
 
 fn print(one: &Calibrated) -> Result<()> {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
-    let error = one.error.map_or("unknown".into(), percent);
+    let error = match (one.points.len(), one.error) {
+        // There is nothing between points to predict.
+        (1, _) => "-".to_string(),
+        (_, error) => error.map_or("unknown".into(), percent),
+    };
     let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
     let verdict = if one.is_reached { "" } else { ", not what was asked for" };
+    let has_spread = one.points.iter().any(|point| point.calls > 1);
+    let spread = if has_spread { percent(one.spread) } else { "-".to_string() };
     print_line(&format!(
-        "{} on {}: error {error}{verdict}; {calls} of {points} in {:.1} s, calls of one size differ by {}",
-        one.function,
-        one.server,
-        one.seconds,
-        percent(one.spread)
+        "{} on {}: error {error}{verdict}; {calls} of {points} in {:.1} s, calls of one size differ by {spread}",
+        one.function, one.server, one.seconds
     ))?;
     if let Some(why) = &one.why {
         print_line(&format!("  {why}"))?;
@@ -167,11 +179,11 @@ fn print(one: &Calibrated) -> Result<()> {
     }
     for point in &one.points {
         print_line(&format!(
-            "  {:<24} {:>14} {:>12} ± {:<10} {:>3}",
+            "  {:<24} {:>14} {:>12} {:<12} {:>3}",
             in_words(&point.sizes),
             scaled(point.size, one.unit),
             scaled(point.seconds, "s"),
-            scaled(point.spread_s, "s"),
+            if point.calls > 1 { format!("± {}", scaled(point.spread_s, "s")) } else { "-".to_string() },
             count(point.calls as usize, "call")
         ))?;
     }

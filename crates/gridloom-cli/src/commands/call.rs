@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{Arg, Grid, Value};
+use gridloom::{Arg, Value};
 use gridloom_core::idl::Signature;
 use gridloom_net::payload::Payload;
 use serde_json::{Value as Json, json};
 
-use super::{AgentOption, count, print_json, print_line};
+use super::{GridOption, count, print_json, print_line};
 use crate::npy;
 use crate::values::{argument, to_json};
 
@@ -30,7 +30,7 @@ pub struct Options {
     #[arg(allow_negative_numbers = true)]
     args: Vec<String>,
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Fail after so many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
@@ -44,7 +44,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let limit = options.timeout.map(Duration::try_from_secs_f64).transpose().context("--timeout")?;
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     let function = grid.function(&options.name)?;
     let signature = function.signature();
     let saved = options.out.iter().map(|text| destination(text, signature)).collect::<Result<Vec<_>>>()?;

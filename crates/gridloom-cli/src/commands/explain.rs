@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use gridloom::{PlanRecord, StepRecord};
 use serde_json::json;
 
-use super::{print_json, print_text};
+use super::{parse_svg, print_json, print_text, write_svg};
 
 /// Explain a saved plan: what each server does, and what the makespan hangs on. With a task: why it is where it is, and what
 /// each other server would have meant.
@@ -23,7 +23,7 @@ pub struct Options {
     /// Number of a task: they are counted from 0, in order of their calls
     task: Option<usize>,
     /// Draw the plan into an SVG file: slots and links over time
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_svg)]
     svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -33,7 +33,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let plan = PlanRecord::load(&options.plan)?;
     if let Some(file) = &options.svg {
-        std::fs::write(file, plan.gantt_svg()).with_context(|| file.display().to_string())?;
+        write_svg(file, &plan.gantt_svg()?, options.json)?;
     }
     if let Some(task) = options.task {
         let explained = plan.explain(task)?;

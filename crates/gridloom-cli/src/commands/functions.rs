@@ -3,24 +3,23 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::Grid;
 use serde_json::json;
 
-use super::{AgentOption, print_json, print_line};
+use super::{GridOption, print_json, print_line};
 
 /// List the functions that the grid's servers offer.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom functions --agent agent.example.org:7711")]
 pub struct Options {
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     let functions = grid.functions();
     let servers = grid.servers();
     let offered_by = |name: &str| -> Vec<&str> {

@@ -37,7 +37,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                         print_line(&format!("{}: {}", file.display(), count(definitions.len(), "function")))?
                     }
                     Err(error) => {
-                        eprintln!("gridloom: {error}");
+                        gridloom_core::say!("gridloom: {error}");
                         wrong = true;
                     }
                 }

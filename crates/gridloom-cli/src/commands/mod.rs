@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use gridloom::Grid;
 use gridloom_core::node::Event;
 use gridloom_core::platform::units;
 use gridloom_net::driver::NetNode;
@@ -36,13 +37,81 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// Where an agent listens, unless told otherwise.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 
-/// The agent's address, for commands that are clients or servers of it.
+/// The agent's address, for servers of it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
     /// Address of the agent
     #[arg(long, env = "GRIDLOOM_AGENT", hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT",
           value_parser = parse_agent)]
     pub agent: String,
+}
+
+/// The grid of commands that are clients of one: an agent's, or servers without an agent.
+#[derive(clap::Args, Clone, Debug)]
+pub struct GridOption {
+    /// Address of the agent [default: GRIDLOOM_AGENT, else 127.0.0.1:7711]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_agent)]
+    agent: Option<String>,
+    /// Servers without an agent, with commas between [default: GRIDLOOM_SERVERS, if no agent is given]
+    #[arg(
+        id = "addresses",
+        long = "servers",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        conflicts_with = "agent"
+    )]
+    servers: Vec<String>,
+}
+
+impl GridOption {
+    /// A session with that grid. Servers that cannot be used are told on standard error, if others can.
+    pub fn connect(&self) -> Result<Grid> {
+        match self.place()? {
+            Place::Agent(address) => Ok(Grid::connect(&address)?),
+            Place::Servers(addresses) => {
+                let grid = Grid::connect_servers(&addresses)?;
+                for (address, why) in grid.unreachable() {
+                    gridloom_core::say!("gridloom: going on without the server at {address}: {why}");
+                }
+                Ok(grid)
+            }
+        }
+    }
+
+    /// `the agent at 127.0.0.1:7711`, `the servers`.
+    pub fn in_words(&self) -> Result<String> {
+        Ok(match self.place()? {
+            Place::Agent(address) => format!("the agent at {address}"),
+            Place::Servers(_) => "the given servers".to_string(),
+        })
+    }
+
+    fn place(&self) -> Result<Place> {
+        let set = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+        if !self.servers.is_empty() {
+            return Ok(Place::Servers(self.servers.clone()));
+        }
+        if let Some(address) = &self.agent {
+            return Ok(Place::Agent(address.clone()));
+        }
+        if let Some(address) = set("GRIDLOOM_AGENT") {
+            return match parse_agent(address.trim()) {
+                Ok(address) => Ok(Place::Agent(address)),
+                Err(why) => bail!("GRIDLOOM_AGENT: {why}"),
+            };
+        }
+        Ok(match set("GRIDLOOM_SERVERS") {
+            // Whoever connects to them says what is no address.
+            Some(servers) => Place::Servers(servers.split(',').map(|address| address.trim().to_string()).collect()),
+            None => Place::Agent(AGENT_ADDRESS.to_string()),
+        })
+    }
+}
+
+/// Where a grid is.
+enum Place {
+    Agent(String),
+    Servers(Vec<String>),
 }
 
 /// Where an agent or server listens.
@@ -150,6 +219,18 @@ pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
         bail!("{why}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Name of a file that a drawing is to be written to.
+pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    gridloom::check_svg_name(&file).map(|()| file).map_err(|error| error.to_string())
+}
+
+/// Writes a drawing, and says so where lines for people are printed.
+pub fn write_svg(file: &Path, svg: &str, is_json: bool) -> Result<()> {
+    std::fs::write(file, svg).with_context(|| format!("cannot write '{}'", file.display()))?;
+    if is_json { Ok(()) } else { print_line(&format!("wrote {}", file.display())) }
 }
 
 /// The text of a file.

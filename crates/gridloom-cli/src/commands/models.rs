@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use gridloom::Grid;
-use gridloom_core::perf::{Accuracy, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
+use anyhow::{Result, bail};
+use gridloom_core::perf::{Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
 use serde_json::{Value, json};
 
-use super::{AgentOption, print_json, print_line};
+use super::{GridOption, parse_svg, print_json, print_line, write_svg};
 use crate::drawing::curves;
 use crate::drawing::words::scaled;
 
 /// List what is known of the times of functions (time against problem size, on each server) and of links.
 ///
 /// Each server builds them from its calls and keeps them from run to run (`gridloom serve --models`); servers of one host
-/// share what they know. The size of a call is its work, by the function's complexity, or else the bytes of its arrays.
-/// A model whose points have 0 calls was guessed from another host's by the ratio of speeds, or has seen cold calls only.
+/// share what they know, but for those that are slowed down. The size of a call is its work, by the function's
+/// complexity, or else the bytes of its arrays. A model whose points have 0 calls was guessed from another host's by
+/// the ratio of speeds, or has seen cold calls only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \
 gridloom models --accuracy\n  gridloom models --links")]
@@ -36,10 +36,10 @@ pub struct Options {
     #[arg(long, requires = "function", conflicts_with = "plot", value_parser = parse_problem_size)]
     size: Option<f64>,
     /// Draw the function's curves into an SVG file
-    #[arg(long, value_name = "FILE", requires = "function")]
+    #[arg(long, value_name = "FILE", requires = "function", value_parser = parse_svg)]
     plot: Option<PathBuf>,
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -75,9 +75,14 @@ impl Row<'_> {
             "server": self.server.name,
             "by_work": points(&self.model.by_work),
             "by_bytes": points(&self.model.by_bytes),
+            "side_by_side": self.model.perturbation.points.iter().map(beside_json).collect::<Vec<_>>(),
             "accuracy": accuracy_json(&self.model.accuracy),
         })
     }
+}
+
+fn beside_json(one: &Beside) -> Value {
+    json!({ "tasks": one.tasks, "factor": one.factor, "calls": one.calls })
 }
 
 fn accuracy_json(accuracy: &Accuracy) -> Value {
@@ -110,7 +115,7 @@ fn shared_json(one: &Bottleneck<String>) -> Value {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     if options.links {
         return run_links(options, &grid.links()?);
     }
@@ -135,7 +140,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             .iter()
             .flat_map(|row| row.curves().map(|(curve, unit)| (row.server.name.as_str(), curve, unit)))
             .collect();
-        std::fs::write(file, curves::draw(name, &lines)).with_context(|| file.display().to_string())?;
+        write_svg(file, &curves::draw(name, &lines), options.json)?;
     }
     let links = if options.accuracy { grid.links()? } else { Vec::new() };
     if options.json && options.accuracy {
@@ -175,13 +180,13 @@ fn run_links(options: &Options, links: &[LinkReport]) -> Result<ExitCode> {
     ))?;
     for link in links {
         print_line(&format!(
-            "{:<20} {:<20} {:>10} {:>12} {:<15} {:>6.1}% {:>8} {:>10}",
+            "{:<20} {:<20} {:>10} {:>12} {:<15} {:>7} {:>8} {:>10}",
             link.from,
             link.to,
             scaled(link.link.latency_s, "s"),
             scaled(link.link.bandwidth, "B/s"),
             link.predictor,
-            100.0 * link.forecast_error,
+            of_several(link.measurements, || format!("{:.1}%", 100.0 * link.forecast_error)),
             link.measurements,
             scaled(link.age_s, "s")
         ))?;
@@ -235,13 +240,23 @@ fn print_points(rows: &[Row]) -> Result<()> {
                     row.server.name,
                     scaled(point.size, unit),
                     scaled(point.seconds, "s"),
-                    scaled(point.spread_s, "s"),
+                    of_several(point.calls, || scaled(point.spread_s, "s")),
                     point.calls
                 ))?;
             }
         }
+        print_perturbation(row)?;
     }
     Ok(())
+}
+
+fn print_perturbation(row: &Row) -> Result<()> {
+    let points = &row.model.perturbation.points;
+    if points.is_empty() {
+        return Ok(());
+    }
+    let factors: Vec<String> = points.iter().map(|one| format!("{} tasks × {:.2}", one.tasks, one.factor)).collect();
+    print_line(&format!("{:<16} side by side: {}", row.server.name, factors.join(", ")))
 }
 
 fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
@@ -249,11 +264,18 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
         for (curve, unit) in row.curves() {
             let Some(found) = curve.predict(size) else { continue };
             let note = if found.is_extrapolated { "  (extrapolated)" } else { "" };
-            let (seconds, spread) = (scaled(found.seconds, "s"), scaled(found.spread_s, "s"));
-            print_line(&format!("{:<16} {:>14} {seconds:>12} ± {spread}{note}", row.server.name, scaled(size, unit)))?;
+            let calls = curve.points.iter().map(|point| point.calls).max().unwrap_or(0);
+            let spread = of_several(calls, || format!("± {}", scaled(found.spread_s, "s")));
+            let (size, seconds) = (scaled(size, unit), scaled(found.seconds, "s"));
+            print_line(&format!("{:<16} {size:>14} {seconds:>12} {spread}{note}", row.server.name))?;
         }
     }
     Ok(())
+}
+
+/// A spread, or an error of forecasts, which a single measurement has not.
+fn of_several(measurements: u64, spread: impl Fn() -> String) -> String {
+    if measurements > 1 { spread() } else { "-".to_string() }
 }
 
 fn print_accuracy(rows: &[Row], links: &[LinkReport]) -> Result<()> {

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use gridloom::Cast;
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::platform::outline::{Member, Outline, Shape};
 use gridloom_core::platform::{LinkId, Platform};
 use serde_json::{Value, json};
 
-use super::{print_json, print_line, print_text, read_text};
+use super::{parse_svg, print_json, print_line, print_text, read_text, write_svg};
 use crate::drawing;
 
 mod list;
@@ -32,7 +32,7 @@ pub enum Options {
         /// The file
         file: PathBuf,
         /// Draw it there, as SVG
-        #[arg(long, value_name = "FILE", conflicts_with = "json")]
+        #[arg(long, value_name = "FILE", conflicts_with = "json", value_parser = parse_svg)]
         svg: Option<PathBuf>,
         /// List each host, link and route of a large platform, too
         #[arg(long, conflicts_with_all = ["json", "svg"])]
@@ -83,7 +83,7 @@ fn read(file: &Path) -> Result<Platform> {
 
 fn draw(platform: &Platform, file: &Path, path: &Path) -> Result<()> {
     let title = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    std::fs::write(path, drawing::draw(platform, &title)).with_context(|| format!("cannot write '{}'", path.display()))
+    write_svg(path, &drawing::draw(platform, &title), false)
 }
 
 fn as_json(platform: &Platform) -> Value {

@@ -150,6 +150,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             queue_depth: options.queue_depth,
             plain: options.plain,
             memory_bytes,
+            slowdown: options.slowdown,
             functions,
             models: models.clone(),
         });
@@ -166,7 +167,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     let say = |line: &str| {
         if !rest.quiet {
-            eprintln!("gridloom: {name}: {line}");
+            gridloom_core::say!("gridloom: {name}: {line}");
         }
     };
     let ended = drive(&node, |event| match event {
@@ -175,7 +176,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             if line == registered && !announced {
                 announced = true;
                 if let Err(error) = announce(&name, node.address(), &names, rest.json) {
-                    eprintln!("gridloom: {error:#}");
+                    gridloom_core::say!("gridloom: {error:#}");
                 }
             }
         }
@@ -203,7 +204,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let (kept, wrong) = KeptModels::open(&folder, &name, &functions);
     if let Some(wrong) = wrong {
-        eprintln!("gridloom: {name}: {wrong}");
+        gridloom_core::say!("gridloom: {name}: {wrong}");
     }
     Some(kept)
 }
@@ -226,7 +227,7 @@ fn leave_out_what_the_blas_lacks(offer: &mut Offer, options: &Options) -> Result
         bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
     }
     if !options.rest.quiet {
-        lines(&missing).iter().for_each(|line| eprintln!("gridloom: {line}"));
+        lines(&missing).iter().for_each(|line| gridloom_core::say!("gridloom: {line}"));
     }
     Ok(())
 }

@@ -3,24 +3,23 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::Grid;
 use serde_json::json;
 
-use super::{AgentOption, print_json, print_line};
+use super::{GridOption, print_json, print_line};
 
 /// List the grid's servers: where they are, how many slots, how fast, what they offer.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom servers --json")]
 pub struct Options {
     #[command(flatten)]
-    agent: AgentOption,
+    grid: GridOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let grid = Grid::connect(&options.agent.agent)?;
+    let grid = options.grid.connect()?;
     let view = grid.servers();
     if options.json {
         let list = view.servers.iter().map(|server| {

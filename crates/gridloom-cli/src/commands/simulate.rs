@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound && status.success() => {
             let processes = if options.deployment.is_some() { " and ran no processes of the deployment" } else { "" };
-            eprintln!("gridloom: the program used no grid{processes}; nothing was simulated");
+            gridloom_core::say!("gridloom: the program used no grid{processes}; nothing was simulated");
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| report.display().to_string()),

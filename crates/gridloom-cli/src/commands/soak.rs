@@ -172,14 +172,14 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     };
     for record in &failure.records {
-        eprintln!("{} {} {}", record.at, record.node, record.what);
+        gridloom_core::say!("{} {} {}", record.at, record.node, record.what);
     }
     if options.trace {
-        failure.situation.iter().for_each(|line| eprintln!("{line}"));
+        failure.situation.iter().for_each(|line| gridloom_core::say!("{line}"));
     }
-    eprintln!("gridloom: {failure}");
-    failure.faults.iter().for_each(|fault| eprintln!("  {fault}"));
-    eprintln!("replay: {}", replay(options, failure.seed));
+    gridloom_core::say!("gridloom: {failure}");
+    failure.faults.iter().for_each(|fault| gridloom_core::say!("  {fault}"));
+    gridloom_core::say!("replay: {}", replay(options, failure.seed));
     Ok(ExitCode::FAILURE)
 }
 

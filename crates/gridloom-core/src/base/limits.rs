@@ -39,6 +39,9 @@ pub const PARAMETERS_MAX: usize = 128;
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Nesting of heuristics that start from one another, for the same reason; nobody needs more than two.
 pub const SPEC_DEPTH_MAX: usize = 8;
+/// Steps that an agent takes to map one group, as its heuristic's parameters may ask for: about five seconds, half of
+/// the time after which those who wait for it would take it for dead. The default of `auto` is an eighth of it.
+pub const MAP_STEPS_MAX: u64 = 1_000_000_000;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -100,6 +103,8 @@ pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
 pub const SHARED_CARD_SERVERS_MAX: usize = 64;
 /// Data × places of a group above which its plans are not judged with contention: tables of 128 MiB.
 pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
+/// Bottlenecks that plans know of.
+pub const BOTTLENECKS_MAX: usize = 64;
 /// Pairs of links of which it is known whether they share something.
 pub const RELATIONS_MAX: usize = 4096;
 /// How long the agent waits after a transfer until it learns from it: what moved at the same time is told by then.
@@ -132,6 +137,12 @@ pub const PACE_CALL_S_MIN: f64 = 1e-3;
 /// A call that is longer than expected by less than this may have waited for its turn on a processor, seconds: quotas are served in
 /// periods of a tenth.
 pub const TURNS_NOISE_S: f64 = 0.25;
+/// Calls that take less are short: what their processor gives them in turns is seen in sums only, seconds.
+pub const TURN_S: f64 = 0.1;
+/// Short calls of one size that are learned from.
+pub const SHORT_CALLS_KEPT: usize = 64;
+/// Numbers of tasks side by side for which times are kept.
+pub const LOADS_MAX: usize = 24;
 /// A change of pace by this factor or more is told to the agent, and (from [`STALE_FACTOR`] on) to clients whose plans rest
 /// on it.
 pub const PACE_NEWS_FACTOR: f64 = 1.25;

@@ -4,9 +4,11 @@ pub mod dial;
 pub mod error;
 pub mod fnv;
 pub mod id;
+pub mod json;
 pub mod limits;
 pub mod machine;
 mod random;
+mod say;
 pub mod time;
 pub mod value;
 

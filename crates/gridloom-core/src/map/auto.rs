@@ -17,8 +17,8 @@
 //! ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
 //! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks, [`JUDGED_TASKS_MAX`] with contention, only `heft` makes a plan to start
-//! from, since others take time that grows with the square of the tasks. Where plans are not judged with contention ([`can_judge`]), a group has the plan of
-//! a contention-free mapper, and its times.
+//! from, since others take time that grows with the square of the tasks. Where plans are not judged with contention
+//! ([`can_judge`]), a group has the plan of a contention-free mapper, and its times.
 //!
 //! Measured: see `gridloom map --baseline`.
 
@@ -266,7 +266,7 @@ fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
 fn sources(problem: &Problem, plan: &Plan) -> BTreeMap<(u32, u32), u32> {
     let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
     let sources = plan.transfers.iter().map(|moved| ((moved.datum, place(moved.to)), place(moved.from)));
-    // As in lists.
+    // Recorded plans have no word for who sends something to the client.
     let is_said = |to: u32| !problem.has_exact_figures() || to as usize != problem.client();
     sources.filter(|((_, to), _)| is_said(*to)).collect()
 }

@@ -1,4 +1,4 @@
-//! What no plan can go below, by the same cost models.
+//! What no plan can go below, by the same cost models: each task as if nothing ran beside it.
 //!
 //! Three bounds; the largest counts.
 //! 1. **Critical path**: each task as soon as its predecessors have ended, on the server that would end it first if it
@@ -30,7 +30,7 @@ pub(super) fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f
     for task in 0..problem.task_count() {
         let end_s = ended(task).unwrap_or_else(|| {
             let ready_s = problem.inputs(task).iter().fold(0.0f64, |ready, input| ready.max(there_s[*input as usize]));
-            problem.seconds_by_server(task, &mut seconds);
+            problem.alone_seconds_by_server(task, &mut seconds);
             let ends = seconds.iter().zip(&free_s).map(|(seconds, free_s)| free_s.max(ready_s) + seconds);
             ends.fold(f64::INFINITY, f64::min)
         });
@@ -64,7 +64,7 @@ fn work(problem: &Problem) -> f64 {
     let speeds = speeds(problem);
     let mut equal_s = 0.0;
     for task in 0..problem.task_count() {
-        problem.seconds_by_server(task, &mut seconds);
+        problem.alone_seconds_by_server(task, &mut seconds);
         equal_s += seconds.iter().copied().fold(f64::INFINITY, f64::min);
     }
     let slots = |server: &usize| f64::from(problem.servers()[*server].slots);
@@ -74,7 +74,7 @@ fn work(problem: &Problem) -> f64 {
     }
     let mut weighted_s = 0.0;
     for task in 0..problem.task_count() {
-        problem.seconds_by_server(task, &mut seconds);
+        problem.alone_seconds_by_server(task, &mut seconds);
         let weighted = useful.iter().map(|server| speeds[*server] * seconds[*server]);
         let least = weighted.fold(f64::INFINITY, f64::min);
         weighted_s += if least.is_finite() { least } else { 0.0 };
@@ -89,7 +89,7 @@ pub(super) fn speeds(problem: &Problem) -> Vec<f64> {
     let mut seconds = vec![0.0; servers];
     let (mut slower, mut runs) = (vec![0.0; servers], vec![0u64; servers]);
     for task in 0..problem.task_count() {
-        problem.seconds_by_server(task, &mut seconds);
+        problem.alone_seconds_by_server(task, &mut seconds);
         let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
         for server in (0..servers).filter(|server| seconds[*server].is_finite() && fastest > 0.0) {
             slower[server] += seconds[server] / fastest;

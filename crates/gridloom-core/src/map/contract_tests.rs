@@ -75,6 +75,20 @@ fn all_keep_the_contract_on_random_graphs() {
 }
 
 #[test]
+fn all_keep_the_contract_where_tasks_disturb_one_another() {
+    for seed in 0..60 {
+        let mut rng = SplitMix64::new(3000 + seed);
+        let servers = 1 + rng.below(6) as usize;
+        let (tasks, grid) = (rng.below(60) as usize, random_grid(&mut rng, servers));
+        let (grid, outline) = (perturbed(&mut rng, grid), random_graph(&mut rng, tasks, 4));
+        for name in fast() {
+            let plan = keeps_contract(name, &outline, &grid);
+            assert!(plan.makespan_s >= plan.lower_bound_s * (1.0 - 1e-9), "seed {seed}, {name}: {plan}");
+        }
+    }
+}
+
+#[test]
 fn nothing_beats_exhaustive_and_heft_is_near() {
     let mut ratios = Vec::new();
     for seed in 0..60 {

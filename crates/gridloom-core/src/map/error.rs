@@ -113,6 +113,21 @@ pub enum MapError {
         /// What can be.
         expected: String,
     },
+    /// The parameters of a heuristic ask for more than an agent does for one group.
+    #[error(
+        "heuristic '{spec}' may take {steps} steps, and an agent takes at most {limit} for a group; ask for fewer \
+         ({parameter}=...), or map on a machine of your own ('gridloom map')"
+    )]
+    TooManySteps {
+        /// The heuristic.
+        spec: String,
+        /// Steps that its parameters ask for.
+        steps: u64,
+        /// The bound.
+        limit: u64,
+        /// The parameter that asks for most.
+        parameter: &'static str,
+    },
     /// The spec is not of the form `name[parameter=value,...]`.
     #[error("'{spec}' is no heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
     BadSpec {

@@ -26,6 +26,9 @@ pub enum Decides {
     Slots,
     /// How long it runs.
     Run,
+    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan
+    /// does not go the way of the task's own end.
+    Behind,
 }
 
 /// A task on one of the servers.
@@ -214,8 +217,15 @@ fn longest(outcome: &Outcome) -> Decides {
     first_largest(parts(outcome))
 }
 
-/// What makes it end later than here; if it ends earlier, what makes it so.
+/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs:
+/// what is behind it.
 fn difference(there: &Outcome, here: &Outcome) -> Decides {
+    let tolerance_s = TOLERANCE * here.makespan_s;
+    let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
+    let is_other_way = by_end_s.abs() <= tolerance_s || (by_end_s > 0.0) != (by_makespan_s > 0.0);
+    if by_makespan_s.abs() > tolerance_s && is_other_way {
+        return Decides::Behind;
+    }
     let sign = if there.end_s < here.end_s { -1.0 } else { 1.0 };
     let mut parts = parts(there);
     for ((part, _), (own, _)) in parts.iter_mut().zip(self::parts(here)) {
@@ -384,6 +394,22 @@ mod tests {
         let decides = |at: usize| explained.alternatives[at].outcome.as_ref().map(|outcome| outcome.decides);
         assert_eq!((decides(0), decides(1)), (Ok(Decides::Run), Ok(Decides::Inputs)));
         assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
+    }
+
+    /// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait
+    /// for it.
+    #[test]
+    fn what_is_behind_a_task_is_the_reason_where_it_is() {
+        let mut build = Build::new(1);
+        build.task(0, 1e9, &[], 8);
+        build.task(0, 8e9, &[], 8);
+        let (outline, grid) = (build.done(), grid(&[1e9, 4e9]));
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let given = Given::of_places(&[0, 1], &problem);
+        let explained = explain(&given, &problem, 0).unwrap();
+        let [here, there] = [0, 1].map(|at| explained.alternatives[at].outcome.as_ref().unwrap());
+        assert!(there.end_s < here.end_s && there.makespan_s > here.makespan_s, "{here:?} {there:?}");
+        assert_eq!(there.decides, Decides::Behind);
     }
 
     #[test]

@@ -87,11 +87,12 @@ impl MapBy {
         }
     }
 
-    /// Maps a group.
+    /// Maps a group, as an agent does.
     ///
     /// # Errors
-    /// Those of [`map_group`], and [`MapError::Unfit`] if what is given does not fit.
+    /// Those of [`map_group`], [`MapError::TooManySteps`], and [`MapError::Unfit`] if what is given does not fit.
     pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
+        Spec::parse(self.spec())?.check_steps()?;
         match self {
             MapBy::Heuristic(spec) => map_group(spec, outline, grid, client),
             MapBy::Given(given) => given.plan(&Problem::new(outline, grid, client)?),

@@ -73,16 +73,23 @@ pub(super) struct Cost {
     model: FunctionModel,
     speed_flops: Option<f64>,
     pace: f64,
+    /// Tasks that are expected to run there at a time.
+    tasks: f64,
 }
 
 impl Cost {
     /// Seconds for each floating-point operation, if nothing but the server's speed is known.
     pub(super) fn per_flop_s(&self) -> Option<f64> {
-        self.model.is_empty().then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
+        let is_proportional = self.model.is_empty() && !self.model.perturbation.is_felt();
+        is_proportional.then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
-    /// Predicted seconds of a call of that size.
+    /// Predicted seconds of a call of that size, beside as many others as are expected.
     pub(super) fn seconds(&self, size: Size) -> f64 {
+        self.alone_s(size) * self.model.perturbation.factor(self.tasks)
+    }
+
+    fn alone_s(&self, size: Size) -> f64 {
         self.model.seconds(size, self.speed_flops) * self.pace
     }
 }
@@ -153,6 +160,7 @@ impl Problem {
             problem.read_task(number, task)?;
         }
         problem.check_makers(outline)?;
+        problem.expect_loads();
         problem.check_runnable()?;
         Ok(problem)
     }
@@ -237,6 +245,33 @@ impl Problem {
                 _ => f64::INFINITY,
             };
         }
+    }
+
+    /// Predicted seconds of a task with nothing beside it, by server; infinite on those that cannot run it.
+    pub(super) fn alone_seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
+        for (server, seconds) in seconds.iter_mut().enumerate() {
+            *seconds = self.alone_seconds(task, server).unwrap_or(f64::INFINITY);
+        }
+    }
+
+    /// Predicted seconds of a task with nothing beside it; `None` if the server cannot run it.
+    pub(super) fn alone_seconds(&self, task: usize, server: usize) -> Option<f64> {
+        let row = &self.tasks[task];
+        let cost = self.costs_of(row.function as usize)[server].as_ref()?;
+        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.alone_s(row.size()))
+    }
+
+    /// How much longer a task takes on a server where that many run, itself included, than alone.
+    pub(super) fn perturbation(&self, task: usize, server: usize, tasks: u32) -> f64 {
+        let cost = &self.costs_of(self.tasks[task].function as usize)[server];
+        cost.as_ref().map_or(1.0, |cost| cost.model.perturbation.factor(f64::from(tasks)))
+    }
+
+    /// Whether tasks on that server are known to take longer side by side.
+    pub(super) fn is_perturbed(&self, server: usize) -> bool {
+        let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
+        self.servers[server].slots > 1
+            && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
     }
 
     /// Number of functions that tasks call.
@@ -400,6 +435,7 @@ impl Problem {
                     model: model.clone(),
                     speed_flops: server.speed_flops,
                     pace: server.pace,
+                    tasks: 1.0,
                 }));
             }
         }
@@ -483,6 +519,26 @@ impl Problem {
                 Err(malformed(format!("the task that datum {datum} names as its maker does not list it once")))
             }
             None => Ok(()),
+        }
+    }
+
+    /// How full servers will be, as far as that can be said before anything is mapped: the group's mean width, dealt out over
+    /// all slots alike.
+    fn expect_loads(&mut self) {
+        if !(0..self.servers.len()).any(|server| self.is_perturbed(server)) {
+            return;
+        }
+        let mut levels = vec![0u32; self.tasks.len()];
+        for task in 0..self.tasks.len() {
+            let makers = self.inputs(task).iter().filter_map(|input| self.data[*input as usize].producer);
+            levels[task] = makers.map(|maker| levels[maker as usize] + 1).max().unwrap_or(0);
+        }
+        let depth = levels.into_iter().max().map_or(1, |last| last + 1);
+        let slots: f64 = self.servers.iter().map(|server| f64::from(server.slots)).sum();
+        let part = (self.tasks.len() as f64 / f64::from(depth) / slots).min(1.0);
+        let loads: Vec<f64> = self.servers.iter().map(|server| (part * f64::from(server.slots)).max(1.0)).collect();
+        for (index, cost) in self.costs.iter_mut().enumerate() {
+            cost.iter_mut().for_each(|cost| cost.tasks = loads[index % loads.len()]);
         }
     }
 

@@ -12,7 +12,10 @@ use std::fmt;
 
 use super::error::MapError;
 use super::{Entry, HEURISTICS, Heuristic};
-use crate::base::limits::SPEC_DEPTH_MAX;
+use crate::base::limits::{MAP_STEPS_MAX, SPEC_DEPTH_MAX};
+
+/// Parameters that bound the work of a heuristic, and the steps that one of each counts for.
+const WORK: [(&str, u64); 3] = [("steps", 1), ("polish", 6), ("nodes", 500)];
 
 /// A parameter of a heuristic.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,37 @@ impl Spec {
     /// Its line in the table.
     pub fn entry(&self) -> &'static Entry {
         self.entry
+    }
+
+    /// Refuses one that would keep an agent, which maps for all, from its other work.
+    ///
+    /// # Errors
+    /// If its parameters, with those of the heuristics that it starts from, ask for more than [`MAP_STEPS_MAX`] steps,
+    /// or cannot be read.
+    pub fn check_steps(&self) -> Result<(), MapError> {
+        let asked = self.asked()?;
+        let steps = asked.iter().fold(0u64, |sum, (_, steps)| sum.saturating_add(*steps));
+        let most = asked.iter().max_by_key(|(_, steps)| *steps);
+        match most {
+            Some((parameter, _)) if steps > MAP_STEPS_MAX => {
+                Err(MapError::TooManySteps { spec: self.to_string(), steps, limit: MAP_STEPS_MAX, parameter })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Parameters that bound its work, with that work in steps, and those of the heuristics in it.
+    fn asked(&self) -> Result<Vec<(&'static str, u64)>, MapError> {
+        let (values, mut asked) = (Values { spec: self }, Vec::new());
+        for parameter in self.entry.parameters {
+            let name = parameter.name;
+            if let Some((_, times)) = WORK.iter().find(|(known, _)| *known == name) {
+                asked.push((name, values.whole(name)?.saturating_mul(*times)));
+            } else if name == "from" {
+                asked.extend(Spec::parse(values.value(name))?.asked()?);
+            }
+        }
+        Ok(asked)
     }
 
     /// Makes the heuristic.
@@ -197,6 +231,26 @@ fn unknown_parameter(entry: &Entry, parameter: &str) -> MapError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_is_not_asked_for_more_than_it_takes() {
+        let checked = |text: &str| Spec::parse(text).unwrap().check_steps();
+        for entry in HEURISTICS {
+            assert_eq!(checked(entry.name), Ok(()), "{}", entry.name);
+        }
+        assert_eq!(checked("anneal[steps=999000000]"), Ok(()));
+        for (text, parameter) in [
+            ("anneal[steps=10000000000000000000]", "steps"),
+            ("local[from=anneal[steps=1000000000]]", "steps"),
+            ("heft[polish=18446744073709551615]", "polish"),
+            ("exhaustive[nodes=18446744073709551615]", "nodes"),
+            ("auto[steps=1000000001]", "steps"),
+        ] {
+            let said = checked(text).unwrap_err().to_string();
+            assert!(said.contains(text) && said.contains("at most 1000000000 for a group"), "{said}");
+            assert!(said.contains(&format!("ask for fewer ({parameter}=...)")), "{said}");
+        }
+    }
 
     #[test]
     fn specs_are_printed_back() {

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::random::SplitMix64;
 use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
-use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
+use crate::perf::{Beside, FunctionModel, GridView, LinkEstimate, Perturbation, ServerView};
 
 /// The client of all test grids.
 pub(super) const CLIENT: NodeId = NodeId(0);
@@ -152,6 +152,27 @@ pub(super) fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
         }
     }
     grid
+}
+
+/// The grid with servers of more slots, most of which slow their tasks down side by side.
+pub(super) fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
+    for server in &mut grid.servers {
+        server.slots += rng.below(4) as u32;
+        server.busy_s.resize(server.slots as usize, 0.0);
+        server.busy_s.sort_by(f64::total_cmp);
+        for model in server.functions.values_mut() {
+            if rng.below(4) > 0 {
+                model.perturbation = perturbation(&[(2, 1.0 + rng.unit()), (4, 2.0 + 3.0 * rng.unit())]);
+            }
+        }
+    }
+    grid
+}
+
+/// Factors by tasks side by side.
+pub(super) fn perturbation(points: &[(u32, f64)]) -> Perturbation {
+    let point = |(tasks, factor): &(u32, f64)| Beside { tasks: *tasks, factor: *factor, calls: 9 };
+    Perturbation::new(points.iter().map(point).collect())
 }
 
 /// Counts: client to server, server to server, server to client.

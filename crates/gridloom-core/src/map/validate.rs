@@ -45,15 +45,18 @@ impl Check<'_> {
             let Some(server) = problem.place(task.server).filter(|place| *place < problem.client()) else {
                 return Err(format!("task {number} is on {}, which is no server of the grid", task.server));
             };
-            let Some(seconds) = problem.seconds(number, server) else {
+            let Some(seconds) = problem.alone_seconds(number, server) else {
                 let (function, name) = (problem.function(number), problem.name(server));
                 return Err(format!("task {number} is on server '{name}', which cannot run its '{function}'"));
             };
             if !(task.start_s >= 0.0 && task.end_s.is_finite()) {
                 return Err(format!("task {number} runs from {} s to {} s", task.start_s, task.end_s));
             }
-            if ((task.end_s - task.start_s) - seconds).abs() > *tolerance_s {
-                return Err(format!("task {number} takes {seconds} s and was given {} s", task.end_s - task.start_s));
+            let beside = problem.perturbation(number, server, problem.servers()[server].slots);
+            let given_s = task.end_s - task.start_s;
+            if given_s < seconds - *tolerance_s || given_s > seconds * beside + *tolerance_s {
+                let most = if beside > 1.0 { format!(" to {} s", seconds * beside) } else { String::new() };
+                return Err(format!("task {number} takes {seconds} s{most} and was given {given_s} s"));
             }
             servers.push(server);
         }

@@ -90,7 +90,12 @@ impl Independent {
             *way = Way::default();
             if role != Role::Server {
                 let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
-                out.push(log(format!("no server at {address}: '{name}' answers there, which is {what}")));
+                let why = format!("it is no server: '{name}' answers there, which is {what}");
+                out.push(log(format!("cannot use the server at {address}: {why}")));
+                out.push(not_reached(address, why));
+            } else {
+                let event = Event::Reached { address: address.to_string(), server: peer };
+                out.push(Effect::Emit(event));
             }
         } else if !self.known.contains(&peer) {
             return false;
@@ -110,6 +115,7 @@ impl Independent {
             let is_up = self.up.values().any(|known| known == address);
             if !is_up && !std::mem::replace(&mut way.is_said, true) {
                 out.push(log(format!("cannot reach the server at {address}: {why}; trying again")));
+                out.push(not_reached(address, why.to_string()));
             }
         }
     }
@@ -150,6 +156,12 @@ impl Independent {
                         queue.push_back((Half::Agent, up(client, Role::Client)));
                         queue.push_back((Half::Client, up(agent, Role::Agent)));
                     }
+                    (Half::Agent, Effect::Send { to, message: Message::RegistrationRefused { why, may_pass } }) => {
+                        if let Some(address) = self.up.get(&to) {
+                            out.push(not_reached(address, why.clone()));
+                        }
+                        out.push(Effect::Send { to, message: Message::RegistrationRefused { why, may_pass } });
+                    }
                     (Half::Agent, Effect::Send { to, message: Message::Ping { token } }) => {
                         out.push(Effect::Send { to, message: Message::Ping { token: token | AGENTS } });
                     }
@@ -179,6 +191,11 @@ impl Machine for Independent {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        if let Input::Received { from, .. } | Input::DatumArrived { from, .. } = input {
+            // Whomever it is for: its sender lives.
+            self.client.heard(now, from);
+            self.agent.heard(now, from);
+        }
         let both = |input: Input| vec![(Half::Agent, input.clone()), (Half::Client, input)];
         let inputs = match input {
             Input::Timer(DIAL) => {
@@ -225,6 +242,7 @@ impl Machine for Independent {
                     | Message::TurnOver { .. }
                     | Message::TransfersSeen { .. }
                     | Message::Model { .. }
+                    | Message::ModelsTold { .. }
                     | Message::Pace { .. },
                 ..
             } => vec![(Half::Agent, input)],
@@ -232,6 +250,10 @@ impl Machine for Independent {
         };
         self.run(now, inputs, out);
     }
+}
+
+fn not_reached(address: &str, why: String) -> Effect {
+    Effect::Emit(Event::NotReached { address: address.to_string(), why })
 }
 
 fn log(line: String) -> Effect {

@@ -21,7 +21,7 @@ use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use crate::graph::{Outline, Task};
 use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
-use crate::perf::{FunctionModel, GridView, LinkEstimate, LinkReport};
+use crate::perf::{FunctionModel, GridView, LinkEstimate, LinkReport, host_of};
 
 /// What a server tells the agent when it comes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -36,8 +36,18 @@ pub struct Registration {
     pub plain: bool,
     /// Bound on its store.
     pub memory_bytes: u64,
+    /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
+    pub slowdown: f64,
     /// What it offers.
     pub functions: Vec<Signature>,
+}
+
+impl Registration {
+    /// The processors that it stands for: what one server learns of them holds for all that stand for the same.
+    pub fn processors(&self) -> String {
+        let host = host_of(&self.address);
+        if self.slowdown == 1.0 { host.to_string() } else { format!("{host}, slowed down {} times", self.slowdown) }
+    }
 }
 
 /// Where a datum that a server's tasks need comes from.
@@ -305,6 +315,20 @@ pub enum Message {
     GroupEnded {
         /// The group.
         group: GroupId,
+    },
+
+    // ---- client, server and agent
+    /// A client asks a server to tell whoever maps onto it all that it has learned: `ModelsTold` follows there.
+    TellModels,
+    /// A server has told all that it has learned.
+    ModelsTold {
+        /// Who asked for that.
+        client: NodeId,
+    },
+    /// What that server has learned stands in the directory, which was sent before.
+    ModelsKnown {
+        /// The server.
+        server: NodeId,
     },
 
     // ---- client to server

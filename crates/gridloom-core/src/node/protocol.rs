@@ -261,6 +261,11 @@ pub enum Command {
     },
     /// Ask the agent what is known of links; ends in `Links`.
     Links,
+    /// Have a server tell the agent all that it has learned; ends in a `Directory` that has it and `ModelsKnown`.
+    Models {
+        /// The server.
+        server: NodeId,
+    },
 }
 
 /// What a machine tells the program, the log and the trace.
@@ -280,10 +285,29 @@ pub enum Event {
         /// How it was noticed.
         why: String,
     },
+    /// A server that a client without an agent was given answers.
+    Reached {
+        /// The given address.
+        address: String,
+        /// The server.
+        server: NodeId,
+    },
+    /// A server that a client without an agent was given cannot be used, for now.
+    NotReached {
+        /// The given address.
+        address: String,
+        /// Why.
+        why: String,
+    },
     /// What the agent knows of links; nothing, if there is no agent.
     Links {
         /// A line for each ordered pair.
         links: Vec<LinkReport>,
+    },
+    /// The directory has what that server had learned when it was asked to tell.
+    ModelsKnown {
+        /// The server.
+        server: NodeId,
     },
     /// A server has learned about one of its functions.
     Learned {

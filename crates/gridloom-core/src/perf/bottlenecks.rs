@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::median;
 use super::traffic::{Seen, Traffic};
-use crate::base::limits::RELATIONS_MAX;
+use crate::base::limits::{BOTTLENECKS_MAX, RELATIONS_MAX};
 
 /// Slower than this part of its link is slow,
 const SLOW: f64 = 0.75;
@@ -121,16 +121,16 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         let shared = self.relations.iter().filter(|((a, b), relation)| {
             relation.together.len() >= TIMES_MIN && wider(a, b).is_some_and(|wider| relation.holds(wider))
         });
-        let shared: BTreeMap<&(Pair<P>, Pair<P>), &Relation> = shared.collect();
-        let links: BTreeSet<&Pair<P>> = shared.keys().flat_map(|(a, b)| [a, b]).collect();
+        let shared: BTreeMap<(&Pair<P>, &Pair<P>), &Relation> =
+            shared.map(|((a, b), relation)| ((a, b), relation)).collect();
+        let links: BTreeSet<&Pair<P>> = shared.keys().flat_map(|(a, b)| [*a, *b]).collect();
         let agree = |a: &Pair<P>, b: &Pair<P>| {
-            let key = if a < b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) };
-            let is_apart = || self.relations.get(&key).is_some_and(|relation| relation.is_apart);
-            shared.contains_key(&key) || ((a.0 == b.0 || a.1 == b.1) && !is_apart())
+            // Those that share a card are never looked at together, and so not known to be apart.
+            shared.contains_key(&if a < b { (a, b) } else { (b, a) }) || a.0 == b.0 || a.1 == b.1
         };
-        let mut left: BTreeSet<&(Pair<P>, Pair<P>)> = shared.keys().copied().collect();
+        let mut left: BTreeSet<(&Pair<P>, &Pair<P>)> = shared.keys().copied().collect();
         let mut found = Vec::new();
-        while let Some((a, b)) = left.first().copied() {
+        while let Some((a, b)) = left.first().copied().filter(|_| found.len() < BOTTLENECKS_MAX) {
             let mut members = vec![a, b];
             for link in &links {
                 if !members.contains(link) && members.iter().all(|member| agree(member, link)) {
@@ -138,7 +138,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
                 }
             }
             members.sort();
-            let inside = |(a, b): &(Pair<P>, Pair<P>)| members.contains(&a) && members.contains(&b);
+            let inside = |(a, b): &(&Pair<P>, &Pair<P>)| members.contains(a) && members.contains(b);
             let totals = shared
                 .iter()
                 .filter(|(both, _)| inside(both))
@@ -292,5 +292,10 @@ mod tests {
             moves(&mut bottlenecks, u64::from(n) * 20, &[(1, 2, 50), (10 + n, 9, 50)]);
         }
         assert_eq!(bottlenecks.relations.len(), RELATIONS_MAX);
+        for n in 0..2 * BOTTLENECKS_MAX as u32 {
+            let (at, a, b) = (u64::from(n) * 40, 10_000 + 4 * n, 10_002 + 4 * n);
+            (0..2).for_each(|again| drop(moves(&mut bottlenecks, at + 20 * again, &[(a, a + 1, 50), (b, b + 1, 50)])));
+        }
+        assert_eq!(all(&bottlenecks).len(), BOTTLENECKS_MAX);
     }
 }

@@ -16,16 +16,18 @@
 //! A position says how far along the range the arguments are (their logarithms move evenly); its size is the model's. Pieces
 //! are not cut finer than a model tells sizes apart: what is left between such neighbours is a jump, and is said so.
 
-use super::model::{Curve, Point, is_same_size, median};
-use crate::base::limits::MODEL_POINTS_MAX;
+use super::model::{Curve, Point, is_same_size, median, typical};
+use crate::base::limits::{MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
 
 /// Pieces that the range is cut into before the first is judged.
 const PIECES: f64 = 4.0;
-/// Calls at one size: so many at least, for a median, and at most, which is what a model remembers.
+/// Calls at one size: so many at least, for a median, and at most, which is what a model remembers of long ones.
 const CALLS_MIN: usize = 3;
 const CALLS_MAX: usize = 9;
-/// A size is measured well enough if its median is known to this part of the error.
-const MEDIAN_PART: f64 = 0.5;
+/// Short calls are made for as long, seconds, that it shows if their processor is given to them in turns.
+const SHORT_S_MIN: f64 = 4.0 * TURN_S;
+/// A size is measured well enough if its time is known to this part of the error.
+const TIME_PART: f64 = 0.5;
 /// Lines differ only beyond so many standard errors of the times that they go through.
 const UNCERTAINTIES: f64 = 2.0;
 /// Part of the difference between lines that is the error of a piece.
@@ -87,7 +89,8 @@ pub struct Reached {
     pub spread: f64,
     /// Calls that were measured.
     pub calls: usize,
-    /// Position where the range ends: below 1 if larger calls would take too long.
+    /// Position up to which was measured: below 1 if larger calls would take too long, and 1 if all calls that follow
+    /// are of one size to a model.
     pub end: f64,
 }
 
@@ -149,7 +152,10 @@ impl Calibration {
         let mut reached = Reached {
             error: if self.samples.is_empty() { f64::INFINITY } else { 0.0 },
             calls: self.samples.iter().map(|sample| sample.seconds.len()).sum(),
-            end: self.samples.last().map_or(0.0, |sample| sample.at),
+            end: self
+                .samples
+                .last()
+                .map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
             ..Reached::default()
         };
         for sample in &self.samples {
@@ -278,22 +284,29 @@ impl Line<'_> {
 
 impl Sample {
     fn point(&self) -> Point {
-        let seconds = median(self.seconds.clone());
+        let seconds = typical(self.seconds.clone());
         let spread_s = median(self.seconds.iter().map(|one| (one - seconds).abs()).collect());
         Point { size: self.size, seconds, spread_s, calls: self.seconds.len() as u64 }
     }
 
-    /// Standard error of its median, as a part of it.
+    /// Standard error of its time, as a part of it.
     fn uncertainty(&self) -> f64 {
         let point = self.point();
         MEDIAN_ERROR * point.spread_s / point.seconds / (point.calls as f64).sqrt()
     }
 
+    fn is_short(&self) -> bool {
+        median(self.seconds.clone()) < TURN_S
+    }
+
     /// Long calls are measured for as long as the longest, at least once.
     fn is_enough(&self, goal: Goal) -> bool {
-        let count = self.seconds.len();
-        let is_exact = count >= CALLS_MIN && self.uncertainty() <= MEDIAN_PART * goal.error;
-        is_exact || count >= CALLS_MAX || self.seconds.iter().sum::<f64>() >= goal.call_s_max
+        let (count, sum_s) = (self.seconds.len(), self.seconds.iter().sum::<f64>());
+        if self.is_short() && sum_s < SHORT_S_MIN {
+            return count >= SHORT_CALLS_KEPT || sum_s >= goal.call_s_max;
+        }
+        let is_exact = count >= CALLS_MIN && self.uncertainty() <= TIME_PART * goal.error;
+        is_exact || count >= CALLS_MAX || sum_s >= goal.call_s_max
     }
 }
 
@@ -335,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_line_takes_five_sizes() {
-        let (calibration, reached) = calibrated(GOAL, |size| 1e-4 + 1e-9 * size);
+        let (calibration, reached) = calibrated(GOAL, |size| 0.2 + 1e-7 * size);
         assert_eq!((calibration.curve().points.len(), reached.calls), (5, 15));
         assert!(reached.error < 1e-9 && reached.jumps.is_empty() && reached.end == 1.0, "{reached:?}");
     }
@@ -380,7 +393,7 @@ mod tests {
     #[test]
     fn noise_is_repeated_away_and_not_chased() {
         let mut random = SplitMix64::new(1);
-        let line = |size: f64| 1e-3 + 1e-9 * size;
+        let line = |size: f64| 0.2 + 1e-7 * size;
         // Up to a tenth more, and one in ten takes three times as long.
         let noisy = |size: f64| {
             let disturbed = if random.below(10) == 0 { 3.0 } else { 1.0 };
@@ -391,6 +404,27 @@ mod tests {
         let worst = worst(&calibration.curve(), |size| 1.05 * line(size), &[]);
         assert!(worst <= 0.1 && points <= 9, "{worst} off, {points} points");
         assert!(reached.spread > 0.005 && reached.calls > 3 * points, "{reached:?}");
+    }
+
+    #[test]
+    fn short_calls_are_made_until_turns_show() {
+        // A third of a processor in periods of 0.1 s, spent by whoever comes first.
+        let (mut now, mut left) = (0.0f64, 0.033);
+        let turns = |size: f64| {
+            let start = now;
+            let mut needed = 0.004 * (size / 1e3).powf(0.2);
+            while needed > left {
+                needed -= left;
+                (now, left) = ((now / 0.1 + 1e-9).floor() * 0.1 + 0.1, 0.033);
+            }
+            (now, left) = (now + needed, left - needed);
+            now - start
+        };
+        let (calibration, reached) = calibrated(GOAL, turns);
+        for point in &calibration.curve().points {
+            let share = point.seconds / (0.004 * (point.size / 1e3).powf(0.2));
+            assert!((2.3..3.9).contains(&share), "{share} at {} {reached:?}", point.size);
+        }
     }
 
     #[test]

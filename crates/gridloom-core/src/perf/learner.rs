@@ -1,29 +1,40 @@
 //! Models built from calls as they happen.
 //!
-//! At each size the last calls are kept: their median is the point's time, so that single outliers count for nothing and what
-//! has changed is learned after half as many calls; older ones are forgotten. Calls that are far from the median are
-//! counted apart.
+//! At each size and number of tasks side by side the last calls are kept, and older ones forgotten; what is typical of them is the
+//! point's time ([`typical`]), so that single outliers count for nothing and what has changed is learned after half as many
+//! calls. Calls that are far from it are counted apart.
+//!
+//! A point's time is that of a call alone. Where only calls beside others were seen at a size, it is theirs over the
+//! perturbation that other sizes show, or theirs as it is if none does: right for as long as the server is as full.
 
 use std::collections::VecDeque;
 
 use super::model::{
     Accuracy, Curve, FunctionModel, Point, Prediction, Size, countable, is_same_size, least_missed, median, scaled,
+    typical,
 };
-use crate::base::limits::MODEL_POINTS_MAX;
+use super::perturbation::{Beside, Perturbation, load_of};
+use crate::base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
 
-/// Calls of about one size that are kept.
+/// Calls of about one size that are kept, of long ones.
 const WINDOW: usize = 9;
 /// Calls further from the median than so many spreads, and than a third of it, are outliers.
 const OUTLIER_SPREADS: f64 = 5.0;
 const OUTLIER_PART: f64 = 1.0 / 3.0;
 /// Weight of the newest call in the mean, once there are many.
 const MEAN_WEIGHT_MIN: f64 = 0.1;
+/// Calls alone and calls beside others that have to be known to compare them.
+const COMPARED_MIN: usize = 3;
+/// A mean number of tasks within this part of a whole one counts as that.
+const WHOLE_PART: f64 = 0.15;
 
 /// What a server learns about one of its functions.
 #[derive(Clone, Debug, Default)]
 pub struct Learner {
     by_work: Windows,
     by_bytes: Windows,
+    /// Of the run before: for loads that this one has not seen.
+    kept: Perturbation,
     accuracy: Accuracy,
     mean_s: Option<f64>,
     calls: u64,
@@ -32,41 +43,56 @@ pub struct Learner {
 #[derive(Clone, Debug, Default)]
 struct Windows(Vec<Window>);
 
+/// Calls of about one size.
 #[derive(Clone, Debug)]
 struct Window {
     size: f64,
-    /// Oldest first, scaled to the size.
-    seconds: VecDeque<f64>,
     /// Warm calls so far.
     calls: u64,
+    /// Ascending by tasks.
+    loads: Vec<Load>,
+}
+
+/// Those among them that ran with so many tasks at a time.
+#[derive(Clone, Debug)]
+struct Load {
+    tasks: u32,
+    /// Oldest first, scaled to the size.
+    seconds: VecDeque<f64>,
+    /// What is typical of them, and the median of the distances from it.
+    typical_s: f64,
+    spread_s: f64,
 }
 
 impl Learner {
     /// Goes on from a model that was kept.
     pub fn resume(model: &FunctionModel) -> Learner {
         let windows = |curve: &Curve| {
-            let window = |point: &Point| Window {
-                size: point.size,
-                seconds: VecDeque::from([point.seconds]),
-                // One call of this run weighs as much as all of the one before: machines change.
-                calls: point.calls.min(1),
+            // One call of this run weighs as much as all of the one before: machines change.
+            let window = |point: &Point| {
+                let mut alone = Load::new(1);
+                alone.add(point.seconds);
+                Window { size: point.size, calls: point.calls.min(1), loads: vec![alone] }
             };
             Windows(curve.points.iter().map(window).collect())
         };
         Learner {
             by_work: windows(&model.by_work),
             by_bytes: windows(&model.by_bytes),
+            kept: model.perturbation.clone(),
             accuracy: model.accuracy,
             ..Learner::default()
         }
     }
 
-    /// Takes in a call. Cold ones (the first on their slots: libraries are loaded, memory is touched for the first time)
-    /// count until there are others.
-    pub fn learn(&mut self, size: Size, seconds: f64, is_cold: bool) {
+    /// Takes in a call, during which that many tasks ran here in the mean, itself included. Cold ones (the first on their
+    /// slots: libraries are loaded, memory is touched for the first time) count until there are others.
+    pub fn learn(&mut self, size: Size, seconds: f64, tasks: f64, is_cold: bool) {
         if !(seconds.is_finite() && seconds > 0.0) {
             return;
         }
+        let expected = if is_cold { None } else { self.predict(size) };
+        let perturbation = self.perturbation();
         let (windows, size) = match size {
             Size::Work(work) => (&mut self.by_work, work),
             Size::Bytes(bytes) => (&mut self.by_bytes, bytes as f64),
@@ -76,26 +102,28 @@ impl Learner {
         }
         let size = countable(size);
         if !is_cold {
-            if let Some(prediction) = windows.curve().predict(size) {
-                self.accuracy.compare(prediction.seconds, seconds);
-                let limit_s = (OUTLIER_SPREADS * prediction.spread_s).max(OUTLIER_PART * prediction.seconds);
-                self.accuracy.outliers += u64::from((seconds - prediction.seconds).abs() > limit_s);
+            if let Some(alone) = expected {
+                let factor = perturbation.factor(tasks);
+                let (expected_s, spread_s) = (alone.seconds * factor, alone.spread_s * factor);
+                self.accuracy.compare(expected_s, seconds);
+                let limit_s = (OUTLIER_SPREADS * spread_s).max(OUTLIER_PART * expected_s);
+                self.accuracy.outliers += u64::from((seconds - expected_s).abs() > limit_s);
             }
             self.calls += 1;
             let weight = (1.0 / self.calls as f64).max(MEAN_WEIGHT_MIN);
             self.mean_s = Some(self.mean_s.map_or(seconds, |mean_s| mean_s + weight * (seconds - mean_s)));
         }
-        windows.learn(size, seconds, is_cold);
+        windows.learn(size, seconds, tasks, is_cold, &perturbation);
     }
 
-    /// What is expected of a call of that size; `None` before there was one, cold ones aside.
+    /// What is expected of a call of that size alone; `None` before there was one, cold ones aside.
     pub fn predict(&self, size: Size) -> Option<Prediction> {
         let (windows, size) = match size {
             Size::Work(work) => (&self.by_work, work),
             Size::Bytes(bytes) => (&self.by_bytes, bytes as f64),
         };
         let is_warm = windows.0.iter().any(|window| window.calls > 0);
-        if is_warm { windows.curve().predict(size) } else { None }
+        if is_warm { windows.curve(&self.perturbation()).predict(size) } else { None }
     }
 
     /// Mean seconds of a warm call, whatever its size; `None` before the first.
@@ -103,63 +131,140 @@ impl Learner {
         self.mean_s
     }
 
+    /// How much longer calls take beside others.
+    pub fn perturbation(&self) -> Perturbation {
+        let windows = || self.by_work.0.iter().chain(&self.by_bytes.0);
+        let mut loads: Vec<u32> = windows().flat_map(|window| window.loads.iter().map(|load| load.tasks)).collect();
+        loads.sort_unstable();
+        loads.dedup();
+        // Ascending: each is compared with those of fewer tasks that are known.
+        let mut known: Vec<Beside> = Vec::new();
+        for tasks in loads.into_iter().filter(|tasks| *tasks > 1).take(LOADS_MAX) {
+            let (mut weights, mut sum) = (0.0, 0.0);
+            for window in windows() {
+                let Some((ratio, calls)) = window.compared(tasks, &known) else { continue };
+                weights += calls as f64;
+                sum += calls as f64 * ratio.ln();
+            }
+            if weights > 0.0 {
+                known.push(Beside { tasks, factor: (sum / weights).exp(), calls: weights as u64 });
+            }
+        }
+        let is_new = |kept: &&Beside| known.iter().all(|one| one.tasks != kept.tasks);
+        let kept: Vec<Beside> = self.kept.points.iter().filter(is_new).copied().collect();
+        known.extend(kept.into_iter().take(LOADS_MAX.saturating_sub(known.len())));
+        Perturbation::new(known)
+    }
+
     /// The model as it is now.
     pub fn model(&self) -> FunctionModel {
-        FunctionModel { by_work: self.by_work.curve(), by_bytes: self.by_bytes.curve(), accuracy: self.accuracy }
+        let perturbation = self.perturbation();
+        FunctionModel {
+            by_work: self.by_work.curve(&perturbation),
+            by_bytes: self.by_bytes.curve(&perturbation),
+            perturbation,
+            accuracy: self.accuracy,
+        }
     }
 }
 
 impl Windows {
-    fn learn(&mut self, size: f64, seconds: f64, is_cold: bool) {
+    fn learn(&mut self, size: f64, seconds: f64, tasks: f64, is_cold: bool, perturbation: &Perturbation) {
         let is_warm = self.0.iter().any(|window| window.calls > 0);
         let nearest = self.0.iter_mut().filter(|window| is_same_size(window.size, size));
         let nearest = nearest.min_by(|a, b| (a.size - size).abs().total_cmp(&(b.size - size).abs()));
         match nearest {
             Some(window) if is_cold => {
                 if window.calls == 0 {
-                    window.add(scaled(seconds, size, window.size));
+                    window.add(scaled(seconds, size, window.size), tasks);
                 }
             }
             Some(window) => {
                 if window.calls == 0 {
-                    window.seconds.clear();
+                    window.loads.clear();
                 }
                 window.calls += 1;
-                window.add(scaled(seconds, size, window.size));
+                window.add(scaled(seconds, size, window.size), tasks);
             }
             // What is known of other sizes is better than a cold call.
             None if is_cold && is_warm => {}
             None => {
-                let window = Window { size, seconds: VecDeque::from([seconds]), calls: u64::from(!is_cold) };
+                let mut window = Window { size, calls: u64::from(!is_cold), loads: Vec::new() };
+                window.add(seconds, tasks);
                 let at = self.0.partition_point(|other| other.size < size);
                 self.0.insert(at, window);
                 if !is_cold {
                     self.0.retain(|window| window.calls > 0);
                 }
                 if self.0.len() > MODEL_POINTS_MAX {
-                    let points: Vec<Point> = self.0.iter().map(Window::point).collect();
+                    let points: Vec<Point> = self.0.iter().map(|window| window.point(perturbation)).collect();
                     self.0.remove(least_missed(&points));
                 }
             }
         }
     }
 
-    fn curve(&self) -> Curve {
-        Curve::new(self.0.iter().map(Window::point).collect())
+    fn curve(&self, perturbation: &Perturbation) -> Curve {
+        Curve::new(self.0.iter().map(|window| window.point(perturbation)).collect())
     }
 }
 
 impl Window {
-    fn add(&mut self, seconds: f64) {
-        if self.seconds.len() == WINDOW {
-            self.seconds.pop_front();
+    /// Between two whole numbers of tasks a call says little of either: it counts only where nothing else is known.
+    fn add(&mut self, seconds: f64, tasks: f64) {
+        let near = load_of(tasks);
+        let is_whole = (f64::from(near) - tasks).abs() <= WHOLE_PART * tasks;
+        if !is_whole && !self.loads.is_empty() {
+            return;
         }
-        self.seconds.push_back(seconds);
+        let at = self.loads.partition_point(|load| load.tasks < near);
+        if self.loads.get(at).is_none_or(|load| load.tasks != near) {
+            if self.loads.len() == LOADS_MAX {
+                return;
+            }
+            self.loads.insert(at, Load::new(near));
+        }
+        self.loads[at].add(seconds);
     }
 
-    fn point(&self) -> Point {
-        let seconds = median(self.seconds.iter().copied().collect());
-        let spread_s = median(self.seconds.iter().map(|one| (one - seconds).abs()).collect());
-        Point { size: self.size, seconds, spread_s, calls: self.calls }
+    /// Its time with that many tasks over its time alone, and the calls that say so.
+    fn compared(&self, tasks: u32, known: &[Beside]) -> Option<(f64, usize)> {
+        let enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
+        let full = self.loads.iter().filter(enough).find(|load| load.tasks == tasks)?;
+        let of_others = self.loads.iter().filter(enough).filter(|load| load.tasks < tasks).find_map(|load| {
+            let factor = match load.tasks {
+                1 => 1.0,
+                tasks => known.iter().find(|one| one.tasks == tasks)?.factor,
+            };
+            Some((load, factor))
+        });
+        let (base, factor) = of_others?;
+        Some((full.typical_s / base.typical_s * factor, full.seconds.len().min(base.seconds.len())))
+    }
+
+    fn point(&self, perturbation: &Perturbation) -> Point {
+        let is_enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
+        let most = || self.loads.iter().rev().max_by_key(|load| load.seconds.len());
+        let base = self.loads.iter().find(is_enough).or_else(most).expect("a window has calls");
+        let factor = perturbation.factor(f64::from(base.tasks));
+        Point { size: self.size, seconds: base.typical_s / factor, spread_s: base.spread_s / factor, calls: self.calls }
+    }
+}
+
+impl Load {
+    fn new(tasks: u32) -> Load {
+        Load { tasks, seconds: VecDeque::new(), typical_s: 0.0, spread_s: 0.0 }
+    }
+
+    /// Of calls that are short, as many are kept as say what is left of a processor that is given out in turns.
+    fn add(&mut self, seconds: f64) {
+        self.seconds.push_back(seconds);
+        let is_short = || median(self.seconds.iter().copied().collect()) < TURN_S;
+        let kept = if self.seconds.len() > WINDOW && is_short() { SHORT_CALLS_KEPT } else { WINDOW };
+        while self.seconds.len() > kept {
+            self.seconds.pop_front();
+        }
+        self.typical_s = typical(self.seconds.iter().copied().collect());
+        self.spread_s = median(self.seconds.iter().map(|one| (one - self.typical_s).abs()).collect());
     }
 }

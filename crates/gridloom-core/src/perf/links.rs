@@ -1,8 +1,8 @@
 //! All links that one machine knows of: what moved over them, and their models.
 //!
 //! ```text
-//! transfers ──saw──▶ wait until what moved beside them is told ──settle──▶ LinkModel of each ordered pair
-//! probes ──met, probed──────────────────────────────────────────────────▶
+//! transfers ──saw──▶ wait until what moved beside them is told ──settle──▶ LinkModel
+//! probes ──met, probed──▶ LinkModel, of each ordered pair
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};

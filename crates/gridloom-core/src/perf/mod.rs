@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
-//! transfers, probes ──server's report──▶ agent: Traffic, a LinkModel for each pair of hosts ──▶ LinkEstimate ──▶ Problem
+//! transfers, probes ──report──▶ agent: Traffic, LinkModel of each pair, Bottlenecks ──▶ LinkEstimate, Bottleneck ──▶ Problem
 //! ```
 
 mod bottlenecks;
@@ -12,6 +12,7 @@ mod learner;
 mod link;
 mod links;
 mod model;
+mod perturbation;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -29,6 +30,7 @@ pub use learner::Learner;
 pub use link::LinkModel;
 pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
+pub use perturbation::{Beside, Perturbation};
 pub use traffic::Seen;
 
 /// Latency and bandwidth of one ordered pair of hosts.
@@ -131,7 +133,7 @@ pub fn host_of(address: &str) -> &str {
 }
 
 impl ServerView {
-    /// Predicted seconds of one call of `function` of that size, `None` if the server does not offer it.
+    /// Predicted seconds of one call of `function` of that size with nothing beside it, `None` if the server does not offer it.
     pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
         Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
     }

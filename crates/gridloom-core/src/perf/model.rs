@@ -12,15 +12,16 @@
 //!      └──────────────── size
 //! ```
 //!
-//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes ascend strictly and are at least 1, seconds never descend, all are finite;
-//! so the time of a call never descends with its size.
+//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes ascend strictly and are at least 1, seconds never
+//! descend, all are finite; so the time of a call never descends with its size.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::perturbation::Perturbation;
 use crate::base::DatumId;
-use crate::base::limits::{MODEL_POINTS_MAX, SPEED_FLOPS_DEFAULT, WORK_FLOPS_DEFAULT};
+use crate::base::limits::{MODEL_POINTS_MAX, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
 use crate::graph::Task;
 
 /// Sizes within this part of each other are one point; a sample's time is scaled to the point's size.
@@ -58,7 +59,7 @@ impl Size {
 pub struct Point {
     /// The size: floating-point operations or bytes.
     pub size: f64,
-    /// Median time of the last calls, seconds.
+    /// Time of a call alone on its server, seconds: the median of the last calls, of short ones their mean.
     pub seconds: f64,
     /// Spread of the last calls, seconds: median of the distances from the median.
     pub spread_s: f64,
@@ -204,6 +205,9 @@ pub struct FunctionModel {
     pub by_work: Curve,
     /// Seconds against the bytes of all arrays, for calls that state no work.
     pub by_bytes: Curve,
+    /// How much longer calls take beside others on the server.
+    #[serde(default)]
+    pub perturbation: Perturbation,
     /// How right it was.
     pub accuracy: Accuracy,
 }
@@ -211,7 +215,7 @@ pub struct FunctionModel {
 impl FunctionModel {
     /// Whether times can be reckoned with it.
     pub fn is_sane(&self) -> bool {
-        self.by_work.is_sane() && self.by_bytes.is_sane() && self.accuracy.is_sane()
+        self.by_work.is_sane() && self.by_bytes.is_sane() && self.perturbation.is_sane() && self.accuracy.is_sane()
     }
 
     /// Whether nothing was measured.
@@ -224,7 +228,7 @@ impl FunctionModel {
         self.by_work.calls().saturating_add(self.by_bytes.calls())
     }
 
-    /// The time of a call of that size; `None` if no call was measured.
+    /// The time of a call of that size alone on its server; `None` if no call was measured.
     pub fn predict(&self, size: Size) -> Option<Prediction> {
         match size {
             Size::Work(work) => self.by_work.predict(work),
@@ -232,7 +236,7 @@ impl FunctionModel {
         }
     }
 
-    /// Seconds of a call of that size on a server of that speed: measured, or a first guess from the speed.
+    /// Seconds of a call of that size alone on a server of that speed: measured, or a first guess from the speed.
     pub fn seconds(&self, size: Size, speed_flops: Option<f64>) -> f64 {
         self.predict(size).map_or_else(|| first_guess_s(size, speed_flops), |prediction| prediction.seconds)
     }
@@ -258,7 +262,8 @@ impl FunctionModel {
         };
         let outliers = models.clone().map(|(model, _)| model.accuracy.outliers).fold(0, u64::saturating_add);
         let accuracy = Accuracy { count: total, outliers, bias: mean(|one| one.bias), error: mean(|one| one.error) };
-        FunctionModel { by_work, by_bytes, accuracy }
+        let perturbation = Perturbation::merge(models.map(|(model, _)| &model.perturbation));
+        FunctionModel { by_work, by_bytes, perturbation, accuracy }
     }
 }
 
@@ -307,6 +312,22 @@ pub(super) fn scaled(seconds: f64, size: f64, to: f64) -> f64 {
 /// A size as curves have it: what takes next to nothing is as small as can be.
 pub(super) fn countable(size: f64) -> f64 {
     size.clamp(1.0, SIZE_MAX)
+}
+
+/// What calls of one size and load take: the median, or of short ones the mean without the furthest if that is longer.
+/// Processors may be given out in turns (a quota's periods): then a short call takes its own time or many times that, and only
+/// the sum of several says what is left.
+///
+/// # Panics
+/// Without values.
+pub(super) fn typical(values: Vec<f64>) -> f64 {
+    let middle = median(values.clone());
+    if middle >= TURN_S || values.len() < 3 {
+        return middle;
+    }
+    let furthest = values.iter().copied().reduce(|a, b| if (b - middle).abs() > (a - middle).abs() { b } else { a });
+    let mean = (values.iter().sum::<f64>() - furthest.expect("there are three")) / (values.len() - 1) as f64;
+    mean.max(middle)
 }
 
 /// The middle value, or the mean of the two in the middle.

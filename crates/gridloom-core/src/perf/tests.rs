@@ -10,7 +10,7 @@ fn point(size: f64, seconds: f64) -> Point {
 
 fn learned(calls: &[(f64, f64)]) -> FunctionModel {
     let mut learner = Learner::default();
-    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, false));
+    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, 1.0, false));
     learner.model()
 }
 
@@ -48,19 +48,19 @@ fn outliers_count_for_nothing_and_changes_are_learned() {
     calls.extend([(100.0, 3.0); 5]);
     is_about(&learned(&calls), 100.0, 3.0, false);
     let mut learner = Learner::default();
-    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, false));
+    calls.iter().for_each(|(work, seconds)| learner.learn(Size::Work(*work), *seconds, 1.0, false));
     assert_eq!(learner.model().accuracy.outliers, 5, "the one and the first four of the change");
 }
 
 #[test]
 fn cold_calls_are_forgotten_as_soon_as_there_is_better() {
     let mut learner = Learner::default();
-    learner.learn(Size::Work(100.0), 9.0, true);
+    learner.learn(Size::Work(100.0), 9.0, 1.0, true);
     is_about(&learner.model(), 100.0, 9.0, false);
-    learner.learn(Size::Work(1000.0), 10.0, false);
+    learner.learn(Size::Work(1000.0), 10.0, 1.0, false);
     // The cold point is gone: it says less of 100 than the warm one of 1000.
     is_about(&learner.model(), 100.0, 1.0, true);
-    learner.learn(Size::Work(10.0), 7.0, true);
+    learner.learn(Size::Work(10.0), 7.0, 1.0, true);
     is_about(&learner.model(), 10.0, 0.1, true);
 }
 
@@ -72,7 +72,7 @@ fn what_is_learned_is_monotone_and_bounded() {
         for _ in 0..rng.below(200) {
             let work = rng.below(1_000_000) as f64;
             let seconds = (0.001 + work * 1e-6) * (0.5 + rng.unit());
-            learner.learn(Size::Work(work), seconds, rng.below(4) == 0);
+            learner.learn(Size::Work(work), seconds, 1.0, rng.below(4) == 0);
         }
         let model = learner.model();
         assert!(model.is_sane() && model.by_work.points.len() <= MODEL_POINTS_MAX);
@@ -90,7 +90,7 @@ fn a_curve_of_many_sizes_keeps_its_shape() {
     let mut learner = Learner::default();
     for _ in 0..2000 {
         let work = 1e4 + rng.unit() * 1e6;
-        learner.learn(Size::Work(work), truth(work), false);
+        learner.learn(Size::Work(work), truth(work), 1.0, false);
     }
     let model = learner.model();
     for step in 1..100 {
@@ -103,8 +103,8 @@ fn a_curve_of_many_sizes_keeps_its_shape() {
 #[test]
 fn calls_without_a_complexity_are_told_apart_by_their_bytes() {
     let mut learner = Learner::default();
-    learner.learn(Size::Bytes(1000), 1.0, false);
-    learner.learn(Size::Bytes(2000), 2.0, false);
+    learner.learn(Size::Bytes(1000), 1.0, 1.0, false);
+    learner.learn(Size::Bytes(2000), 2.0, 1.0, false);
     let model = learner.model();
     assert_eq!(model.seconds(Size::Bytes(1500), None), 1.5);
     assert_eq!(model.predict(Size::Work(1500.0)), None);
@@ -125,17 +125,57 @@ fn a_model_that_was_kept_gives_way_to_what_is_measured() {
     let kept = learned(&[(100.0, 1.0), (100.0, 1.0), (200.0, 2.0)]);
     let mut learner = Learner::resume(&kept);
     is_about(&learner.model(), 100.0, 1.0, false);
-    (0..2).for_each(|_| learner.learn(Size::Work(100.0), 1.4, false));
+    (0..2).for_each(|_| learner.learn(Size::Work(100.0), 1.4, 1.0, false));
     is_about(&learner.model(), 100.0, 1.4, false);
+}
+
+#[test]
+fn times_beside_others_are_told_from_times_alone() {
+    let mut learner = Learner::default();
+    let spent = |work: f64, tasks: f64| work * 1e-3 * (1.0 + 0.5 * (tasks - 1.0));
+    let mut call = |work: f64, tasks: f64, calls: usize| {
+        (0..calls).for_each(|_| learner.learn(Size::Work(work), spent(work, tasks), tasks, false));
+        learner.model()
+    };
+    // Only full servers were seen: their times are the best guess.
+    let model = call(1000.0, 4.0, 5);
+    is_about(&model, 1000.0, 2.5, false);
+    assert!(!model.perturbation.is_felt());
+    // Two calls alone may be noise.
+    is_about(&call(1000.0, 1.0, 2), 1000.0, 2.5, false);
+    let model = call(1000.0, 1.0, 1);
+    is_about(&model, 1000.0, 1.0, false);
+    assert!((model.perturbation.factor(4.0) - 2.5).abs() < 1e-9, "{model:?}");
+    // Another size that was only seen beside others, and one between two numbers of tasks.
+    is_about(&call(2000.0, 4.0, 5), 2000.0, 2.0, false);
+    is_about(&call(2000.0, 1.5, 9), 2000.0, 2.0, false);
+    let model = call(1000.0, 2.0, 3);
+    assert!((model.perturbation.factor(2.0) - 1.5).abs() < 1e-9 && model.is_sane(), "{model:?}");
+    assert!(model.accuracy.error < 0.7, "{model:?}");
+    // What was kept holds until there is better.
+    let mut again = Learner::resume(&model);
+    assert_eq!(again.model().perturbation, model.perturbation);
+    (0..5).for_each(|_| again.learn(Size::Work(2000.0), 10.0, 4.0, false));
+    is_about(&again.model(), 2000.0, 4.0, false);
+}
+
+#[test]
+fn short_calls_take_what_they_take_in_the_mean() {
+    // Every eighth waits for its turn.
+    let calls: Vec<(f64, f64)> = (0..64).map(|n| (100.0, if n % 8 == 7 { 0.072 } else { 0.004 })).collect();
+    let found = learned(&calls).predict(Size::Work(100.0)).unwrap().seconds;
+    assert!((found / 0.0125 - 1.0).abs() < 0.1, "{found}");
+    // A single one counts for nothing.
+    is_about(&learned(&calls[..8]), 100.0, 0.004, false);
 }
 
 #[test]
 fn predictions_are_compared_with_what_came() {
     let mut learner = Learner::default();
-    (0..20).for_each(|_| learner.learn(Size::Work(100.0), 1.0, false));
+    (0..20).for_each(|_| learner.learn(Size::Work(100.0), 1.0, 1.0, false));
     let accuracy = learner.model().accuracy;
     assert_eq!((accuracy.count, accuracy.bias, accuracy.error), (19, 0.0, 0.0));
-    learner.learn(Size::Work(100.0), std::f64::consts::E, false);
+    learner.learn(Size::Work(100.0), std::f64::consts::E, 1.0, false);
     let accuracy = learner.model().accuracy;
     assert!((accuracy.bias - 0.05).abs() < 1e-12 && (accuracy.error - 0.05).abs() < 1e-12, "{accuracy:?}");
 }
@@ -146,7 +186,7 @@ fn nonsense_is_neither_learned_nor_taken() {
     for (work, seconds) in
         [(f64::NAN, 1.0), (-1.0, 1.0), (1.0, f64::NAN), (1.0, -1.0), (1.0, 0.0), (f64::INFINITY, 1.0)]
     {
-        learner.learn(Size::Work(work), seconds, false);
+        learner.learn(Size::Work(work), seconds, 1.0, false);
     }
     assert!(learner.model().is_empty());
     let insane = [

@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match gridloom_net::worker::native_main(fd.unwrap_or(0)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gridloom-worker: {error}");
+            gridloom_core::say!("gridloom-worker: {error}");
             ExitCode::FAILURE
         }
     }

@@ -426,7 +426,7 @@ impl ProcessWorld for NetProcess {
     fn log(&mut self, level: Level, category: &str, text: &str) {
         let (ns, spec) = (self.now().0, &self.config.spec);
         let seconds = ns as f64 / 1e9;
-        eprintln!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
+        gridloom_core::say!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
     }
 
     fn is_simulated(&self) -> bool {

@@ -38,11 +38,19 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Serves until the server closes the socket.
+/// Serves until the server closes the socket, or is gone.
 ///
 /// # Errors
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
+    serve_calls(&socket, functions).or_else(|error| match error.kind() {
+        // Nobody is there to take an answer: a server may end in the middle of a call.
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    })
+}
+
+fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
     let mut patience = Patience::new();
     let mut worker =
@@ -262,8 +270,45 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
     use super::*;
     use crate::jobs::processor_time;
+    use crate::worker::Setup;
+
+    /// Cannot be set up.
+    struct Refuses;
+
+    impl Functions for Refuses {
+        fn setup(&mut self, _: &Setup) -> Result<(), String> {
+            Err("no".into())
+        }
+
+        fn load(&mut self, _: u32, _: &Definition) -> Result<(), String> {
+            unreachable!("it was not set up")
+        }
+
+        fn call(&mut self, _: u32, _: &[ArgView<'_>], _: &mut [OutView<'_>]) -> Result<(), TaskError> {
+            unreachable!("it was not set up")
+        }
+    }
+
+    #[test]
+    fn a_server_that_goes_before_the_answer_is_no_error() {
+        // The worker's socket, with a message of a server that is gone.
+        let abandoned = || {
+            let flags = SocketFlags::CLOEXEC;
+            let (server, worker) =
+                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            let setup = Setup { server_name: "s".into(), libraries: Vec::new(), modules: Vec::new(), slowdown: 1.0 };
+            let mut outbox = Outbox::default();
+            outbox.push(&ToWorker::Setup(setup), std::iter::empty()).unwrap();
+            assert!(outbox.send(server.as_fd(), true).unwrap());
+            worker
+        };
+        assert!(serve_calls(&abandoned(), &mut Refuses).is_err(), "the answer has nowhere to go");
+        serve(abandoned(), &mut Refuses).unwrap();
+    }
 
     #[test]
     fn a_slowed_call_takes_that_many_times_its_processor_time() {

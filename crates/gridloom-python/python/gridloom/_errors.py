@@ -136,6 +136,10 @@ class UnreadErrorWarning(RuntimeWarning):
     """
 
 
+class UnreachableWarning(RuntimeWarning):
+    """A server that `connect` was given cannot be used, and others can."""
+
+
 class WaitTimedOut(GridloomError, TimeoutError):
     """What was waited for did not come in time. Nothing is cancelled: waiting again works.
 

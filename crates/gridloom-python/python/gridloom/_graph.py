@@ -204,10 +204,29 @@ class Graph:
         Raises
         ------
         InputError
-            If one is no call's.
+            If one is no call's. The graph is then as it was.
+        UsageError
+            If one is no result of `call` at all.
         """
-        for result in results:
-            self._raw.want(result.name)
+        self._raw.want([_node("want", result) for result in results])
+
+    def remove(self, node: GraphNode | str) -> None:
+        """Take back an input or a call that no call reads, such as one that turns out not to fit its function.
+
+        Parameters
+        ----------
+        node : GraphNode or str
+            The input, a result of the call, or the name of either.
+
+        Raises
+        ------
+        InputError
+            If it is not of this graph, or a call reads it: that has to be removed first.
+        UsageError
+            If it is nothing of that kind.
+        """
+        name = node if isinstance(node, str) else _node("remove", node).split(".", 1)[0]
+        self._raw.remove(name)
 
     def plan(self, grid: Grid, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with it; nothing is run.
@@ -246,6 +265,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<gridloom.Graph: {len(self)} calls>"
+
+
+def _node(what: str, node: Any) -> str:
+    """The name of an input or result of a graph."""
+    if isinstance(node, GraphNode):
+        return node.name
+    given = f"the text {node!r}" if isinstance(node, str) else type(node).__name__
+    hint = "; pass each by itself, as *results" if isinstance(node, (tuple, list)) else ""
+    raise UsageError(f"{what}() takes what graph.input(...) or graph.call(...) gave, not {given}{hint}")
 
 
 def _argument(call: str, arg: Any) -> Any:

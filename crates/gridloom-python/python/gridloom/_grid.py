@@ -20,7 +20,7 @@ from . import _gridloom
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._function import Function
-from ._group import Group
+from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ._graph import Graph
-    from ._group import Handle
 
 _open_grids: weakref.WeakSet[Grid]
 
@@ -229,7 +228,8 @@ class Grid:
         NotMapped
             If the graph cannot be mapped.
         UsageError
-            If `inputs` or `strict` are given without a graph, or `regroup` with a graph or a plan, or not as a number or "auto".
+            If `inputs` or `strict` are given without a graph, `inputs` are no handles by name, or `regroup` is given
+            with a graph or a plan, or not as a number or "auto".
         """
         if regroup is not None:
             if graph is not None or inputs or strict:
@@ -241,8 +241,7 @@ class Grid:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
             raw = self._raw.group(mapping_of(heuristic, map_timeout))
         else:
-            given = [(name, handle._raw) for name, handle in (inputs or {}).items()]
-            raw = self._raw.follow(mapping_of(heuristic, map_timeout), graph._raw, strict, given)
+            raw = self._raw.follow(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
         _warn(self._raw.take_unread(False))
         group = Group(self, raw)
         if graph is not None:
@@ -410,6 +409,21 @@ class Grid:
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
+
+
+def _results(inputs: Mapping[str, Handle] | None) -> list[tuple[str, _gridloom.RawHandle]]:
+    """Inputs of a graph that are results already."""
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise UsageError(f"inputs is a dict of handles by the names of the graph's inputs, got {type(inputs).__name__}")
+    for name, handle in (inputs or {}).items():
+        if not isinstance(name, str):
+            raise UsageError(f"inputs is a dict by the names of the graph's inputs; {name!r} is no name")
+        if not isinstance(handle, Handle):
+            raise UsageError(
+                f"inputs[{name!r}] is {type(handle).__name__}; only handles, results of calls of a group, are named "
+                "there: pass other values to the calls, as the graph describes them"
+            )
+    return [(name, handle._raw) for name, handle in (inputs or {}).items()]
 
 
 # Loops whose bodies are held back at a time: programs interleave a few.

@@ -416,6 +416,9 @@ class Group:
             If they cannot be mapped, or the plan is not one of these calls.
         InputError
             If there is no such heuristic.
+        UsageError
+            If all calls were launched already, as they are at the end of the block: `Group.report` has the plans that
+            ran.
         """
         return plan_of(self._raw.plan(mapping_of(heuristic, map_timeout)))
 

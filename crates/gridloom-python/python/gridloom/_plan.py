@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import operator
 import os
 from pathlib import Path
@@ -73,7 +74,8 @@ class Alternative:
         Makespan of the plan, seconds.
     decides : str
         What makes the greatest difference to where it is (of the server where it is: what takes longest): ``"inputs"``,
-        ``"slots"`` or ``"run"``.
+        ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs by what comes after the task, and not by when
+        it ends itself.
     cannot : str or None
         Why the server cannot run it; times are 0 then.
     """
@@ -162,7 +164,9 @@ class Plan:
     heuristic : str
         The heuristic that mapped it; ``"given"`` of a plan that was edited or given to a group.
     makespan_seconds : float
-        Predicted makespan, seconds, return of the results to the client included.
+        Predicted makespan, seconds, return of the results to the client included; ``nan`` if it is not known, of a plan
+        that was changed and does not say what it was made of. Then there are no transfers, and times of tasks only tell
+        their order.
     lower_bound_seconds : float
         No plan can take less by the same models, seconds.
     map_seconds : float
@@ -204,7 +208,7 @@ class Plan:
         Returns
         -------
         Plan
-            If it was edited, with times predicted anew.
+            If it was edited, with times predicted anew; not known if the file does not have its ``problem``.
 
         Raises
         ------
@@ -241,7 +245,7 @@ class Plan:
         Returns
         -------
         Plan
-            Another plan, with times predicted anew.
+            Another plan, with times predicted anew; not known if this is a plan of a `Report`.
 
         Raises
         ------
@@ -256,14 +260,16 @@ class Plan:
         Parameters
         ----------
         path : path
-            File to write, SVG.
+            File to write, SVG: its name ends in ``.svg``, or has no ending.
 
         Raises
         ------
         OSError
             If it cannot be written.
+        UsageError
+            If its name has another ending, or the plan's times are not known.
         """
-        Path(path).write_text(self._raw.gantt(), encoding="utf-8")
+        Path(path).write_text(self._raw.gantt(path), encoding="utf-8")
 
     def explain(self, task: int) -> Explanation:
         """Tell why a task is where it is: what each other server would have meant for it and for the makespan.
@@ -319,6 +325,8 @@ def transfer_of(record: dict[str, Any]) -> TransferRecord:
 
 def plan_of(raw: _gridloom.RawPlan) -> Plan:
     record = json.loads(raw.json())
+    if record["makespan_seconds"] is None:
+        record["makespan_seconds"] = math.nan
     tasks = [TaskRecord(**task) for task in record["tasks"]]
     transfers = [transfer_of(transfer) for transfer in record["transfers"]]
     return Plan(**{**record, "tasks": tasks, "transfers": transfers, "_raw": raw})

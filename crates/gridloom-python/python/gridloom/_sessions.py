@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import _gridloom
-from ._errors import UsageError
+from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
 
 _Path = str | os.PathLike[str]
@@ -96,7 +97,8 @@ def connect(address: str | None = None, *, servers: Iterable[str] | None = None)
     servers : iterable of str, optional
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
-        ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then.
+        ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
+        cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def connect(address: str | None = None, *, servers: Iterable[str] | None = None)
     Raises
     ------
     ConnectError
-        If the agent, or one of the servers, cannot be reached, refuses, or does not answer.
+        If the agent, or each of the servers, cannot be reached, refuses, or does not answer: the message says why.
     UsageError
         If an agent and servers are given, or no server.
     """
@@ -118,7 +120,10 @@ def connect(address: str | None = None, *, servers: Iterable[str] | None = None)
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        return Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()))
+        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()))
+        for server, why in grid._raw.unreachable():
+            warnings.warn(f"going on without the server at {server}: {why}", UnreachableWarning, stacklevel=2)
+        return grid
     return Grid(_gridloom.connect(address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS, _executes()))
 
 

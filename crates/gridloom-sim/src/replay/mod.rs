@@ -18,7 +18,6 @@ mod engine;
 mod read;
 mod run;
 mod scenario;
-mod unique;
 
 pub use run::{CHANGES_MAX, Ended, STALL_S, run};
 pub use scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use gridloom_core::base::json;
 use gridloom_core::base::limits::PROFILE_LOOP_S_MIN;
 use gridloom_core::flow::timeline::Quantity;
 use gridloom_core::flow::{HostIndex, LinkIndex, NetworkModel};
@@ -13,7 +14,6 @@ use gridloom_core::idl::near::{did_you_mean, near_names};
 use serde_json::{Map, Value};
 
 use super::scenario::{Activity, Kind, Link, LinkPolicy, Problems, Profile, Route, Scenario};
-use super::unique::Unique;
 
 /// Bandwidth of the link from any host to itself, bytes per second.
 const LOOPBACK_BANDWIDTH: f64 = 1e10;
@@ -24,7 +24,7 @@ const PROBLEMS_MAX: usize = 20;
 pub(super) fn scenario(text: &str, file_name: &str) -> Result<Scenario, Problems> {
     let wrong = |why: String| Problems(vec![format!("{file_name}: {why}")]);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let Unique(root) = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let root: Value = json::read(text).map_err(|error| wrong(error.to_string()))?;
     let Value::Object(root) = root else { return Err(wrong("expected an object".into())) };
     let mut reader = Reader::default();
     reader.refuse_misspelt(&root);

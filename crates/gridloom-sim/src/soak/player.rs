@@ -18,6 +18,8 @@ use crate::simulation::Simulation;
 /// All that a program does of its own accord, it does within this time.
 const ACTIVE_NS: u64 = 2 * SECOND_NS;
 const CALLS_MAX: u64 = 60;
+/// Who maps by itself waits so long for servers that answer.
+const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Act {
@@ -44,6 +46,8 @@ pub(super) struct Player {
     held: BTreeMap<DatumId, f64>,
     /// Those that it asked for and has not been answered.
     asked: BTreeSet<DatumId>,
+    /// It begins when its client knows servers, and gives up at that time.
+    begins_by: Option<Time>,
     pub(super) is_over: bool,
     pub(super) was_killed: bool,
 }
@@ -90,13 +94,22 @@ impl Player {
             open: BTreeSet::new(),
             held: BTreeMap::new(),
             asked: BTreeSet::new(),
+            begins_by: None,
             is_over: false,
             was_killed: false,
         }
     }
 
+    /// The same, but it begins when its client, which maps by itself, knows a server.
+    pub(super) fn waiting_for_servers(self, now: Time) -> Player {
+        Player { begins_by: Some(now + SERVERS_WITHIN_NS), ..self }
+    }
+
     /// When it does something next of its own accord.
     pub(super) fn next_at(&self) -> Option<Time> {
+        if let Some(at) = self.begins_by.filter(|_| !self.is_over) {
+            return Some(at);
+        }
         self.agenda.front().map(|(at, _)| *at).filter(|_| !self.is_over)
     }
 
@@ -121,6 +134,11 @@ impl Player {
 
     /// Does what is due.
     pub(super) fn act(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        if let Some(at) = self.begins_by {
+            // It has found nobody.
+            self.is_over = at <= sim.now();
+            return;
+        }
         while self.agenda.front().is_some_and(|(at, _)| *at <= sim.now()) {
             let (_, act) = self.agenda.pop_front().expect("there is a first");
             match act {
@@ -171,7 +189,7 @@ impl Player {
         self.held.extend(work.wanted);
         self.groups.insert(work.group.id, tasks);
         self.open.insert(work.group.id);
-        let heuristic = ["heft", "greedy", "random"][self.draw.random.below(3) as usize].into();
+        let heuristic = ["heft", "greedy", "random", "auto[steps=3000]"][self.draw.random.below(4) as usize].into();
         sim.command(self.node, Command::Run { group: work.group, heuristic });
         sim.command(self.node, Command::Release { data: release });
     }
@@ -207,6 +225,11 @@ impl Player {
                 Event::DatumHere { datum, .. } | Event::DatumLost { datum, .. } => {
                     self.asked.remove(&datum);
                 }
+                Event::Directory { grid, .. } if self.begins_by.is_some() && !grid.servers.is_empty() => {
+                    self.begins_by = None;
+                    let late_ns = self.agenda.front().map_or(0, |(at, _)| sim.now().since(*at));
+                    self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
+                }
                 Event::TaskEnded { report, .. } => {
                     if let Some(call) = self.calls.remove(&report.task)
                         && report.outcome.is_ok()
@@ -228,7 +251,7 @@ impl Player {
     /// When all has ended, gives everything back.
     fn end_if_done(&mut self, sim: &mut Simulation) {
         let waits = !self.calls.is_empty() || !self.asked.is_empty() || !self.open.is_empty();
-        if !self.is_over && !waits && self.agenda.is_empty() {
+        if !self.is_over && self.begins_by.is_none() && !waits && self.agenda.is_empty() {
             self.is_over = true;
             let data = self.held.keys().copied().collect();
             sim.command(self.node, Command::Release { data });

@@ -13,7 +13,7 @@ use gridloom_core::base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
 use gridloom_core::base::time::SECOND_NS;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::map::SplitMix64;
-use gridloom_core::node::Server;
+use gridloom_core::node::{Role, Server};
 
 use super::invariants::{ALL, Check};
 use super::ledger::Ledger;
@@ -112,6 +112,8 @@ struct Run {
     players: Vec<Player>,
     /// Clients to come.
     later: Vec<(Time, String, gridloom_core::platform::HostId)>,
+    /// Where servers were when the programs began.
+    servers: Vec<String>,
     random: SplitMix64,
     elements: u64,
     hashes: [u64; 2],
@@ -145,7 +147,8 @@ impl Run {
         let players = vec![Player::new(now, first_client, own, elements, hashes)];
         let later = later.into_iter().map(|(after_ns, name, host)| (now + after_ns, name, host)).collect();
         let checks = ALL.iter().map(|invariant| (invariant.name, (invariant.make)())).collect();
-        Run { sim, ledger, players, later, random, elements, hashes, strikes, struck: 0, heals, checks }
+        let servers = Stage::running(&sim, Role::Server).map(|node| sim.address(node).to_string()).collect();
+        Run { servers, sim, ledger, players, later, random, elements, hashes, strikes, struck: 0, heals, checks }
     }
 
     fn play(&mut self) -> Result<(), Broken> {
@@ -217,9 +220,15 @@ impl Run {
     fn come(&mut self, at: Time) {
         let index = self.later.iter().position(|(when, ..)| *when == at).expect("somebody comes now");
         let (_, name, host) = self.later.remove(index);
-        let node: NodeId = self.sim.add_client(host, &name);
-        let own = SplitMix64::new(self.random.next_u64());
-        self.players.push(Player::new(at, node, own, self.elements, self.hashes));
+        let mut own = SplitMix64::new(self.random.next_u64());
+        let is_independent = own.below(4) == 0;
+        let node: NodeId = if is_independent {
+            self.sim.add_independent(host, &name, self.servers.clone())
+        } else {
+            self.sim.add_client(host, &name)
+        };
+        let player = Player::new(at, node, own, self.elements, self.hashes);
+        self.players.push(if is_independent { player.waiting_for_servers(at) } else { player });
     }
 
     /// Checks what must hold.

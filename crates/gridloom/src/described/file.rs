@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gridloom_core::base::json::{self, JsonError};
 use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json, json};
 
@@ -18,7 +20,9 @@ const FORMAT: &str = "gridloom graph 1";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    format: String,
+    /// Looked at before.
+    #[serde(rename = "format")]
+    _format: String,
     #[serde(default)]
     inputs: Vec<FileInput>,
     calls: Vec<FileCall>,
@@ -126,27 +130,15 @@ impl Graph {
     /// # Errors
     /// As [`Graph::load`].
     pub fn parse(name: &str, text: &str) -> Result<Graph, Error> {
-        let is_of_other_version = |json: &Json| json["format"].as_str().is_some_and(|format| format != FORMAT);
-        let parsed: Result<File, _> = serde_json::from_str(text);
-        let file = parsed.map_err(|error| {
-            // Of another version everything else may be different too.
-            if let Some(json) = serde_json::from_str(text).ok().filter(is_of_other_version) {
-                return other_format(name, json["format"].as_str().unwrap_or_default());
-            }
-            let (line, column) = (error.line(), error.column());
-            let why = error.to_string();
-            let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
+        // Of another version everything else may be different too.
+        if let Some(format) = json::text_of(text, "format").filter(|format| format != FORMAT) {
+            return Err(Error::Input(format!("{name}: its format is '{format}'; this version reads '{FORMAT}'")));
+        }
+        let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
             Error::Input(format!("{name}:{line}:{column}: not a described graph: {why}"))
         })?;
-        if file.format != FORMAT {
-            return Err(other_format(name, &file.format));
-        }
         file.graph().map_err(|error| Error::Input(format!("{name}: {error}")))
     }
-}
-
-fn other_format(name: &str, format: &str) -> Error {
-    Error::Input(format!("{name}: its format is '{format}'; this version reads '{FORMAT}'"))
 }
 
 impl File {
@@ -303,8 +295,8 @@ fn arg_read(call: &str, arg: &Json) -> Result<GraphArg, Error> {
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    json::read(text).map_err(|error| wrong(error.why))
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> String {

@@ -63,6 +63,13 @@ struct GraphCall {
     is_optional: bool,
 }
 
+impl GraphCall {
+    fn reads(&self, name: &str) -> bool {
+        let mut args = self.args.iter().chain(self.named.iter().map(|(_, arg)| arg));
+        args.any(|arg| matches!(arg, GraphArg::Ref(node) if node.node() == name))
+    }
+}
+
 /// An input by its name, the only result of a call by the call's, one of several as `call.parameter`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GraphRef(String);
@@ -200,11 +207,36 @@ impl Graph {
     /// # Errors
     /// If there is no such call.
     pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
+        if self.inputs.iter().any(|input| input.name == result.node()) {
+            let why = "is an input, which the program has already; results of calls can be wanted";
+            return Err(wrong(format!("'{}' {why}", result.0)));
+        }
         if !self.calls.iter().any(|call| call.name == result.node()) {
             let near = self.near(result.node());
             return Err(wrong(format!("'{}' is wanted, and no call has that name{near}", result.0)));
         }
         self.wanted.push(result.clone());
+        Ok(())
+    }
+
+    /// Takes back an input or a call, and that its results are wanted.
+    ///
+    /// # Errors
+    /// If there is none of that name, or a call reads it.
+    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
+        if !self.names.contains(name) {
+            return Err(wrong(format!("there is no input or call '{name}' to remove{}", self.near(name))));
+        }
+        if let Some(reader) = self.calls.iter().find(|call| call.reads(name)) {
+            return Err(wrong(format!(
+                "'{name}' cannot be removed: call '{}' reads it; remove that first",
+                reader.name
+            )));
+        }
+        self.names.remove(name);
+        self.inputs.retain(|input| input.name != name);
+        self.calls.retain(|call| call.name != name);
+        self.wanted.retain(|result| result.node() != name);
         Ok(())
     }
 

@@ -41,6 +41,12 @@ pub(super) struct State {
     pub(super) plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
     /// The answer to the last question for links.
     pub(super) links: Option<Vec<LinkReport>>,
+    /// Addresses of the servers that a session without an agent was given.
+    pub(super) given: BTreeSet<String>,
+    /// Without an agent: the server at each given address that has answered, or why it cannot be used.
+    pub(super) ways: BTreeMap<String, Result<NodeId, String>>,
+    /// Servers that were asked to tell what they have learned, which the directory has not yet.
+    pub(super) untold: BTreeSet<NodeId>,
     pub(super) names: BTreeMap<NodeId, String>,
     pub(super) traffic: Traffic,
     pub(super) log: Vec<String>,
@@ -124,6 +130,15 @@ impl State {
                 self.agent_lost = None;
             }
             Event::Links { links } => self.links = Some(links),
+            Event::Reached { address, server } => {
+                self.ways.insert(address, Ok(server));
+            }
+            Event::NotReached { address, why } => {
+                self.ways.insert(address, Err(why));
+            }
+            Event::ModelsKnown { server } => {
+                self.untold.remove(&server);
+            }
             // A server's.
             Event::Learned { .. } => {}
             Event::AgentLost { address, why } => self.agent_lost = Some(TaskError::AgentLost { address, why }),
@@ -220,7 +235,8 @@ impl Unread {
     fn add(&mut self, record: &mut GroupRecord) {
         for line in record.untold() {
             self.count += 1;
-            if self.first.len() < UNREAD_LINES_MAX {
+            // A group that was not mapped says the same of each of its calls.
+            if self.first.len() < UNREAD_LINES_MAX && !self.first.contains(&line) {
                 self.first.push(line);
             }
         }

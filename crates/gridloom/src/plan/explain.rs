@@ -42,7 +42,7 @@ pub struct AlternativeRecord {
     /// Makespan of the plan.
     pub makespan_seconds: f64,
     /// What makes the greatest difference to where it is (of the server where it is: what takes longest): `inputs`, `slots` or
-    /// `run`.
+    /// `run`; or `behind`, if the makespan differs by what comes after the task, and not by when it ends itself.
     pub decides: &'static str,
     /// Why the server cannot run it; times are 0 then.
     pub cannot: Option<String>,
@@ -150,6 +150,7 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
             Decides::Inputs => "inputs",
             Decides::Slots => "slots",
             Decides::Run => "run",
+            Decides::Behind => "behind",
         },
         cannot: None,
     }
@@ -223,6 +224,15 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
     let (there, here_parts) = (parts(other), parts(here));
     let by = |part: usize| there[part] - here_parts[part];
     let ends = other.end_seconds - here.end_seconds;
+    if other.decides == "behind" {
+        let own = match ends {
+            same if same.abs() <= SAME_S => "ends at the same time".to_string(),
+            later if later > 0.0 => format!("ends {later:.4} s later"),
+            sooner => format!("ends {:.4} s sooner", sooner.abs()),
+        };
+        let makespan = if other.makespan_seconds > here.makespan_seconds { "later" } else { "sooner" };
+        return format!("{own}, but what comes after it ends {makespan}");
+    }
     if ends.abs() <= SAME_S {
         return "ends at the same time".into();
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gridloom_core::base::Fnv;
+use gridloom_core::base::json::{self, JsonError};
 use gridloom_core::map::{Given, Seen};
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +20,12 @@ const FORMAT: &str = "gridloom plan 1";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    format: String,
+    /// Looked at before.
+    #[serde(rename = "format")]
+    _format: String,
     heuristic: String,
-    makespan_seconds: f64,
+    /// Null if it is not known.
+    makespan_seconds: Option<f64>,
     lower_bound_seconds: f64,
     map_seconds: f64,
     client_bytes: u64,
@@ -131,10 +135,10 @@ impl PlanRecord {
     /// # Errors
     /// As [`PlanRecord::load`].
     pub fn parse(name: &str, text: &str) -> Result<PlanRecord, Error> {
-        let file: File = serde_json::from_str(text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            let why = error.to_string();
-            let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
+        if let Some(given) = other_kind(text) {
+            return Err(Error::Input(format!("{name}: {given}; expected '{FORMAT}', as plans of groups are saved")));
+        }
+        let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
             Error::Input(format!("{name}:{line}:{column}: not a plan: {why}"))
         })?;
         file.record().map_err(|error| Error::Input(format!("{name}: {error}")))
@@ -142,11 +146,8 @@ impl PlanRecord {
 }
 
 impl File {
+    /// Its format was looked at before.
     fn record(mut self) -> Result<PlanRecord, Error> {
-        if self.format != FORMAT {
-            let why = format!("its format is '{}'; this version reads '{FORMAT}'", self.format);
-            return Err(Error::Input(why));
-        }
         self.tasks.sort_by_key(|task| task.number);
         if let Some((expected, task)) = self.tasks.iter().enumerate().find(|(at, task)| *at != task.number) {
             let why = if task.number < expected { "there twice" } else { "missing" };
@@ -177,7 +178,7 @@ impl File {
         let basis = |FileProblem { tasks, data, seen }| Arc::new(Basis { seen: Arc::new(seen), tasks, data });
         let record = PlanRecord {
             heuristic: self.heuristic,
-            makespan_seconds: self.makespan_seconds,
+            makespan_seconds: self.makespan_seconds.unwrap_or(f64::NAN),
             lower_bound_seconds: self.lower_bound_seconds,
             map_seconds: self.map_seconds,
             client_bytes: self.client_bytes,
@@ -190,17 +191,24 @@ impl File {
         if tasks_hash(&record.tasks, &order) == self.tasks_hash && order == record.order() {
             return Ok(record);
         }
-        let given = Given { order: order.clone(), plain: false, ..record.given() };
-        let mut edited = record.predicted(&given)?;
-        if edited.basis.is_none() {
-            // Nothing tells its times: only their order is kept, in the numbers that it is read from.
-            for (rank, task) in order.iter().enumerate() {
-                let task = &mut edited.tasks[*task as usize];
-                (task.start_seconds, task.end_seconds) = (rank as f64, rank as f64);
-            }
-        }
-        Ok(edited)
+        let given = Given { order, plain: false, ..record.given() };
+        record.predicted(&given)
     }
+}
+
+/// What a file is that is no saved plan of this version, if that can be told.
+fn other_kind(text: &str) -> Option<String> {
+    if let Some(format) = json::text_of(text, "format") {
+        return (format != FORMAT).then(|| format!("its format is '{format}'"));
+    }
+    let names = json::names(text)?;
+    let has = |name: &str| names.contains(name);
+    Some(match () {
+        () if has("assignment") => "it is a plan of a recorded workflow, for 'gridloom map --plan'".into(),
+        () if has("tasks") && has("files") => "it is a recorded workflow, for 'gridloom map --workflow'".into(),
+        () if has("format") => return None,
+        () => "it does not say its 'format'".into(),
+    })
 }
 
 /// Fingerprint of what can be edited.

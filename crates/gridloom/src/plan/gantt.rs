@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 
-use super::text::count;
+use super::text::{NO_TIMES, count};
 use crate::report::bytes;
 use crate::timeline::{COLOURS, Span, escape, lanes};
-use crate::{PlanRecord, TaskRecord, TransferRecord};
+use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 190.0;
@@ -28,7 +29,13 @@ const DIGIT: f64 = 7.0;
 impl PlanRecord {
     /// It as SVG: a row for each slot of a server, a row for each link, what each bar is as its hover text. Tasks and transfers
     /// of the critical path have a dark edge, if what the plan was made of is known.
-    pub fn gantt_svg(&self) -> String {
+    ///
+    /// # Errors
+    /// If its times are not known.
+    pub fn gantt_svg(&self) -> Result<String, Error> {
+        if !self.has_times() {
+            return Err(Error::Usage(format!("the plan cannot be drawn: {NO_TIMES}")));
+        }
         let title = format!(
             "{} by {}: {:.4} s, at least {:.4} s",
             count(self.tasks.len(), "task"),
@@ -36,8 +43,22 @@ impl PlanRecord {
             self.makespan_seconds,
             self.lower_bound_seconds
         );
-        gantt_svg(&title, &self.tasks, &self.transfers, &self.critical_tasks())
+        Ok(gantt_svg(&title, &self.tasks, &self.transfers, &self.critical_tasks()))
     }
+}
+
+/// Whether a drawing may be written to a file of that name: all are SVG, and a name that ends otherwise would mislead.
+///
+/// # Errors
+/// If it ends like another kind of file.
+pub fn check_svg_name(path: &Path) -> Result<(), Error> {
+    let Some(ending) = path.extension() else { return Ok(()) };
+    if ending.eq_ignore_ascii_case("svg") {
+        return Ok(());
+    }
+    let (name, ending, other) = (path.display(), ending.to_string_lossy(), path.with_extension("svg"));
+    let why = format!("drawings are SVG, not {ending}: name the file {}, which browsers show", other.display());
+    Err(Error::Usage(format!("{name}: {why}")))
 }
 
 /// Tasks and transfers over time as SVG. `critical` are numbers of tasks that get a dark edge.

@@ -19,7 +19,7 @@ use gridloom_core::map::{AGAIN, GIVEN, Given, GivenTask, MapError, Plan, Problem
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
-pub use gantt::gantt_svg;
+pub use gantt::{check_svg_name, gantt_svg};
 
 /// What a plan was made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +104,8 @@ impl Named<'_> {
 
 impl PlanRecord {
     /// Another plan, with a task on another server. If what the plan was made of is known (it is of one that
-    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew.
+    /// [`Group::plan`](crate::Group::plan) made, or that was loaded), its times and transfers are predicted anew; if
+    /// not, they are not known ([`PlanRecord::has_times`]).
     ///
     /// # Errors
     /// If there is no such task or server, or the server cannot run it.
@@ -153,9 +154,29 @@ impl PlanRecord {
         order
     }
 
+    /// Whether its times and transfers are known: not if it was changed, and what it was made of is not known. Its
+    /// makespan is no number then, and starts only tell the order of its tasks.
+    pub fn has_times(&self) -> bool {
+        !self.makespan_seconds.is_nan()
+    }
+
     /// With those servers and order, and times and transfers by what it was made of, if that is known.
-    fn predicted(self, given: &Given) -> Result<PlanRecord, Error> {
-        let Some(basis) = self.basis.clone() else { return Ok(PlanRecord { heuristic: GIVEN.into(), ..self }) };
+    fn predicted(mut self, given: &Given) -> Result<PlanRecord, Error> {
+        let Some(basis) = self.basis.clone() else {
+            for (rank, task) in given.order.iter().enumerate() {
+                let task = &mut self.tasks[*task as usize];
+                (task.start_seconds, task.end_seconds) = (rank as f64, rank as f64);
+            }
+            let (transfers, heuristic) = (Vec::new(), GIVEN.into());
+            return Ok(PlanRecord {
+                heuristic,
+                makespan_seconds: f64::NAN,
+                client_bytes: 0,
+                server_bytes: 0,
+                transfers,
+                ..self
+            });
+        };
         let problem = self.problem(&basis)?;
         let plan = given.plan(&problem).map_err(unusable)?;
         let record = Named {

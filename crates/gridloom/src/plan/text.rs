@@ -8,6 +8,9 @@ use crate::report::bytes;
 
 /// Numbers of tasks listed of a server.
 const TASKS_SHOWN: usize = 12;
+/// Said of a plan that was changed without what tells its times.
+pub(super) const NO_TIMES: &str = "its times are not known, for it was changed, and the plan does not say what it was \
+                                   made of (the 'problem' of its file)";
 /// Servers and links listed: the busiest.
 const ROWS_SHOWN: usize = 40;
 
@@ -28,6 +31,16 @@ impl fmt::Display for PlanRecord {
             *seconds += moved.end_seconds - moved.start_seconds;
         }
         let (tasks, on) = (count(self.tasks.len(), "task"), count(servers.len(), "server"));
+        if !self.has_times() {
+            writeln!(f, "plan by {}: {tasks} on {on}; {NO_TIMES}", self.heuristic)?;
+            for (server, (_, tasks)) in servers.iter().take(ROWS_SHOWN) {
+                writeln!(f, "  {server}: {}: {}", count(tasks.len(), "task"), numbers(tasks))?;
+            }
+            return match servers.len().saturating_sub(ROWS_SHOWN) {
+                0 => Ok(()),
+                more => writeln!(f, "  and {} more", count(more, "server")),
+            };
+        }
         writeln!(f, "plan by {}: {tasks} on {on}, {}", self.heuristic, count(self.transfers.len(), "transfer"))?;
         let (makespan_s, bound_s) = (self.makespan_seconds, self.lower_bound_seconds);
         write!(f, "makespan {makespan_s:.4} s, lower bound {bound_s:.4} s")?;
@@ -47,10 +60,7 @@ impl fmt::Display for PlanRecord {
             // Of a plan whose grid is not known a server is taken to have one slot.
             let slots = f64::from(*slots.get(server).unwrap_or(&1));
             let busy = if makespan_s > 0.0 { 100.0 * busy_s / (slots * makespan_s) } else { 0.0 };
-            let shown: Vec<String> = tasks.iter().take(TASKS_SHOWN).map(usize::to_string).collect();
-            let left = tasks.len() - shown.len();
-            let left = if left > 0 { format!(" and {left} more") } else { String::new() };
-            writeln!(f, "  {server}: {}, busy {busy:.0} %: {}{left}", count(tasks.len(), "task"), shown.join(", "))?;
+            writeln!(f, "  {server}: {}, busy {busy:.0} %: {}", count(tasks.len(), "task"), numbers(&tasks))?;
         }
         if more > 0 {
             writeln!(f, "  and {} less busy", count(more, "server"))?;
@@ -65,6 +75,14 @@ impl fmt::Display for PlanRecord {
         }
         Ok(())
     }
+}
+
+/// The first of them.
+fn numbers(tasks: &[usize]) -> String {
+    let shown: Vec<String> = tasks.iter().take(TASKS_SHOWN).map(usize::to_string).collect();
+    let left = tasks.len() - shown.len();
+    let left = if left > 0 { format!(" and {left} more") } else { String::new() };
+    shown.join(", ") + &left
 }
 
 /// Keeps as many rows as are shown, in their order; gives how many were left out.

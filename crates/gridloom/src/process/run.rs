@@ -124,7 +124,7 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
-        eprintln!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
+        gridloom_core::say!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
     };
     let mut runner = Runner::new(simulation.clone(), Arc::new(log));
     runner.share(shared.clone());
@@ -207,7 +207,7 @@ impl IdleWatch {
                 since = Some((seen, looks + 1));
                 if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
-                    eprintln!(
+                    gridloom_core::say!(
                         "gridloom: only time limits have expired since {} s of virtual time, which is {} s now: {who}; \
                          'gridloom simulate --until SECONDS' ends such a run",
                         idle.since.seconds(),

@@ -12,9 +12,9 @@ use gridloom_core::map::Spec;
 use gridloom_core::map::recorded::{Case, Evaluated, Model, RecordedPlan, Servers, Workflow};
 use serde_json::json;
 
-use super::{count, print_json, print_line, print_text, read_text};
+use super::{count, parse_svg, print_json, print_line, print_text, read_text, write_svg};
 
-/// Map a recorded workflow onto described servers, and print the plan and when it ends
+/// Map a recorded workflow onto described servers, and print when it ends and what each server does
 ///
 /// Models: m0 has no contention, and inputs everywhere; m1 has inputs and final outputs at the client; in m2 copies share
 /// links and cards, and files stay where they have been. In m2, heuristics that know nothing of contention map as in m0,
@@ -48,12 +48,20 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER", default_value = "../shared/data/workflows", requires = "baseline")]
     data: PathBuf,
     /// Draw the plan into an SVG file: servers over time, and with m2 the copies on each link
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_svg)]
     svg: Option<PathBuf>,
+    /// List all tasks, also of a large workflow
+    #[arg(long, conflicts_with_all = ["baseline", "json"])]
+    tasks: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
+
+/// Tasks of a workflow that are listed unasked.
+const TASKS_SHOWN: usize = 40;
+/// Servers that are listed: the first.
+const SERVERS_SHOWN: usize = 40;
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let (Some(workflow), Some(platform)) = (&options.workflow, &options.platform) else {
@@ -73,13 +81,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let found = case.evaluate(made).with_context(|| by.clone())?;
-    if let Some(file) = &options.svg {
-        std::fs::write(file, drawing::svg(&case, &found, &by)).with_context(|| shown(file))?;
-    }
     if options.json {
         print_as_json(&case, &found, map_s)?;
     } else {
-        print_readably(&case, &found, &by, map_s)?;
+        print_summary(&case, &found, &by, map_s)?;
+        print_tasks(&case, &found, options.tasks)?;
+    }
+    if let Some(file) = &options.svg {
+        write_svg(file, &drawing::svg(&case, &found, &by), options.json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,15 +115,35 @@ fn print_as_json(case: &Case<'_>, found: &Evaluated, map_s: f64) -> Result<()> {
     print_json(&value)
 }
 
-fn print_readably(case: &Case<'_>, found: &Evaluated, by: &str, map_s: f64) -> Result<()> {
+fn print_summary(case: &Case<'_>, found: &Evaluated, by: &str, map_s: f64) -> Result<()> {
     let (workflow, bound_s) = (case.workflow, case.lower_bound_s());
-    let over = if bound_s > 0.0 { format!(", {:.2} times", found.makespan_s / bound_s) } else { String::new() };
-    print_line(&format!(
-        "{by}: {} on {}, {:.6} s (at least {bound_s:.6} s{over}), mapped in {map_s:.3} s",
-        count(workflow.tasks.len(), "task"),
-        count(case.servers.len(), "server"),
-        found.makespan_s,
-    ))?;
+    let (tasks, on) = (count(workflow.tasks.len(), "task"), count(case.servers.len(), "server"));
+    let over =
+        if bound_s > 0.0 { format!(": {:.2} times the bound", found.makespan_s / bound_s) } else { String::new() };
+    let mut text = format!("{by}: {tasks} on {on}, mapped in {map_s:.3} s\n");
+    text += &format!("makespan {:.6} s, lower bound {bound_s:.6} s{over}\n", found.makespan_s);
+    let mut servers = vec![(0usize, 0.0f64); case.servers.len()];
+    for (task, server) in found.plan.servers.iter().enumerate() {
+        let (tasks, busy_s) = &mut servers[*server as usize];
+        *tasks += 1;
+        *busy_s += found.end_s[task] - found.plan.start_s[task];
+    }
+    text += &format!("{:>6} {:>7} {:>7}\n", "server", "tasks", "busy");
+    for (server, (tasks, busy_s)) in servers.iter().enumerate().take(SERVERS_SHOWN) {
+        let part = if found.makespan_s > 0.0 { 100.0 * busy_s / found.makespan_s } else { 0.0 };
+        text += &format!("{server:>6} {tasks:>7} {part:>5.0} %\n");
+    }
+    if servers.len() > SERVERS_SHOWN {
+        text += &format!("and {} more\n", count(servers.len() - SERVERS_SHOWN, "server"));
+    }
+    print_text(&text)
+}
+
+fn print_tasks(case: &Case<'_>, found: &Evaluated, is_asked: bool) -> Result<()> {
+    let workflow = case.workflow;
+    if !is_asked && workflow.tasks.len() > TASKS_SHOWN {
+        return print_line("--tasks lists all tasks, --json prints the plan");
+    }
     let mut text = format!("{:>6} {:>14} {:>14}  task\n", "server", "start", "end");
     for task in found.plan.order(workflow) {
         let (task, server) = (task as usize, found.plan.servers[task as usize]);

@@ -50,7 +50,7 @@ impl Speeds {
     pub fn apply(self, spec: &mut Spec, platform: &Platform, name: &str, quiet: bool) -> Result<Made> {
         let say = |line: &str| {
             if !quiet {
-                eprintln!("gridloom: testbed: {line}");
+                gridloom_core::say!("gridloom: testbed: {line}");
             }
         };
         let topology = Topology::new(platform, &spec.tuning)?;

@@ -10,9 +10,10 @@
 //! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
 //! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
 //! is copied to a place at most once, as soon as its source has it, if a task there reads it, or a copy from there is
-//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is used and passed on when it is whole. Between servers that cannot talk it goes
-//! through the client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and
-//! its inputs are there.
+//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is
+//! used and passed on when it is whole. Between servers that cannot talk it goes through the client, which has it then.
+//! A server starts its tasks in their order, each as soon as a slot is free and its inputs are there; where tasks are known
+//! to disturb one another, each goes on as slowly as those beside it make it ([`side_by_side`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice; no task starts before its inputs are there; a place
 //! that has a datum gets no copy of it.
@@ -20,6 +21,7 @@
 mod list;
 mod search;
 mod sharing;
+mod side_by_side;
 mod times;
 
 use std::cmp::{Ordering, Reverse};
@@ -31,6 +33,7 @@ use super::problem::Problem;
 pub use list::Lister;
 pub use search::search;
 use sharing::Sharing;
+use side_by_side::SideBySide;
 pub use times::{PlanTimes, can_judge};
 
 /// What a plan decides.
@@ -117,6 +120,8 @@ pub struct Judge<'p> {
     queues: Vec<Vec<u32>>,
     heads: Vec<usize>,
     free_slots: Vec<u32>,
+    /// By server; `None` where tasks take as long side by side as alone.
+    beside: Vec<Option<SideBySide>>,
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
@@ -165,6 +170,8 @@ struct Timed {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     TaskEnds(u32),
+    /// The next task of a server whose tasks disturb one another, as of that turn.
+    NextEnds(u32, u32),
     SlotFree(u32),
     CopyFlows(u32),
 }
@@ -187,6 +194,7 @@ impl<'p> Judge<'p> {
             queues: vec![Vec::new(); servers],
             heads: vec![0; servers],
             free_slots: vec![0; servers],
+            beside: (0..servers).map(|server| problem.is_perturbed(server).then(SideBySide::default)).collect(),
             servers: Vec::new(),
             timed: BinaryHeap::new(),
             copies: Vec::new(),
@@ -254,6 +262,7 @@ impl<'p> Judge<'p> {
         self.now_s = 0.0;
         self.queues.iter_mut().for_each(Vec::clear);
         self.heads.fill(0);
+        self.beside.iter_mut().flatten().for_each(SideBySide::clear);
         self.servers.clone_from(&choice.servers);
         let Outcome { start_s, end_s, .. } = &mut self.outcome;
         start_s.clear();
@@ -396,8 +405,7 @@ impl<'p> Judge<'p> {
         self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
     }
 
-    /// Starts what can start on a server.
-    fn start_tasks(&mut self, server: usize) {
+    fn fill_slots(&mut self, server: usize) {
         while self.free_slots[server] > 0 {
             let Some(task) = self.queues[server].get(self.heads[server]).copied() else { return };
             if self.missing[task as usize] > 0 {
@@ -405,10 +413,24 @@ impl<'p> Judge<'p> {
             }
             self.heads[server] += 1;
             self.free_slots[server] -= 1;
-            let seconds = self.problem.seconds(task as usize, server).expect("checked before the run");
+            let seconds = self.problem.alone_seconds(task as usize, server).expect("checked before the run");
             self.outcome.start_s[task as usize] = self.now_s;
             self.outcome.end_s[task as usize] = self.now_s + seconds;
-            self.timed.push(Reverse(Timed { at_s: self.now_s + seconds, what: What::TaskEnds(task) }));
+            match &mut self.beside[server] {
+                Some(beside) => beside.start(self.now_s, task, seconds),
+                None => self.timed.push(Reverse(Timed { at_s: self.now_s + seconds, what: What::TaskEnds(task) })),
+            }
+        }
+    }
+
+    /// Starts what can start on a server, and says when the next task ends there.
+    fn start_tasks(&mut self, server: usize) {
+        self.fill_slots(server);
+        let Some(beside) = &mut self.beside[server] else { return };
+        let busy = self.problem.servers()[server].slots - self.free_slots[server];
+        let factor = |task: u32, tasks: u32| self.problem.perturbation(task as usize, server, tasks);
+        if let Some((at_s, turn)) = beside.next(self.now_s, busy, factor) {
+            self.timed.push(Reverse(Timed { at_s, what: What::NextEnds(server as u32, turn) }));
         }
     }
 
@@ -423,7 +445,11 @@ impl<'p> Judge<'p> {
 
     /// Whether nothing goes on but what slots were busy with before.
     fn waits_for_slots_only(&mut self) -> bool {
-        let is_slot = |Reverse(timed): &Reverse<Timed>| matches!(timed.what, What::SlotFree(_));
+        let is_slot = |Reverse(timed): &Reverse<Timed>| match timed.what {
+            What::SlotFree(_) => true,
+            What::NextEnds(server, turn) => !self.is_now(server, turn),
+            What::TaskEnds(_) | What::CopyFlows(_) => false,
+        };
         self.timed.iter().all(is_slot) && self.sharing.next_s().is_none()
     }
 
@@ -465,8 +491,19 @@ impl<'p> Judge<'p> {
                     }
                 }
                 What::TaskEnds(task) => self.end_task(task),
+                What::NextEnds(server, turn) if self.is_now(server, turn) => {
+                    let beside = self.beside[server as usize].as_mut().expect("it has turns");
+                    let task = beside.end_first();
+                    self.outcome.end_s[task as usize] = self.now_s;
+                    self.end_task(task);
+                }
+                What::NextEnds(..) => {}
             }
         }
+    }
+
+    fn is_now(&self, server: u32, turn: u32) -> bool {
+        self.beside[server as usize].as_ref().is_some_and(|beside| beside.turn() == turn)
     }
 
     fn end_task(&mut self, task: u32) {

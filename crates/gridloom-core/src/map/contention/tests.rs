@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::map::recorded::{CLIENT, Case, Model, Servers, Workflow};
+use crate::map::testing::{grid, independent, perturbation};
 
 fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
     let case = Case { workflow, servers, model };
@@ -75,4 +76,24 @@ fn one_upload_serves_all_servers_that_can_talk() {
     let (choice, makespan_s) = search(&problem, &[halves], 200_000, 1);
     assert_eq!(makespan_s, 261.0);
     assert_eq!(judge.run(&choice, f64::INFINITY).unwrap().unwrap().makespan_s, makespan_s);
+}
+
+#[test]
+fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
+    let mut grid = grid(&[1e9]);
+    (grid.servers[0].slots, grid.servers[0].busy_s) = (3, vec![0.0, 0.0, 4.0]);
+    let outline = independent(4, 2e9);
+    let model = grid.servers[0].functions.get_mut("m/f0").unwrap();
+    model.perturbation = perturbation(&[(2, 2.0), (3, 3.0)]);
+    let problem = Problem::new(&outline, &grid, crate::map::testing::CLIENT).unwrap();
+    let choice = Choice { servers: vec![0; 4], order: vec![0, 1, 2, 3], sources: BTreeMap::new() };
+    let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+    // Another group's task runs until 4: a third each, of which 4/3 are done by then. From then on there are three of this
+    // group's; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
+    assert_eq!(outcome.start_s, [0.0, 0.0, 4.0, 6.0]);
+    let ends = [6.0, 6.0, 4.0 + 2.0 + 2.0 * 4.0 / 3.0, 0.0];
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(near(outcome.end_s[0], ends[0]) && near(outcome.end_s[1], ends[1]), "{:?}", outcome.end_s);
+    assert!(near(outcome.end_s[2], ends[2]), "{:?}", outcome.end_s);
+    assert!(near(outcome.makespan_s, ends[2] + 2.0 / 3.0), "{:?}", outcome.end_s);
 }

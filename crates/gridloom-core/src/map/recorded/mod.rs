@@ -8,11 +8,13 @@
 //! Case ──map(spec)──▶ RecordedPlan ──evaluate──▶ Evaluated (also plan.json ──RecordedPlan::parse──▶)
 //! ```
 //!
-//! | model | data | transfers |
-//! |---|---|---|
-//! | [`Model::M0`] | one for each pair of tasks that share files; inputs without maker are everywhere, results stay | each at full bandwidth, pairs without a link of their own through the client at the sum of both times |
-//! | [`Model::M1`] | also one for the outside inputs of each task, at the client, and one for its results that nobody reads, which go there | likewise |
-//! | [`Model::M2`] | one for each file, which stays where it has been | share links and cards, rates are max-min fair; pairs without a link of their own go through the client, which holds the file then |
+//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without maker are everywhere, results stay.
+//!   Each transfer has the full bandwidth; pairs without a link of their own go through the client, at the sum of both
+//!   times.
+//! - [`Model::M1`]: also a datum for the outside inputs of each task, at the client, and one for its results that
+//!   nobody reads, which go there. Transfers as by `M0`.
+//! - [`Model::M2`]: a datum for each file, which stays where it has been. Transfers share links and cards, with rates
+//!   that are max-min fair; pairs without a link of their own go through the client, which holds the file then.
 
 mod evaluate;
 mod plain;
@@ -41,7 +43,7 @@ const FUNCTION: &str = "recorded/task";
 /// Bandwidth where nothing is said of a client's link because nothing crosses it.
 const BANDWIDTH_UNUSED: f64 = 1e12;
 
-/// What is modelled of transfers; see the module's table.
+/// What is modelled of transfers; see the module's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Model {
     /// No contention, inputs in place.

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::servers::Servers;
 use super::workflow::{CaseError, Workflow};
+use crate::base::json;
 use crate::map::contention::{Choice, Outcome};
 use crate::map::plan::Plan;
 use crate::map::problem::Problem;
@@ -55,6 +56,19 @@ pub struct PlanText<'w> {
     pub sources: BTreeMap<&'w str, BTreeMap<String, i64>>,
 }
 
+/// What a file has at its top.
+const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
+                     \"start_seconds\": {TASK: SECONDS}}";
+
+/// What a file is that is no such plan, if that can be told.
+fn kind(text: &str) -> String {
+    match json::text_of(text, "format") {
+        Some(format) => format!("its format is '{format}', "),
+        None if json::has(text, "tasks") && json::has(text, "files") => "it is a workflow, ".into(),
+        None => String::new(),
+    }
+}
+
 /// The client, as files have it.
 const CLIENT_NUMBER: i64 = -1;
 
@@ -65,7 +79,8 @@ impl RecordedPlan {
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
     pub fn parse(text: &str, name: &str, workflow: &Workflow, servers: &Servers) -> Result<RecordedPlan, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text: Text = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let given = kind(text);
+        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; {given}expected {SHAPE}")))?;
         let last = servers.len() - 1;
         let server = |number: i64| {
             let known = u32::try_from(number).ok().filter(|number| *number as usize <= last);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::workflow::CaseError;
+use crate::base::json::{self, JsonError};
 
 /// Servers, numbered from 0. Links are alike both ways.
 #[derive(Clone, Debug)]
@@ -29,19 +30,18 @@ struct Wrapped {
     platform: Text,
 }
 
-#[derive(Deserialize)]
-struct IsWrapped {
-    #[serde(rename = "platform")]
-    _platform: serde::de::IgnoredAny,
+/// The servers as they stand by themselves, perhaps with a `platform` that is their name, or under `platform` beside
+/// figures of theirs.
+fn read(text: &str) -> Result<Text, JsonError> {
+    if json::has(text, "platform") && !json::has(text, "speed") {
+        return json::read(text).map(|Wrapped { platform }| platform);
+    }
+    json::read(text)
 }
 
-/// The servers as they stand by themselves, or under `platform` beside figures of theirs.
-fn read(text: &str) -> Result<Text, serde_json::Error> {
-    if serde_json::from_str::<IsWrapped>(text).is_ok() {
-        return serde_json::from_str(text).map(|Wrapped { platform }| platform);
-    }
-    serde_json::from_str(text)
-}
+/// What a file has at its top.
+const SHAPE: &str =
+    "a platform: {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}";
 
 impl Servers {
     /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, also as the value of
@@ -51,7 +51,7 @@ impl Servers {
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Servers, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text = read(text).map_err(|error| wrong(error.to_string()))?;
+        let text = read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
         let count = text.speeds.len();
         if count == 0 {
             return Err(wrong("it has no servers: 'speed' is empty".into()));
@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let cases = [
-            ("{", "servers.json: EOF while parsing"),
+            ("{", "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {"),
+            (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' stands twice in one object"),
+            (r#"{"platform": "desk"}"#, "the text \"desk\" stands where an object is expected"),
             (r#"{"speed": [], "client_bytes_per_s": []}"#, "it has no servers"),
             (r#"{"speed": [1], "client_bytes_per_s": []}"#, "'speed' has 1 servers and 'client_bytes_per_s' 0"),
             (r#"{"speed": [1, 0], "client_bytes_per_s": [1, 1]}"#, "'speed' of server 1 is 0"),
@@ -151,5 +153,8 @@ mod tests {
         let servers = Servers::parse(text, "servers.json").unwrap();
         assert_eq!((servers.direct(0, 1), servers.direct(1, 0), servers.direct(0, 0)), (Some(5.0), Some(5.0), None));
         assert_eq!(servers.relayed(0, 1), 7.5);
+        // A platform that has a name.
+        let named = text.replace("\"k\": 0", "\"platform\": \"desk\"");
+        assert_eq!(Servers::parse(&named, "servers.json").unwrap().len(), 2);
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::base::json;
+
 /// Why a file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}: {why}")]
@@ -71,6 +73,9 @@ struct TaskText {
     outputs: Vec<String>,
 }
 
+/// What a file has at its top.
+const SHAPE: &str =
+    "a workflow: {\"tasks\": [{\"id\", \"work_seconds\", \"inputs\", \"outputs\"}], \"files\": {NAME: BYTES}}";
 /// Largest size that is exact as a float.
 const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -82,15 +87,21 @@ impl Workflow {
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
     pub fn parse(text: &str, name: &str) -> Result<Workflow, CaseError> {
         let wrong = |why: String| CaseError { file: name.to_owned(), why };
-        let text: Text = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; expected {SHAPE}")))?;
         let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
         let mut files: Vec<File> = Vec::with_capacity(text.files.len());
         for (file, size) in &text.files {
             if !(size.is_finite() && (0.0..=BYTES_MAX).contains(size)) {
                 return Err(wrong(format!("file '{file}' has {size} bytes; it must be from 0 to {BYTES_MAX}")));
             }
+            if size.fract() != 0.0 {
+                return Err(wrong(format!(
+                    "file '{file}' has {size} bytes; it must be a whole number, such as {}",
+                    size.ceil()
+                )));
+            }
             numbers.insert(file, files.len() as u32);
-            let size_bytes = size.round() as u64;
+            let size_bytes = *size as u64;
             files.push(File { name: file.clone(), size_bytes, producer: None, readers: Vec::new() });
         }
         let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
@@ -113,6 +124,12 @@ impl Workflow {
             let outputs: Vec<u32> = task.outputs.iter().map(known).collect::<Result<_, _>>()?;
             for output in &outputs {
                 let file = &mut files[*output as usize];
+                if file.producer == Some(place as u32) {
+                    return Err(wrong(format!(
+                        "task '{}' has the output '{}' twice; list it once",
+                        task.id, file.name
+                    )));
+                }
                 if let Some(other) = file.producer.replace(place as u32) {
                     let other = &text.tasks[other as usize].id;
                     return Err(wrong(format!("file '{}' is made twice, by '{other}' and '{}'", file.name, task.id)));
@@ -199,6 +216,16 @@ mod tests {
         assert!(refused(&format!("{one},{}", one.replace("\"a\"", "\"c\"")), sizes).contains("by 'a' and 'c'"));
         assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which 'files' has not"));
         assert!(refused(one, r#""f": -1, "g": 2"#).contains("file 'f' has -1 bytes"));
+        assert!(
+            refused(one, r#""f": 1, "g": 2.5"#)
+                .contains("file 'g' has 2.5 bytes; it must be a whole number, such as 3")
+        );
+        let twice = one.replace(r#"["g"]"#, r#"["g", "g"]"#);
+        assert!(refused(&twice, sizes).contains("task 'a' has the output 'g' twice; list it once"));
+        assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' stands twice in one object"));
+        let without = one.replace(r#""work_seconds": 1, "#, "");
+        let said = refused(&without, sizes);
+        assert!(said.contains("'work_seconds' is missing; expected a workflow: {\"tasks\": "), "{said}");
         assert!(refused(&one.replace(": 1,", ": -0.5,"), sizes).contains("work_seconds -0.5"));
         assert!(refused("{", "").starts_with("w.json: "));
     }

@@ -58,11 +58,14 @@ impl Agent {
         transfers: &[SeenTransfer],
         out: &mut Vec<Effect>,
     ) {
-        if !self.servers.contains_key(&to) && !self.subscribers.contains_key(&to) {
+        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.subscribers.contains_key(&node);
+        if !is_known(to) {
             return;
         }
         let at = self.place(to);
-        for one in transfers.iter().take(SEEN_PER_REPORT) {
+        // Who is gone is not remembered again.
+        let transfers = transfers.iter().take(SEEN_PER_REPORT).filter(|one| is_known(one.from));
+        for one in transfers.copied().collect::<Vec<_>>() {
             let from = self.place(one.from);
             if one.took_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == at {
                 continue;

@@ -43,8 +43,8 @@ impl Agent {
             let busy =
                 server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, promise)| promise.end.since(now));
             let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
-            let host = host_of(&r.address);
-            let speed_flops = speeds.get(host).copied();
+            let processors = server.processors.as_str();
+            let speed_flops = speeds.get(processors).copied();
             ServerView {
                 node: **node,
                 name: r.name.clone(),
@@ -57,7 +57,7 @@ impl Agent {
                 functions: r
                     .functions
                     .iter()
-                    .map(|s| (s.name.clone(), self.models.of(host, &s.name, &speeds)))
+                    .map(|s| (s.name.clone(), self.models.of(processors, &s.name, &speeds)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
             }
@@ -95,9 +95,9 @@ impl Agent {
         }
     }
 
-    /// Mean speed of the servers of each host.
+    /// Mean speed of the servers with the same processors.
     pub(super) fn speeds(&self) -> BTreeMap<&str, f64> {
-        let known = self.servers.values().filter_map(|s| Some((host_of(&s.registration.address), s.speed_flops?)));
+        let known = self.servers.values().filter_map(|s| Some((s.processors.as_str(), s.speed_flops?)));
         means(known)
     }
 

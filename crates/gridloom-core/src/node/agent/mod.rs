@@ -48,6 +48,8 @@ pub struct AgentConfig {
 #[derive(Debug)]
 struct Registered {
     registration: Registration,
+    /// Whose models it shares: see [`Registration::processors`].
+    processors: String,
     since: Time,
     speed_flops: Option<f64>,
     links_done: bool,
@@ -117,6 +119,11 @@ impl Agent {
         }
     }
 
+    /// A peer has been heard of in another way than by what it sends here: it lives.
+    pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
+        let _ = self.members.heard(now, peer);
+    }
+
     /// Its identifier.
     pub fn id(&self) -> NodeId {
         self.config.id
@@ -166,6 +173,12 @@ impl Agent {
                 }
             }
             Message::Model { function, model } => self.on_model(now, from, &function, model, out),
+            // Who asked may be the client of another agent, or have gone.
+            Message::ModelsTold { client } if self.subscribers.contains_key(&client) => {
+                self.send_directory(now, client, out);
+                send(out, client, Message::ModelsKnown { server: from });
+            }
+            Message::ModelsTold { .. } => {}
             Message::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => self.on_pace(now, from, pace, out),
             Message::Subscribe => {
                 self.subscribers.insert(from, 0);
@@ -203,6 +216,8 @@ impl Agent {
             | Message::Recall { .. }
             | Message::Recalled { .. }
             | Message::Stale { .. }
+            | Message::TellModels
+            | Message::ModelsKnown { .. }
             | Message::Pace { .. }
             | Message::Cancel { .. }
             | Message::Release { .. }

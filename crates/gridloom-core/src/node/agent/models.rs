@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::base::limits::SPEED_FLOPS_DEFAULT;
 use crate::perf::FunctionModel;
 
-/// All models, by function. Servers of one host have the same processors: what one learns holds for all, and noise does not
-/// make equals unequal.
+/// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns
+/// holds for all, and noise does not make equals unequal.
 #[derive(Debug, Default)]
 pub(super) struct Models {
     by_function: BTreeMap<String, BTreeMap<String, OfHost>>,
@@ -43,5 +43,57 @@ impl Models {
             .flat_map(|curve| &mut curve.points)
             .for_each(|point| point.calls = 0);
         model
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use crate::perf::{FunctionModel, Learner, Size};
+
+    fn agent() -> Agent {
+        Agent::new(AgentConfig { id: NodeId(1), name: "agent".into() })
+    }
+
+    /// A server at that address whose call of 1 Gflop takes so long.
+    fn register(agent: &mut Agent, node: u64, address: &str, slowdown: f64, seconds: f64) {
+        let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
+        let (peer, name) = (NodeId(node), format!("server-{node}"));
+        handle(Input::PeerUp { peer, role: crate::node::Role::Server, name: name.clone(), address: address.into() });
+        let signature = crate::idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
+        let registration = Registration {
+            name,
+            address: address.into(),
+            slots: 1,
+            plain: false,
+            memory_bytes: 1 << 20,
+            slowdown,
+            functions: vec![signature],
+        };
+        handle(Input::Received { from: peer, message: Message::Register(registration) });
+        handle(Input::Received { from: peer, message: Message::Speed { flops: 1e9 / slowdown } });
+        let mut learner = Learner::default();
+        learner.learn(Size::Work(1e9), seconds, 1.0, false);
+        let message = Message::Model { function: "m/f".into(), model: learner.model() };
+        handle(Input::Received { from: peer, message });
+    }
+
+    fn seconds(agent: &Agent, server: usize) -> f64 {
+        let view = &agent.grid_view(Time(100), &[], &[], None).servers[server];
+        let model: &FunctionModel = &view.functions["m/f"];
+        model.seconds(Size::Work(1e9), view.speed_flops)
+    }
+
+    #[test]
+    fn servers_of_a_host_share_models_and_a_slowed_one_has_its_own() {
+        let mut agent = agent();
+        register(&mut agent, 2, "host:1", 1.0, 1.0);
+        register(&mut agent, 3, "host:2", 1.0, 1.2);
+        register(&mut agent, 4, "host:3", 4.0, 4.0);
+        assert_eq!(seconds(&agent, 0), seconds(&agent, 1));
+        assert!((1.0..=1.2).contains(&seconds(&agent, 0)), "{}", seconds(&agent, 0));
+        assert_eq!(seconds(&agent, 2), 4.0);
+        let speeds: Vec<_> = agent.grid_view(Time(100), &[], &[], None).servers.iter().map(|s| s.speed_flops).collect();
+        assert_eq!(speeds, [Some(1e9), Some(1e9), Some(2.5e8)]);
     }
 }

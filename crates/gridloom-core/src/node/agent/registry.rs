@@ -38,6 +38,7 @@ impl Agent {
             from,
             Registered {
                 links_done: registration.plain,
+                processors: registration.processors(),
                 registration,
                 since: now,
                 speed_flops: None,

@@ -14,38 +14,38 @@ impl Agent {
         out: &mut Vec<Effect>,
     ) {
         let Some(server) = self.servers.get(&from) else { return };
-        let Registration { name, address, functions, .. } = &server.registration;
+        let Registration { name, functions, .. } = &server.registration;
         if !model.is_sane() || !functions.iter().any(|known| known.name == function) {
             return;
         }
-        let (name, host) = (name.clone(), host_of(address).to_string());
-        let change = self.learned(&host, &name, function, model);
+        let (name, processors) = (name.clone(), server.processors.clone());
+        let change = self.learned(&processors, &name, function, model);
         if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
             let why = format!("'{function}' takes {change:.1} times as long on '{name}' as was known");
-            self.stale_at(&host, &why, out);
+            self.stale_at(&processors, &why, out);
         }
         self.tell(now + MODELS_PAUSE_NS, out);
     }
 
-    /// Takes in a model; gives the factor by which the time of its largest call has changed on that host, 1 if by what may be
+    /// Takes in a model; gives the factor by which the time of its largest call has changed there, 1 if by what may be
     /// noise.
-    fn learned(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
+    fn learned(&mut self, processors: &str, server: &str, function: &str, model: FunctionModel) -> f64 {
         let speeds = self.speeds();
-        let speed = speeds.get(host).copied();
-        let before = self.models.of(host, function, &speeds);
+        let speed = speeds.get(processors).copied();
+        let before = self.models.of(processors, function, &speeds);
         let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
         let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
         let times_s = size.map(|size| (before.seconds(size, speed), model.seconds(size, speed)));
-        self.models.take(host, server, function, model);
+        self.models.take(processors, server, function, model);
         match times_s.map(|(before_s, after_s)| (after_s / before_s, (after_s - before_s).abs())) {
             Some((change, by_s)) if change.is_finite() && change > 0.0 && by_s >= TURNS_NOISE_S => change,
             Some(_) | None => 1.0,
         }
     }
 
-    /// Tells the clients of groups on that host's servers that their plans rest on what has changed.
-    fn stale_at(&self, host: &str, why: &str, out: &mut Vec<Effect>) {
-        let there = self.servers.values().filter(|server| host_of(&server.registration.address) == host);
+    /// Tells the clients of groups on servers with those processors that their plans rest on what has changed.
+    fn stale_at(&self, processors: &str, why: &str, out: &mut Vec<Effect>) {
+        let there = self.servers.values().filter(|server| server.processors == processors);
         let groups: BTreeSet<GroupId> = there.flat_map(|server| server.promised.keys().copied()).collect();
         for group in groups {
             send(out, group.client, Message::Stale { group, why: why.to_string() });

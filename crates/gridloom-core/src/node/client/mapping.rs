@@ -186,7 +186,12 @@ impl Client {
             out.push(Effect::Emit(Event::GroupNotMapped { group, error }));
             return;
         }
-        let Some(mapping) = run.mapping.take() else { return };
+        let Some(mut mapping) = run.mapping.take() else { return };
+        let is_lost = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.lost_with.is_some());
+        if !mapping.tasks.iter().any(is_lost) {
+            // Readers before what they read: each has this error, and not that of a call that it depends on.
+            mapping.tasks.reverse();
+        }
         for id in mapping.tasks {
             let Some(task) = self.tasks.get(&id).filter(|task| task.status == Status::Unmapped) else { continue };
             let error = match (&task.lost_with, &error) {

@@ -223,6 +223,11 @@ impl Client {
         }
     }
 
+    /// A peer has been heard of in another way than by what it sends here: it lives.
+    pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
+        let _ = self.members.heard(now, peer);
+    }
+
     /// Its identifier.
     pub fn id(&self) -> NodeId {
         self.config.id
@@ -318,6 +323,7 @@ impl Client {
             Message::ProbeArrived { size_bytes } => self.on_probe_arrived(now, from, size_bytes, out),
             Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
             Message::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
+            Message::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
             Message::Register(_)
             | Message::Speed { .. }
             | Message::LinkMeasured { .. }
@@ -329,6 +335,8 @@ impl Client {
             | Message::AskTurn { .. }
             | Message::TurnOver { .. }
             | Message::Model { .. }
+            | Message::TellModels
+            | Message::ModelsTold { .. }
             | Message::Pace { .. }
             | Message::Recall { .. }
             | Message::Registered { .. }
@@ -443,6 +451,7 @@ impl Client {
                 Some(agent) => send(out, agent, Message::AskLinks),
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
             },
+            Command::Models { server } => self.post(server, Parcel::Message(Message::TellModels), out),
         }
     }
 

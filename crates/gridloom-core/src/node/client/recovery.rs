@@ -307,7 +307,10 @@ impl Client {
             _ if relay => self.config.id,
             _ => {
                 self.unsupplied.insert((datum, server));
-                self.missing(now, datum, "no copy is left", out);
+                // Where it is made is being dialled: it is supplied when it is there.
+                if maker.is_none() {
+                    self.missing(now, datum, "no copy is left", out);
+                }
                 return;
             }
         };

@@ -1,7 +1,9 @@
 //! Mapping again what is left of a group, when what its plan rests on has changed.
 //!
 //! ```text
-//! agent ──Stale──▶ client ──Recall──▶ its servers ──Recalled (what does not run)──▶ client ──MapGroup──▶ agent
+//! agent ──Stale──▶ client ──Recall──▶ its servers
+//!                  client ◀──Recalled (what does not run)── its servers
+//!                  client ──MapGroup──▶ agent
 //! ```
 //! Tasks that run go on where they are; what they will take counts as busy time in the new plan. Not more often than it
 //! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it

@@ -15,7 +15,7 @@ impl Server {
             let short_ns = ns_to_seconds(SHORT_CALL_NS_MAX);
             let is_short = |f: &str| known.get(f).and_then(Known::mean_s).is_some_and(|mean| mean < short_ns);
             while let Some(task) = self.executor.next_start(|f| if is_short(f) { depth } else { 1 }) {
-                self.pace.started(now, &task);
+                self.running.started(now, &task);
                 out.push(Effect::StartTask { task });
                 started = true;
             }

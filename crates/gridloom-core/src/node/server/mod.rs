@@ -11,6 +11,7 @@ mod leftovers;
 mod links;
 mod models;
 mod pace;
+mod running;
 mod supply;
 mod tasks;
 
@@ -32,10 +33,11 @@ use crate::node::measuring::Measuring;
 use crate::node::message::{Message, Registration, Supply, SupplyFault, TaskReport, Timing, TransferReport};
 use crate::node::protocol::{Effect, Event, Input, Role, TimerId};
 use crate::node::seen::SeenTransfers;
-use crate::perf::{Curve, FunctionModel, Learner, Point, Prediction, Size};
+use crate::perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 use calibration::Measured;
 use models::Known;
 use pace::Pace;
+use running::RunningTasks;
 
 const HEARTBEAT: TimerId = TimerId(0);
 const MODELS: TimerId = TimerId(1);
@@ -63,6 +65,8 @@ pub struct ServerConfig {
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,
+    /// How many times as long as on its processors calls take here on purpose.
+    pub slowdown: f64,
     /// What it offers.
     pub functions: Vec<Signature>,
     /// Models of these functions that were kept from earlier, by name.
@@ -105,6 +109,7 @@ pub struct Server {
     known: BTreeMap<String, Known>,
     models_timer: bool,
     pace: Pace,
+    running: RunningTasks,
     /// The call here that is to be measured.
     measured: Option<Measured>,
     links_done: bool,
@@ -142,6 +147,7 @@ impl Server {
             known,
             models_timer: false,
             pace: Pace::default(),
+            running: RunningTasks::default(),
             measured: None,
             links_done: false,
             refused_since: None,
@@ -207,6 +213,7 @@ impl Server {
             slots: c.slots,
             plain: c.plain,
             memory_bytes: c.memory_bytes,
+            slowdown: c.slowdown,
             functions: c.functions.clone(),
         };
         send(out, agent, Message::Register(registration));
@@ -401,6 +408,10 @@ impl Server {
             Message::RegistrationRefused { why, .. } => {
                 log(out, format!("a client does not use server '{}': {why}", self.config.name));
             }
+            Message::TellModels => {
+                self.report_all_models(now, out);
+                self.tell(Message::ModelsTold { client: from }, out);
+            }
             Message::Subscribe => {
                 self.subscribers.insert(from);
                 self.register(from, out);
@@ -428,6 +439,8 @@ impl Server {
             | Message::AskTurn { .. }
             | Message::TurnOver { .. }
             | Message::Model { .. }
+            | Message::ModelsTold { .. }
+            | Message::ModelsKnown { .. }
             | Message::Pace { .. }
             | Message::Stale { .. }
             | Message::Recalled { .. }
@@ -528,6 +541,7 @@ fn offering(function: Signature, slots: u32) -> ServerConfig {
         queue_depth: 1,
         plain: false,
         memory_bytes: 1 << 20,
+        slowdown: 1.0,
         functions: vec![function],
         models: BTreeMap::new(),
     }

@@ -38,9 +38,9 @@ impl Known {
         self.learner.mean_s()
     }
 
-    /// What is expected of a call; `None` before a warm one of its function.
-    pub(super) fn predict(&self, size: Size) -> Option<Prediction> {
-        self.learner.predict(size)
+    /// Seconds that are expected of a call while so many tasks run, itself included; `None` before a warm one of its function.
+    pub(super) fn expected_s(&self, size: Size, tasks: f64) -> Option<f64> {
+        Some(self.learner.predict(size)?.seconds * self.learner.perturbation().factor(tasks))
     }
 
     fn is_news(&self, now: Time, model: &FunctionModel) -> bool {
@@ -48,6 +48,7 @@ impl Known {
         now.since(*since) >= MODEL_REPORT_NS
             || differs(&told.by_work, &model.by_work)
             || differs(&told.by_bytes, &model.by_bytes)
+            || is_perturbed_otherwise(&told.perturbation, &model.perturbation)
     }
 }
 
@@ -59,9 +60,23 @@ fn differs(told: &Curve, now: &Curve) -> bool {
     told.points.len() != now.points.len() || told.points.iter().zip(&now.points).any(is_moved)
 }
 
+fn is_perturbed_otherwise(told: &Perturbation, now: &Perturbation) -> bool {
+    let is_moved = |(a, b): (&Beside, &Beside)| a.tasks != b.tasks || (a.factor / b.factor - 1.0).abs() > NEWS_PART;
+    told.points.len() != now.points.len() || told.points.iter().zip(&now.points).any(is_moved)
+}
+
 impl Server {
-    /// A call has ended; one that was made to be measured is never passed over.
-    pub(super) fn learn(&mut self, now: Time, task: &Task, run_ns: u64, is_measured: bool, out: &mut Vec<Effect>) {
+    /// A call has ended, beside which that many tasks ran, itself included; one that was made to be measured is never passed
+    /// over.
+    pub(super) fn learn(
+        &mut self,
+        now: Time,
+        task: &Task,
+        run_ns: u64,
+        tasks: f64,
+        is_measured: bool,
+        out: &mut Vec<Effect>,
+    ) {
         let known = match self.known.get_mut(&task.function) {
             Some(known) => known,
             None => {
@@ -78,10 +93,12 @@ impl Server {
         known.cold_left = known.cold_left.saturating_sub(1);
         let (size, seconds) =
             (Size::of_task(task, |datum| self.replicas.size_bytes(datum)), ns_to_seconds(run_ns.max(1)));
-        known.learner.learn(size, seconds, is_cold);
+        // Of very short calls several are with a worker at a time, in its queue.
+        let tasks = if seconds < PACE_CALL_S_MIN { 1.0 } else { tasks.min(f64::from(self.config.slots)) };
+        known.learner.learn(size, seconds, tasks, is_cold);
         known.changed = true;
         if !is_cold && seconds >= PACE_CALL_S_MIN {
-            self.pace.measured(&task.function, size, seconds);
+            self.pace.measured(&task.function, size, seconds, tasks);
             self.report_pace(now, out);
         }
         if is_cold {

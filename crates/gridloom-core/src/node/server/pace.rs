@@ -3,9 +3,9 @@
 //! Models learn a change after some calls; that other work has taken half of the processors shows in the next call, or while
 //! it runs. The ratio is always to the models as they are: when they have learned the change, it is 1 again.
 //!
-//! It is of sums over the calls of about the last second of computing, without the call that was furthest behind: processors that are given out
-//! in turns (a quota's periods of 100 ms) make a short call take its own time or twenty times that, and only their sum tells
-//! what is left of the processor; of long calls, one that was disturbed moves nothing.
+//! It is of sums over the calls of about the last second of computing, without the call that was furthest behind: processors
+//! that are given out in turns (a quota's periods of 100 ms) make a short call take its own time or twenty times that, and
+//! only their sum tells what is left of the processor; of long calls, one that was disturbed moves nothing.
 
 use std::collections::VecDeque;
 
@@ -24,54 +24,43 @@ const OVERDUE: f64 = 2.0;
 /// What is remembered for it.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    last: VecDeque<(String, Size, f64)>,
-    running: BTreeMap<TaskId, Running>,
+    last: VecDeque<Measured>,
     told: Option<f64>,
 }
 
 #[derive(Debug)]
-struct Running {
-    since: Time,
+struct Measured {
     function: String,
-    work_flops: Option<f64>,
+    size: Size,
+    seconds: f64,
+    tasks: f64,
 }
 
 impl Pace {
-    pub(super) fn started(&mut self, now: Time, task: &Task) {
-        let running = Running { since: now, function: task.function.clone(), work_flops: task.work_flops };
-        self.running.insert(task.id, running);
-    }
-
-    pub(super) fn ended(&mut self, task: TaskId) {
-        self.running.remove(&task);
-    }
-
-    pub(super) fn elapsed_ns(&self, now: Time, task: TaskId) -> u64 {
-        self.running.get(&task).map_or(0, |running| now.since(running.since))
-    }
-
     pub(super) fn forget_told(&mut self) {
         self.told = None;
     }
 
-    pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64) {
+    /// A call has ended; that many tasks ran beside it in the mean, itself included.
+    pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64, tasks: f64) {
         if self.last.len() == CALLS_MAX {
             self.last.pop_front();
         }
-        self.last.push_back((function.to_string(), size, seconds));
+        self.last.push_back(Measured { function: function.to_string(), size, seconds, tasks });
     }
 
-    fn value(&self, now: Time, known: &BTreeMap<String, Known>) -> f64 {
-        let expected_s = |function: &str, size| {
-            let prediction = known.get(function)?.predict(size)?;
-            (prediction.seconds >= PACE_CALL_S_MIN).then_some(prediction.seconds)
+    fn value(&self, now: Time, known: &BTreeMap<String, Known>, running: &RunningTasks) -> f64 {
+        let expected_s = |function: &str, size, tasks| {
+            let expected_s = known.get(function)?.expected_s(size, tasks)?;
+            (expected_s >= PACE_CALL_S_MIN).then_some(expected_s)
         };
         let last = self.last.iter().rev();
-        let pace = of_calls(last.filter_map(|(function, size, s)| Some((*s, expected_s(function, *size)?))));
+        let pace =
+            of_calls(last.filter_map(|one| Some((one.seconds, expected_s(&one.function, one.size, one.tasks)?))));
         // Calls without a stated work are told apart by bytes, which are not at hand here; their ends say it.
-        let overdue = self.running.values().filter_map(|running| {
-            let elapsed_s = ns_to_seconds(now.since(running.since));
-            let expected_s = expected_s(&running.function, Size::Work(running.work_flops?))?.max(TURNS_NOISE_S);
+        let overdue = running.all().filter_map(|one| {
+            let (elapsed_s, tasks) = (ns_to_seconds(now.since(one.since)), running.mean_tasks(now, one));
+            let expected_s = expected_s(&one.function, Size::Work(one.work_flops?), tasks)?.max(TURNS_NOISE_S);
             let ratio = elapsed_s / expected_s;
             (ratio > OVERDUE * pace).then_some(ratio)
         });
@@ -102,7 +91,7 @@ fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
 impl Server {
     /// Tells the agent, if it has changed much.
     pub(super) fn report_pace(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let pace = self.pace.value(now, &self.known);
+        let pace = self.pace.value(now, &self.known, &self.running);
         let told = self.pace.told.unwrap_or(1.0);
         let change = pace / told;
         let is_back = told != 1.0 && (1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&pace);

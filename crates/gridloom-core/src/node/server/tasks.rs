@@ -68,7 +68,7 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
-        self.pace.ended(id);
+        let tasks = self.running.ended(now, id);
         let Some(entry) = self.executor.remove(id) else { return };
         self.wait_no_more(&entry.task);
         self.last_progress = now;
@@ -79,7 +79,7 @@ impl Server {
         let mut dropped = Vec::new();
         match &outcome {
             Ok(results) => {
-                self.learn(now, &task, run_ns, is_measured, out);
+                self.learn(now, &task, run_ns, tasks, is_measured, out);
                 for (datum, meta) in results {
                     self.awaited.remove(datum);
                     if entry.is_call || !client_is_here {
@@ -144,7 +144,7 @@ impl Server {
         for id in tasks.iter().filter(|id| id.client == from) {
             match self.executor.get(*id) {
                 None => {}
-                Some(entry) if entry.state == State::Running => running.push((*id, self.pace.elapsed_ns(now, *id))),
+                Some(entry) if entry.state == State::Running => running.push((*id, self.running.elapsed_ns(now, *id))),
                 Some(entry) => {
                     made.extend(entry.task.outputs.iter().map(|output| output.datum));
                     recalled.push(*id);
