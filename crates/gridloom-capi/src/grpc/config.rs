@@ -94,7 +94,9 @@ impl Config {
             ErrorKind::NotFound | ErrorKind::NotADirectory => wrong(GRPC_CONFIGFILE_NOT_FOUND, error.to_string()),
             _ => wrong(GRPC_CONFIGFILE_ERROR, error.to_string()),
         })?;
-        let folder = file.parent().unwrap_or(Path::new(""));
+        // A library's name without a folder would be looked for elsewhere.
+        let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
+        let folder = file_path.parent().unwrap_or(Path::new("/"));
         Config::parse(&text, folder).map_err(|why| wrong(GRPC_CONFIGFILE_ERROR, why))
     }
 
