@@ -78,8 +78,9 @@ fn declared(header: &str) -> BTreeSet<String> {
     for (number, part) in header.split("/*").enumerate() {
         code += if number == 0 { part } else { part.split_once("*/").unwrap().1 };
     }
-    // Neither macros nor what is inside of something.
-    let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with(['#', ' '])).collect();
+    // Neither macros nor what is inside of something; further in are a declaration's other lines.
+    let is_inside = |line: &str| line.starts_with(' ') && !line.starts_with("         ");
+    let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with('#') && !is_inside(line)).collect();
     let mut names = BTreeSet::new();
     for statement in lines.join("\n").split(';').map(str::trim).filter(|statement| !statement.contains("static inline"))
     {

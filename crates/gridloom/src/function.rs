@@ -143,14 +143,15 @@ impl Function {
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Vec::new();
         let mut arguments = Vec::with_capacity(self.signature.params.len());
-        for (index, _) in self.signature.params.iter().enumerate().filter(|(_, param)| param.is_input()) {
+        let inputs = self.signature.params.iter().enumerate().filter(|(_, param)| param.is_input());
+        for ((index, _), actual) in inputs.zip(&bound.actual_of) {
             if let Some((meta, bytes)) = &bound.scalars[index]
                 && bytes.len() <= INLINE_BYTES_MAX
             {
                 arguments.push(Argument::Inline { meta: meta.clone(), bytes: bytes.clone() });
                 continue;
             }
-            let actual = bound.actual_of[index].expect("an input is inferred or given");
+            let actual = actual.expect("an input is inferred or given");
             arguments.push(match all[actual] {
                 Arg::Handle(handle) => Argument::Datum(handle.datum()),
                 Arg::Value(value) => {
