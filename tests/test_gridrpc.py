@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import gridloom as gl
 import pytest
@@ -15,7 +16,9 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 133
+CASES = 134
+# Sources that are no part of the suite.
+APART = ("functions.c", "cycles.c", "mixed.c")
 PLANNED = "not supported yet"
 # What the library does not have: each of these cases is skipped, and no other for that reason.
 NOT_YET = {
@@ -73,7 +76,7 @@ def suite(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gridrpc")
     for name in ("functions.idl", "gridrpc.toml", "platform.toml"):
         shutil.copy(SUITE / name, folder)
-    sources = sorted(path for path in SUITE.glob("*.c") if path.name not in ("functions.c", "cycles.c"))
+    sources = sorted(path for path in SUITE.glob("*.c") if path.name not in APART)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", SUITE / "functions.c", "-o", folder / "libgridrpc.so"], check=True)
     compile_c(sources, folder / "suite", "-std=c99", "-D_POSIX_C_SOURCE=200809L")
     return folder
@@ -111,6 +114,40 @@ def test_a_failed_case_is_told(suite):
     command = [suite / "suite", suite / "gridrpc.toml", "no-such-server", "OGF handles 3"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120)
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["OGF call", "OGF cancel", "1.2", "1.6"])
+def test_memory_is_used_as_it_should_be(suite, words):
+    if shutil.which("valgrind") is None:
+        pytest.skip("there is no valgrind")
+    valgrind = ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]
+    command = [*valgrind, suite / "suite", suite / "gridrpc.toml", "server-1", words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+MIXED = """import gridloom as gl
+
+@gl.function
+def outer(x: gl.Array["float64", "m"], y: gl.Array["float64", "n"]) -> gl.Array["float64", "m", "n"]:
+    # Column by column: the client gets it row by row.
+    return (x[:, None] * y[None, :]).copy(order="F")
+
+@gl.function
+def fails(x: float) -> None:
+    raise ValueError(x)
+"""
+
+
+def test_functions_of_both_kinds_from_one_program(suite):
+    (suite / "mixed.py").write_text(MIXED)
+    (suite / "mixed.toml").write_text(
+        "[local]\nservers = 2\nfunctions = ['functions.idl', 'mixed.py']\nlibraries = ['libgridrpc.so']\n"
+        f"python = '{sys.executable}'\n"
+    )
+    program = compile_c([SUITE / "mixed.c"], suite / "mixed", "-std=c99")
+    done = subprocess.run([program, "mixed.toml"], capture_output=True, text=True, cwd=suite, timeout=120)
+    assert done.returncode == 0, (done.returncode, done.stdout + done.stderr)
 
 
 @pytest.mark.parametrize("standard", ["c++11", "c++17"])

@@ -2,6 +2,8 @@
 #include "suite.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- 1.1: what each function says -------------------------------------------------------------------------------- */
 
@@ -348,6 +350,26 @@ static void a_time_limit(void) {
     EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
 }
 
+/* The child's answer is its status, as checks of a case are the parent's. */
+static void a_child_has_no_session(void) {
+    grpc_sessionid_t id;
+    int y = 0, status = -1;
+    BEGIN();
+    HANDLE(handle, "add");
+    OK(grpc_call_async(&handle, &id, 1, &y));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(grpc_call(&handle, 1, &y) == GRPC_NOT_INITIALIZED && grpc_wait(id) == GRPC_NOT_INITIALIZED &&
+                      grpc_finalize() == GRPC_NOT_INITIALIZED
+                  ? 0
+                  : 1);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    EQUAL(0, status);
+    OK(grpc_wait(id));
+    EQUAL(2, y);
+}
+
 static void very_many_sessions(void) {
     enum { SESSIONS = 100000 };
     grpc_sessionid_t *ids = malloc(SESSIONS * sizeof *ids);
@@ -393,6 +415,7 @@ const test_case session_cases[] = {
     {"1.4: calls through a bound handle run on its server", all_of_one_handle_run_on_its_server},
     {"1.4: a process that ends takes its call only", a_process_that_ends_takes_its_call_only},
     {"1.4: a time limit cancels", a_time_limit},
+    {"1.4: a child made by fork has no session, and its parent keeps its own", a_child_has_no_session},
     {"1.4: 100,000 sessions are outstanding", very_many_sessions},
     {NULL, NULL},
 };
