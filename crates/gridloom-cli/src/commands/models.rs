@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use gridloom_core::perf::{Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView};
+use gridloom_core::perf::{
+    Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView, Size, first_guess_s,
+};
 use serde_json::{Value, json};
 
 use super::{GridOption, parse_svg, print_json, print_line, write_svg};
@@ -132,7 +134,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut rows: Vec<Row> = servers
         .flat_map(|server| server.functions.iter().map(move |(function, model)| Row { server, function, model }))
         .filter(|row| function.as_ref().is_none_or(|wanted| wanted.signature().name == row.function))
-        .filter(|row| !row.model.is_empty())
+        .filter(|row| options.size.is_some() || !row.model.is_empty())
         .collect();
     rows.sort_by(|a, b| (a.function, &a.server.name).cmp(&(b.function, &b.server.name)));
     if let (Some(file), Some(name)) = (&options.plot, &options.function) {
@@ -261,8 +263,16 @@ fn print_perturbation(row: &Row) -> Result<()> {
 
 fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
     for row in rows {
+        let speed_flops = row.server.speed_flops;
+        if row.model.is_empty() {
+            let seconds = scaled(first_guess_s(Size::Work(size), speed_flops), "s");
+            let size = scaled(size, "flop");
+            let name = &row.server.name;
+            print_line(&format!("{name:<16} {size:>14} {seconds:>12}  (never called: by the server's speed)"))?;
+        }
         for (curve, unit) in row.curves() {
-            let Some(found) = curve.predict(size) else { continue };
+            let by = if unit == "flop" { Size::Work(size) } else { Size::Bytes(size as u64) };
+            let Some(found) = row.model.predict(by, speed_flops) else { continue };
             let note = if found.is_extrapolated { "  (extrapolated)" } else { "" };
             let calls = curve.points.iter().map(|point| point.calls).max().unwrap_or(0);
             let spread = of_several(calls, || format!("± {}", scaled(found.spread_s, "s")));

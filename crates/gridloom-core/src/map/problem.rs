@@ -34,8 +34,18 @@ pub struct Server {
     pub slots: u32,
     /// Seconds until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
+    /// Seconds until each of its other slots is free that is busy now, ascending: the group has too few tasks to need them, but
+    /// what runs there disturbs those.
+    pub beside_s: Vec<f64>,
     /// Bound on its store.
     pub memory_bytes: u64,
+}
+
+impl Server {
+    /// Tasks that may run there at a time, others than the group's among them.
+    pub(super) fn tasks_max(&self) -> u32 {
+        self.slots.saturating_add(self.beside_s.len() as u32)
+    }
 }
 
 /// A datum as heuristics see it.
@@ -270,7 +280,7 @@ impl Problem {
     /// Whether tasks on that server are known to take longer side by side.
     pub(super) fn is_perturbed(&self, server: usize) -> bool {
         let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
-        self.servers[server].slots > 1
+        self.servers[server].tasks_max() > 1
             && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
     }
 
@@ -367,12 +377,14 @@ impl Problem {
             let idle = (server.slots as usize - busy_s.len()).min(slots as usize);
             busy_s.resize(busy_s.len() + idle, 0.0);
             busy_s.sort_by(f64::total_cmp);
-            busy_s.truncate(slots as usize);
+            let mut beside_s = busy_s.split_off((slots as usize).min(busy_s.len()));
+            beside_s.retain(|busy| *busy > 0.0);
             self.servers.push(Server {
                 node: server.node,
                 name: server.name.clone(),
                 slots,
                 busy_s,
+                beside_s,
                 memory_bytes: server.memory_bytes,
             });
         }
@@ -536,7 +548,8 @@ impl Problem {
         let depth = levels.into_iter().max().map_or(1, |last| last + 1);
         let slots: f64 = self.servers.iter().map(|server| f64::from(server.slots)).sum();
         let part = (self.tasks.len() as f64 / f64::from(depth) / slots).min(1.0);
-        let loads: Vec<f64> = self.servers.iter().map(|server| (part * f64::from(server.slots)).max(1.0)).collect();
+        let load = |server: &Server| (part * f64::from(server.slots)).max(1.0) + server.beside_s.len() as f64;
+        let loads: Vec<f64> = self.servers.iter().map(load).collect();
         for (index, cost) in self.costs.iter_mut().enumerate() {
             cost.iter_mut().for_each(|cost| cost.tasks = loads[index % loads.len()]);
         }

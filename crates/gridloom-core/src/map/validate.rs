@@ -52,7 +52,7 @@ impl Check<'_> {
             if !(task.start_s >= 0.0 && task.end_s.is_finite()) {
                 return Err(format!("task {number} runs from {} s to {} s", task.start_s, task.end_s));
             }
-            let beside = problem.perturbation(number, server, problem.servers()[server].slots);
+            let beside = problem.perturbation(number, server, problem.servers()[server].tasks_max());
             let given_s = task.end_s - task.start_s;
             if given_s < seconds - *tolerance_s || given_s > seconds * beside + *tolerance_s {
                 let most = if beside > 1.0 { format!(" to {} s", seconds * beside) } else { String::new() };

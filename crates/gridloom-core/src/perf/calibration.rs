@@ -16,15 +16,15 @@
 //! A position says how far along the range the arguments are (their logarithms move evenly); its size is the model's. Pieces
 //! are not cut finer than a model tells sizes apart: what is left between such neighbours is a jump, and is said so.
 
-use super::model::{Curve, Point, is_same_size, median, typical};
-use crate::base::limits::{MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
+use super::model::{Curve, Point, WAITED, is_same_size, median, typical};
+use crate::base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};
 
 /// Pieces that the range is cut into before the first is judged.
 const PIECES: f64 = 4.0;
 /// Calls at one size: so many at least, for a median, and at most, which is what a model remembers of long ones.
 const CALLS_MIN: usize = 3;
 const CALLS_MAX: usize = 9;
-/// Short calls are made for as long, seconds, that it shows if their processor is given to them in turns.
+/// Short calls of which one waited for its turn are made for as long, seconds, that it shows how often they do.
 const SHORT_S_MIN: f64 = 4.0 * TURN_S;
 /// A size is measured well enough if its time is known to this part of the error.
 const TIME_PART: f64 = 0.5;
@@ -81,7 +81,8 @@ pub struct Piece {
 /// How far a calibration has come.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reached {
-    /// Largest error of a piece that could be cut further; infinite if too little was measured to say.
+    /// Largest error of a piece that could be cut further, of a time as far as it is known, and of the curve where times fall;
+    /// infinite if too little was measured to say.
     pub error: f64,
     /// Pieces between neighbouring sizes that are off by more than was asked for: the time jumps there.
     pub jumps: Vec<Piece>,
@@ -158,9 +159,14 @@ impl Calibration {
                 .map_or(0.0, |last| if is_same_size(size_of(1.0), last.size) { 1.0 } else { last.at }),
             ..Reached::default()
         };
+        let curve = self.curve();
         for sample in &self.samples {
             let point = sample.point();
             reached.spread = reached.spread.max(point.spread_s / point.seconds);
+            // What is not known of a time, and what a curve that never falls makes of it, is off as well.
+            let fitted_s = curve.predict(point.size, f64::INFINITY).map_or(point.seconds, |found| found.seconds);
+            let misfit = (fitted_s - point.seconds).abs() / point.seconds;
+            reached.error = reached.error.max(sample.uncertainty()).max(misfit);
         }
         for (pair, piece) in self.pieces() {
             if middle(pair, size_of).is_some() {
@@ -295,17 +301,25 @@ impl Sample {
         MEDIAN_ERROR * point.spread_s / point.seconds / (point.calls as f64).sqrt()
     }
 
-    fn is_short(&self) -> bool {
-        median(self.seconds.clone()) < TURN_S
+    /// Whether these are short calls, of which some may wait for their turn.
+    fn may_take_turns(&self) -> bool {
+        (PACE_CALL_S_MIN..TURN_S).contains(&median(self.seconds.clone()))
+    }
+
+    /// Whether some did.
+    fn takes_turns(&self) -> bool {
+        let middle = median(self.seconds.clone());
+        self.may_take_turns() && self.seconds.iter().any(|one| *one > WAITED * middle && *one > 0.1 * TURN_S)
     }
 
     /// Long calls are measured for as long as the longest, at least once.
     fn is_enough(&self, goal: Goal) -> bool {
         let (count, sum_s) = (self.seconds.len(), self.seconds.iter().sum::<f64>());
-        if self.is_short() && sum_s < SHORT_S_MIN {
+        if count >= CALLS_MIN && self.takes_turns() && sum_s < SHORT_S_MIN {
             return count >= SHORT_CALLS_KEPT || sum_s >= goal.call_s_max;
         }
-        let is_exact = count >= CALLS_MIN && self.uncertainty() <= TIME_PART * goal.error;
+        let least = if count >= CALLS_MIN && self.may_take_turns() { CALLS_MAX } else { CALLS_MIN };
+        let is_exact = count >= least && self.uncertainty() <= TIME_PART * goal.error;
         is_exact || count >= CALLS_MAX || sum_s >= goal.call_s_max
     }
 }
@@ -342,7 +356,7 @@ mod tests {
     fn worst(curve: &Curve, seconds: impl Fn(f64) -> f64, away_from: &[f64]) -> f64 {
         let sizes = (0..=1000).map(|step| size_of(f64::from(step) / 1000.0));
         let sizes = sizes.filter(|size| away_from.iter().all(|jump| !(0.75..1.33).contains(&(size / jump))));
-        let error = |size: f64| (curve.predict(size).unwrap().seconds / seconds(size) - 1.0).abs();
+        let error = |size: f64| (curve.predict(size, f64::INFINITY).unwrap().seconds / seconds(size) - 1.0).abs();
         sizes.map(error).fold(0.0, f64::max)
     }
 
@@ -425,6 +439,13 @@ mod tests {
             let share = point.seconds / (0.004 * (point.size / 1e3).powf(0.2));
             assert!((2.3..3.9).contains(&share), "{share} at {} {reached:?}", point.size);
         }
+    }
+
+    #[test]
+    fn times_that_fall_are_no_success() {
+        let falling = |size: f64| if (1e5..1e7).contains(&size) { 9.7 } else { 0.2 + 1e-9 * size };
+        let (_, reached) = calibrated(GOAL, falling);
+        assert!(reached.error > 0.2, "{reached:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! A point's time is that of a call alone. Where only calls beside others were seen at a size, it is theirs over the
 //! perturbation that other sizes show, or theirs as it is if none does: right for as long as the server is as full.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 
 use super::model::{
@@ -25,8 +26,6 @@ const OUTLIER_PART: f64 = 1.0 / 3.0;
 const MEAN_WEIGHT_MIN: f64 = 0.1;
 /// Calls alone and calls beside others that have to be known to compare them.
 const COMPARED_MIN: usize = 3;
-/// A mean number of tasks within this part of a whole one counts as that.
-const WHOLE_PART: f64 = 0.15;
 
 /// What a server learns about one of its functions.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +37,15 @@ pub struct Learner {
     accuracy: Accuracy,
     mean_s: Option<f64>,
     calls: u64,
+    /// What follows from all this, until the next call.
+    curves: OnceCell<Curves>,
+}
+
+#[derive(Clone, Debug)]
+struct Curves {
+    by_work: Curve,
+    by_bytes: Curve,
+    perturbation: Perturbation,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -92,7 +100,7 @@ impl Learner {
             return;
         }
         let expected = if is_cold { None } else { self.predict(size) };
-        let perturbation = self.perturbation();
+        let perturbation = self.perturbation().clone();
         let (windows, size) = match size {
             Size::Work(work) => (&mut self.by_work, work),
             Size::Bytes(bytes) => (&mut self.by_bytes, bytes as f64),
@@ -114,16 +122,18 @@ impl Learner {
             self.mean_s = Some(self.mean_s.map_or(seconds, |mean_s| mean_s + weight * (seconds - mean_s)));
         }
         windows.learn(size, seconds, tasks, is_cold, &perturbation);
+        self.curves.take();
     }
 
     /// What is expected of a call of that size alone; `None` before there was one, cold ones aside.
     pub fn predict(&self, size: Size) -> Option<Prediction> {
-        let (windows, size) = match size {
-            Size::Work(work) => (&self.by_work, work),
-            Size::Bytes(bytes) => (&self.by_bytes, bytes as f64),
+        let curves = self.curves();
+        let (windows, curve, size) = match size {
+            Size::Work(work) => (&self.by_work, &curves.by_work, work),
+            Size::Bytes(bytes) => (&self.by_bytes, &curves.by_bytes, bytes as f64),
         };
         let is_warm = windows.0.iter().any(|window| window.calls > 0);
-        if is_warm { windows.curve(&self.perturbation()).predict(size) } else { None }
+        if is_warm { curve.predict(size, f64::INFINITY) } else { None }
     }
 
     /// Mean seconds of a warm call, whatever its size; `None` before the first.
@@ -132,7 +142,22 @@ impl Learner {
     }
 
     /// How much longer calls take beside others.
-    pub fn perturbation(&self) -> Perturbation {
+    pub fn perturbation(&self) -> &Perturbation {
+        &self.curves().perturbation
+    }
+
+    fn curves(&self) -> &Curves {
+        self.curves.get_or_init(|| {
+            let perturbation = self.compare_loads();
+            Curves {
+                by_work: self.by_work.curve(&perturbation),
+                by_bytes: self.by_bytes.curve(&perturbation),
+                perturbation,
+            }
+        })
+    }
+
+    fn compare_loads(&self) -> Perturbation {
         let windows = || self.by_work.0.iter().chain(&self.by_bytes.0);
         let mut loads: Vec<u32> = windows().flat_map(|window| window.loads.iter().map(|load| load.tasks)).collect();
         loads.sort_unstable();
@@ -158,13 +183,8 @@ impl Learner {
 
     /// The model as it is now.
     pub fn model(&self) -> FunctionModel {
-        let perturbation = self.perturbation();
-        FunctionModel {
-            by_work: self.by_work.curve(&perturbation),
-            by_bytes: self.by_bytes.curve(&perturbation),
-            perturbation,
-            accuracy: self.accuracy,
-        }
+        let Curves { by_work, by_bytes, perturbation } = self.curves().clone();
+        FunctionModel { by_work, by_bytes, perturbation, accuracy: self.accuracy }
     }
 }
 
@@ -176,7 +196,7 @@ impl Windows {
         match nearest {
             Some(window) if is_cold => {
                 if window.calls == 0 {
-                    window.add(scaled(seconds, size, window.size), tasks);
+                    window.add(scaled(seconds, size, window.size), tasks, perturbation);
                 }
             }
             Some(window) => {
@@ -184,13 +204,13 @@ impl Windows {
                     window.loads.clear();
                 }
                 window.calls += 1;
-                window.add(scaled(seconds, size, window.size), tasks);
+                window.add(scaled(seconds, size, window.size), tasks, perturbation);
             }
             // What is known of other sizes is better than a cold call.
             None if is_cold && is_warm => {}
             None => {
                 let mut window = Window { size, calls: u64::from(!is_cold), loads: Vec::new() };
-                window.add(seconds, tasks);
+                window.add(seconds, tasks, perturbation);
                 let at = self.0.partition_point(|other| other.size < size);
                 self.0.insert(at, window);
                 if !is_cold {
@@ -210,13 +230,11 @@ impl Windows {
 }
 
 impl Window {
-    /// Between two whole numbers of tasks a call says little of either: it counts only where nothing else is known.
-    fn add(&mut self, seconds: f64, tasks: f64) {
+    /// Between two numbers of tasks that are told apart it counts for the nearest, by the ratio of their factors: as these
+    /// become known, so does what was right between.
+    fn add(&mut self, seconds: f64, tasks: f64, perturbation: &Perturbation) {
         let near = load_of(tasks);
-        let is_whole = (f64::from(near) - tasks).abs() <= WHOLE_PART * tasks;
-        if !is_whole && !self.loads.is_empty() {
-            return;
-        }
+        let seconds = seconds * perturbation.factor(f64::from(near)) / perturbation.factor(tasks);
         let at = self.loads.partition_point(|load| load.tasks < near);
         if self.loads.get(at).is_none_or(|load| load.tasks != near) {
             if self.loads.len() == LOADS_MAX {

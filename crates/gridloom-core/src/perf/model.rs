@@ -21,13 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use super::perturbation::Perturbation;
 use crate::base::DatumId;
-use crate::base::limits::{MODEL_POINTS_MAX, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
+use crate::base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
 use crate::graph::Task;
 
+/// What a byte takes where no work is stated, seconds: about what memory gives.
+const BYTE_S: f64 = 1e-9;
 /// Sizes within this part of each other are one point; a sample's time is scaled to the point's size.
 pub(super) const SAME_SIZE: f64 = 0.1;
 /// Longest time that a point may state, seconds, and that is predicted.
 const SECONDS_MAX: f64 = 1e18;
+/// Larger calls by more than this are far beyond. One size, or calls that take less than this, seconds, do not tell how time goes
+/// on so far: it may all be what a call costs at least.
+const FAR: f64 = 10.0;
+const RATE_S_MIN: f64 = 1e-3;
 /// Largest size that a point may state, and that counts.
 const SIZE_MAX: f64 = 1e30;
 
@@ -61,7 +67,7 @@ pub struct Point {
     pub size: f64,
     /// Time of a call alone on its server, seconds: the median of the last calls, of short ones their mean.
     pub seconds: f64,
-    /// Spread of the last calls, seconds: median of the distances from the median.
+    /// Spread of the last calls, seconds: median of the distances from `seconds`.
     pub spread_s: f64,
     /// Calls that went into it; 0 if only cold ones did (the first on their slots), which are better than nothing.
     pub calls: u64,
@@ -104,8 +110,9 @@ impl Curve {
             && self.points.windows(2).all(|pair| pair[0].size < pair[1].size && pair[0].seconds <= pair[1].seconds)
     }
 
-    /// The time of a call of that size; `None` if nothing was measured.
-    pub fn predict(&self, size: f64) -> Option<Prediction> {
+    /// The time of a call of that size; `None` if nothing was measured. `usual_s` is what a unit of size usually takes, seconds:
+    /// tells how time goes on far beyond what was measured, where that says nothing but what a call costs at least.
+    pub fn predict(&self, size: f64, usual_s: f64) -> Option<Prediction> {
         let size = countable(size);
         let (first, last) = (self.points.first()?, self.points.last()?);
         if size < first.size {
@@ -120,7 +127,10 @@ impl Curve {
         if size >= last.size {
             let other = self.points.iter().rev().find(|point| point.size <= 0.5 * last.size);
             let slope = other.map_or(last.seconds / last.size, |other| slope(other, last));
-            let seconds = (last.seconds + slope * (size - last.size)).min(SECONDS_MAX);
+            let tells_rate = other.is_some() && last.seconds >= RATE_S_MIN;
+            let far = if tells_rate { 0.0 } else { (size - FAR * last.size).max(0.0) };
+            let near = size - last.size - far;
+            let seconds = (last.seconds + slope * near + slope.min(usual_s) * far).min(SECONDS_MAX);
             let is_extrapolated = size > last.size * (1.0 + SAME_SIZE);
             return Some(Prediction { seconds, spread_s: last.spread_s, is_extrapolated });
         }
@@ -132,6 +142,14 @@ impl Curve {
             spread_s: a.spread_s.max(b.spread_s),
             is_extrapolated: false,
         })
+    }
+
+    /// Goes on with the points of another that are larger by far; they count as guessed.
+    fn extend(&mut self, guessed: &Curve) {
+        let Some(last) = self.points.last().copied() else { return };
+        let larger = guessed.points.iter().filter(|point| point.size > FAR * last.size);
+        let at_least = larger.map(|point| Point { seconds: point.seconds.max(last.seconds), calls: 0, ..*point });
+        self.points.extend(at_least.take(MODEL_POINTS_MAX.saturating_sub(self.points.len())));
     }
 
     /// Calls behind it.
@@ -177,6 +195,8 @@ pub struct Accuracy {
     pub error: f64,
 }
 
+/// No ratio of two times has a larger logarithm.
+const LOGARITHM_MAX: f64 = 1000.0;
 /// Weight of the newest comparison, once there are many.
 const ACCURACY_WEIGHT_MIN: f64 = 0.05;
 
@@ -194,7 +214,7 @@ impl Accuracy {
     }
 
     fn is_sane(&self) -> bool {
-        self.bias.is_finite() && self.error.is_finite() && self.error >= 0.0
+        self.bias.abs() <= LOGARITHM_MAX && (0.0..=LOGARITHM_MAX).contains(&self.error)
     }
 }
 
@@ -228,17 +248,34 @@ impl FunctionModel {
         self.by_work.calls().saturating_add(self.by_bytes.calls())
     }
 
-    /// The time of a call of that size alone on its server; `None` if no call was measured.
-    pub fn predict(&self, size: Size) -> Option<Prediction> {
+    /// The time of a call of that size alone on a server of that speed; `None` if no call was measured.
+    pub fn predict(&self, size: Size, speed_flops: Option<f64>) -> Option<Prediction> {
         match size {
-            Size::Work(work) => self.by_work.predict(work),
-            Size::Bytes(bytes) => self.by_bytes.predict(bytes as f64),
+            Size::Work(work) => self.by_work.predict(work, 1.0 / speed_flops.unwrap_or(SPEED_FLOPS_DEFAULT)),
+            Size::Bytes(bytes) => self.by_bytes.predict(bytes as f64, BYTE_S),
         }
     }
 
     /// Seconds of a call of that size alone on a server of that speed: measured, or a first guess from the speed.
     pub fn seconds(&self, size: Size, speed_flops: Option<f64>) -> f64 {
-        self.predict(size).map_or_else(|| first_guess_s(size, speed_flops), |prediction| prediction.seconds)
+        let measured = self.predict(size, speed_flops);
+        measured.map_or_else(|| first_guess_s(size, speed_flops), |prediction| prediction.seconds)
+    }
+
+    /// The same, where each point counts as one call: machines change from run to run.
+    pub fn as_one_call(mut self) -> FunctionModel {
+        let points = self.by_work.points.iter_mut().chain(&mut self.by_bytes.points);
+        points.for_each(|point| point.calls = point.calls.min(1));
+        self.perturbation.points.iter_mut().for_each(|point| point.calls = point.calls.min(1));
+        self.accuracy.count = self.accuracy.count.min(1);
+        self
+    }
+
+    /// Goes on with what is guessed beyond the sizes that were measured.
+    pub fn extended(mut self, guessed: &FunctionModel) -> FunctionModel {
+        self.by_work.extend(&guessed.by_work);
+        self.by_bytes.extend(&guessed.by_bytes);
+        self
     }
 
     /// One model of several, each with a factor for its times: of points about as large, those with warm calls count,
@@ -256,9 +293,10 @@ impl FunctionModel {
         };
         let (by_work, by_bytes) = (of(|model| &model.by_work), of(|model| &model.by_bytes));
         let total = models.clone().map(|(model, _)| model.accuracy.count).fold(0, u64::saturating_add);
-        let mean = |of: fn(&Accuracy) -> f64| match total {
-            0 => 0.0,
-            total => models.clone().map(|(m, _)| of(&m.accuracy) * m.accuracy.count as f64).sum::<f64>() / total as f64,
+        let weights: f64 = models.clone().map(|(model, _)| model.accuracy.count as f64).sum();
+        let mean = |of: fn(&Accuracy) -> f64| {
+            let sum = models.clone().map(|(model, _)| of(&model.accuracy) * model.accuracy.count as f64).sum::<f64>();
+            if weights > 0.0 { (sum / weights).clamp(-LOGARITHM_MAX, LOGARITHM_MAX) } else { 0.0 }
         };
         let outliers = models.clone().map(|(model, _)| model.accuracy.outliers).fold(0, u64::saturating_add);
         let accuracy = Accuracy { count: total, outliers, bias: mean(|one| one.bias), error: mean(|one| one.error) };
@@ -314,20 +352,33 @@ pub(super) fn countable(size: f64) -> f64 {
     size.clamp(1.0, SIZE_MAX)
 }
 
-/// What calls of one size and load take: the median, or of short ones the mean without the furthest if that is longer.
-/// Processors may be given out in turns (a quota's periods): then a short call takes its own time or many times that, and only
-/// the sum of several says what is left.
+/// A short call has waited for its turn if it took so many times the median,
+pub(super) const WAITED: f64 = 3.0;
+/// and so many of those that are kept have to, to count.
+const WAITED_MIN: usize = 3;
+
+/// What calls of one size and load take: the median, or of short ones (below 0.1 s, and long enough for their disturbances to
+/// be no noise) the mean if that is longer. Processors may be given out
+/// in turns (a quota's periods): then a short call takes its own time or waits a turn more, and only the sum of several says
+/// what is left. What waited much longer than a turn was held up by something else, and one or two that waited are
+/// none of many.
 ///
 /// # Panics
 /// Without values.
 pub(super) fn typical(values: Vec<f64>) -> f64 {
     let middle = median(values.clone());
-    if middle >= TURN_S || values.len() < 3 {
+    if !(PACE_CALL_S_MIN..TURN_S).contains(&middle) || values.len() < 3 {
         return middle;
     }
-    let furthest = values.iter().copied().reduce(|a, b| if (b - middle).abs() > (a - middle).abs() { b } else { a });
-    let mean = (values.iter().sum::<f64>() - furthest.expect("there are three")) / (values.len() - 1) as f64;
-    mean.max(middle)
+    let is_near = |value: &&f64| **value <= WAITED * middle;
+    let near = values.iter().filter(is_near).count();
+    let sum = if values.len() - near < WAITED_MIN {
+        values.iter().filter(is_near).sum::<f64>() / near as f64
+    } else {
+        let waits = values.iter().map(|value| value.min(middle + TURN_S));
+        waits.sum::<f64>() / values.len() as f64
+    };
+    sum.max(middle)
 }
 
 /// The middle value, or the mean of the two in the middle.

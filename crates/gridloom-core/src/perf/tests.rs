@@ -16,7 +16,7 @@ fn learned(calls: &[(f64, f64)]) -> FunctionModel {
 
 #[track_caller]
 fn is_about(model: &FunctionModel, work: f64, seconds: f64, is_extrapolated: bool) {
-    let found = model.predict(Size::Work(work)).unwrap();
+    let found = model.predict(Size::Work(work), Some(f64::MIN_POSITIVE)).unwrap();
     assert!((found.seconds - seconds).abs() <= 1e-9 * seconds, "{work}: {found:?}, not {seconds}");
     assert_eq!(found.is_extrapolated, is_extrapolated, "{work}");
 }
@@ -77,7 +77,7 @@ fn what_is_learned_is_monotone_and_bounded() {
         let model = learner.model();
         assert!(model.is_sane() && model.by_work.points.len() <= MODEL_POINTS_MAX);
         let seconds: Vec<f64> =
-            (0..1000).filter_map(|n| model.by_work.predict(f64::from(n) * 1500.0)).map(|p| p.seconds).collect();
+            (0..1000).filter_map(|n| model.by_work.predict(f64::from(n) * 1500.0, 1e-9)).map(|p| p.seconds).collect();
         assert!(seconds.windows(2).all(|pair| pair[0] <= pair[1]), "{model:?}");
     }
 }
@@ -95,7 +95,7 @@ fn a_curve_of_many_sizes_keeps_its_shape() {
     let model = learner.model();
     for step in 1..100 {
         let work = 1e4 * f64::from(step);
-        let found = model.predict(Size::Work(work)).unwrap().seconds;
+        let found = model.predict(Size::Work(work), Some(f64::MIN_POSITIVE)).unwrap().seconds;
         assert!((found / truth(work) - 1.0).abs() < 0.1, "{work}: {found}, truth {}", truth(work));
     }
 }
@@ -107,7 +107,7 @@ fn calls_without_a_complexity_are_told_apart_by_their_bytes() {
     learner.learn(Size::Bytes(2000), 2.0, 1.0, false);
     let model = learner.model();
     assert_eq!(model.seconds(Size::Bytes(1500), None), 1.5);
-    assert_eq!(model.predict(Size::Work(1500.0)), None);
+    assert_eq!(model.predict(Size::Work(1500.0), None), None);
 }
 
 #[test]
@@ -163,10 +163,40 @@ fn times_beside_others_are_told_from_times_alone() {
 fn short_calls_take_what_they_take_in_the_mean() {
     // Every eighth waits for its turn.
     let calls: Vec<(f64, f64)> = (0..64).map(|n| (100.0, if n % 8 == 7 { 0.072 } else { 0.004 })).collect();
-    let found = learned(&calls).predict(Size::Work(100.0)).unwrap().seconds;
+    let found = learned(&calls).predict(Size::Work(100.0), None).unwrap().seconds;
     assert!((found / 0.0125 - 1.0).abs() < 0.1, "{found}");
-    // A single one counts for nothing.
+    // A single one counts for nothing, and two that something else held up.
     is_about(&learned(&calls[..8]), 100.0, 0.004, false);
+    let held_up: Vec<(f64, f64)> = (0..40).map(|n| (100.0, if n % 20 == 7 { 4.0 } else { 0.005 })).collect();
+    is_about(&learned(&held_up), 100.0, 0.005, false);
+    let often: Vec<(f64, f64)> = (0..40).map(|n| (100.0, if n % 13 == 7 { 4.0 } else { 0.005 })).collect();
+    let found = learned(&often).predict(Size::Work(100.0), None).unwrap().seconds;
+    assert!(found < 0.015, "{found}");
+}
+
+#[test]
+fn calls_that_overlap_in_part_are_learned_from() {
+    // 1.5 tasks in the mean, 1.9 and 1.1: all that ever comes.
+    let mut learner = Learner::default();
+    let spent = |tasks: f64| 2.0 * (1.0 + 0.8 * (tasks - 1.0));
+    (0..4).for_each(|_| learner.learn(Size::Work(1e6), 50.0, 1.0, false));
+    for _ in 0..60 {
+        [1.5, 1.9, 1.1].iter().for_each(|tasks| learner.learn(Size::Work(1e6), spent(*tasks), *tasks, false));
+    }
+    let model = learner.model();
+    for tasks in [1.0, 1.5, 2.0] {
+        let found = model.seconds(Size::Work(1e6), None) * model.perturbation.factor(tasks);
+        assert!((found / spent(tasks) - 1.0).abs() < 0.1, "{tasks}: {found}, {} {model:?}", spent(tasks));
+    }
+}
+
+#[test]
+fn how_right_a_hostile_server_says_it_was_keeps_no_model_from_use() {
+    let accuracy = |bias: f64| Accuracy { count: u64::MAX, outliers: u64::MAX, bias, error: bias.abs() };
+    let with = |bias: f64| FunctionModel { accuracy: accuracy(bias), ..learned(&[(100.0, 1.0)]) };
+    assert!(!with(1e300).is_sane() && !with(f64::NAN).is_sane());
+    let merged = FunctionModel::merge([(&with(1000.0), 1.0), (&with(999.0), 1.0), (&with(1000.0), 1.0)].into_iter());
+    assert!(merged.is_sane(), "{merged:?}");
 }
 
 #[test]
@@ -202,4 +232,24 @@ fn nonsense_is_neither_learned_nor_taken() {
         assert!(!curve.is_sane(), "{curve:?}");
     }
     assert!(Curve { points: vec![point(1.0, 1.0), point(2.0, 1.0)] }.is_sane());
+}
+
+#[test]
+fn tiny_calls_do_not_say_what_large_ones_take() {
+    let tiny = learned(&[(16.0, 9e-6)]);
+    let found = tiny.predict(Size::Work(2.5e8), Some(5e9)).unwrap();
+    assert!(found.is_extrapolated && found.seconds < 0.06, "{found:?}");
+    // Nor two sizes of them; and bytes.
+    let found = learned(&[(16.0, 9e-6), (128.0, 1e-5)]).seconds(Size::Work(2.5e8), Some(5e9));
+    assert!(found < 0.06, "{found}");
+    let mut learner = Learner::default();
+    learner.learn(Size::Bytes(32), 18e-3, 1.0, false);
+    assert!(learner.model().seconds(Size::Bytes(1_000_000), None) < 0.3);
+    // Two sizes of calls that take long enough do, on a machine where all is slow.
+    let found = learned(&[(1e6, 1.0), (1e7, 10.0)]).seconds(Size::Work(1e9), Some(5e9));
+    assert!((found / 1000.0 - 1.0).abs() < 1e-9, "{found}");
+    // What other hosts are known to take goes before.
+    let extended = tiny.extended(&learned(&[(1e3, 2e-6), (1e8, 2e-3)]));
+    assert!(extended.is_sane() && extended.seconds(Size::Work(1e8), Some(5e9)) == 2e-3, "{extended:?}");
+    assert_eq!(extended.by_work.points[1].seconds, 9e-6, "no less than what was measured");
 }

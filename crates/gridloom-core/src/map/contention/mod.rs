@@ -122,6 +122,8 @@ pub struct Judge<'p> {
     free_slots: Vec<u32>,
     /// By server; `None` where tasks take as long side by side as alone.
     beside: Vec<Option<SideBySide>>,
+    /// By server: tasks of others on slots that the group does not need.
+    others: Vec<u32>,
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
@@ -173,6 +175,8 @@ enum What {
     /// The next task of a server whose tasks disturb one another, as of that turn.
     NextEnds(u32, u32),
     SlotFree(u32),
+    /// A task of others on a slot that the group does not need.
+    OtherEnds(u32),
     CopyFlows(u32),
 }
 
@@ -195,6 +199,7 @@ impl<'p> Judge<'p> {
             heads: vec![0; servers],
             free_slots: vec![0; servers],
             beside: (0..servers).map(|server| problem.is_perturbed(server).then(SideBySide::default)).collect(),
+            others: vec![0; servers],
             servers: Vec::new(),
             timed: BinaryHeap::new(),
             copies: Vec::new(),
@@ -284,6 +289,13 @@ impl<'p> Judge<'p> {
                 } else {
                     self.free_slots[number] += 1;
                 }
+            }
+            self.others[number] = 0;
+            if self.beside[number].is_some() {
+                let ends =
+                    server.beside_s.iter().map(|at_s| Timed { at_s: *at_s, what: What::OtherEnds(number as u32) });
+                self.timed.extend(ends.map(Reverse));
+                self.others[number] = server.beside_s.len() as u32;
             }
         }
         Ok(())
@@ -427,7 +439,7 @@ impl<'p> Judge<'p> {
     fn start_tasks(&mut self, server: usize) {
         self.fill_slots(server);
         let Some(beside) = &mut self.beside[server] else { return };
-        let busy = self.problem.servers()[server].slots - self.free_slots[server];
+        let busy = self.problem.servers()[server].slots - self.free_slots[server] + self.others[server];
         let factor = |task: u32, tasks: u32| self.problem.perturbation(task as usize, server, tasks);
         if let Some((at_s, turn)) = beside.next(self.now_s, busy, factor) {
             self.timed.push(Reverse(Timed { at_s, what: What::NextEnds(server as u32, turn) }));
@@ -446,7 +458,7 @@ impl<'p> Judge<'p> {
     /// Whether nothing goes on but what slots were busy with before.
     fn waits_for_slots_only(&mut self) -> bool {
         let is_slot = |Reverse(timed): &Reverse<Timed>| match timed.what {
-            What::SlotFree(_) => true,
+            What::SlotFree(_) | What::OtherEnds(_) => true,
             What::NextEnds(server, turn) => !self.is_now(server, turn),
             What::TaskEnds(_) | What::CopyFlows(_) => false,
         };
@@ -479,6 +491,10 @@ impl<'p> Judge<'p> {
             match what {
                 What::SlotFree(server) => {
                     self.free_slots[server as usize] += 1;
+                    self.start_tasks(server as usize);
+                }
+                What::OtherEnds(server) => {
+                    self.others[server as usize] -= 1;
                     self.start_tasks(server as usize);
                 }
                 What::CopyFlows(number) => {

@@ -97,3 +97,23 @@ fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
     assert!(near(outcome.end_s[2], ends[2]), "{:?}", outcome.end_s);
     assert!(near(outcome.makespan_s, ends[2] + 2.0 / 3.0), "{:?}", outcome.end_s);
 }
+
+#[test]
+fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
+    let mut grid = grid(&[1e9]);
+    (grid.servers[0].slots, grid.servers[0].busy_s) = (4, vec![0.0, 100.0, 100.0, 3.0]);
+    let model = grid.servers[0].functions.get_mut("m/f0").unwrap();
+    model.perturbation = perturbation(&[(3, 3.0), (4, 4.0)]);
+    let ends = |tasks: usize| {
+        let problem = Problem::new(&independent(tasks, 1e9), &grid, crate::map::testing::CLIENT).unwrap();
+        let order: Vec<u32> = (0..tasks as u32).collect();
+        let choice = Choice { servers: vec![0; tasks], order, sources: BTreeMap::new() };
+        let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+        outcome.end_s
+    };
+    // A quarter of its processors for three seconds, then a third.
+    assert_eq!(ends(1), [3.75]);
+    // The second starts when a slot is free.
+    let both = ends(2);
+    assert!((both[0] - 4.0).abs() < 1e-9 && both[1] > both[0], "{both:?}");
+}

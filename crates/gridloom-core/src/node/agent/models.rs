@@ -10,6 +10,8 @@ use crate::perf::FunctionModel;
 #[derive(Debug, Default)]
 pub(super) struct Models {
     by_function: BTreeMap<String, BTreeMap<String, OfHost>>,
+    /// The hash of the signature that a function has.
+    signatures: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -19,30 +21,47 @@ struct OfHost {
 }
 
 impl Models {
+    /// A function is offered with that signature: what was known of one of another signature does not hold for it.
+    pub(super) fn offered(&mut self, function: &str, signature: u64) {
+        if self.signatures.insert(function.into(), signature).is_some_and(|known| known != signature) {
+            self.by_function.remove(function);
+        }
+    }
+
     /// A server's model is now this.
     pub(super) fn take(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
         let of_host = self.by_function.entry(function.into()).or_default().entry(host.into()).or_default();
-        of_host.by_server.insert(server.into(), model);
+        let calls = model.calls();
+        let before = of_host.by_server.insert(server.into(), model);
+        if let Some(before) = before.filter(|before| before.calls() > calls) {
+            // It was started again: what it knew still holds, until calls say otherwise.
+            of_host.by_server.insert(format!("{server}, before"), before.as_one_call());
+        }
         of_host.merged = FunctionModel::merge(of_host.by_server.values().map(|model| (model, 1.0)));
     }
 
-    /// What is known of a function on a host: measured there, or else on the others, by the ratio of their speeds. A tuned
+    /// What is known of a function on a host: measured there, or else (for calls larger by far, too) on the others, by the ratio of
+    /// their speeds. A tuned
     /// library runs far above the yardstick of speeds everywhere, an interpreter below it.
     pub(super) fn of(&self, host: &str, function: &str, speeds: &BTreeMap<&str, f64>) -> FunctionModel {
         let Some(hosts) = self.by_function.get(function) else { return FunctionModel::default() };
-        if let Some(known) = hosts.get(host) {
-            return known.merged.clone();
+        let known = hosts.get(host).map(|known| known.merged.clone()).unwrap_or_default();
+        if hosts.len() == usize::from(hosts.contains_key(host)) {
+            return known;
         }
         let speed = |host: &str| speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
-        let guessed = hosts.iter().map(|(other, known)| (&known.merged, speed(other) / speed(host)));
-        // Nothing was measured here: only the shape of the curve is taken.
+        let others = hosts.iter().filter(|(other, _)| *other != host);
+        let guessed = others.map(|(other, known)| (&known.merged, speed(other) / speed(host)));
+        // Nothing was measured here: only the shape of the curve is taken. How much tasks disturb one another goes with the
+        // number of processors.
         let mut model = FunctionModel::merge(guessed);
         model.accuracy = Default::default();
+        model.perturbation = Default::default();
         [&mut model.by_work, &mut model.by_bytes]
             .into_iter()
             .flat_map(|curve| &mut curve.points)
             .for_each(|point| point.calls = 0);
-        model
+        if known.is_empty() { model } else { known.extended(&model) }
     }
 }
 
@@ -82,6 +101,27 @@ mod tests {
         let view = &agent.grid_view(Time(100), &[], &[], None).servers[server];
         let model: &FunctionModel = &view.functions["m/f"];
         model.seconds(Size::Work(1e9), view.speed_flops)
+    }
+
+    #[test]
+    fn what_a_server_knew_before_it_was_started_again_holds_on() {
+        let model = |calls: usize, seconds: f64| {
+            let mut learner = Learner::default();
+            (0..calls).for_each(|_| learner.learn(Size::Work(1e9), seconds, 1.0, false));
+            learner.model()
+        };
+        let (mut models, speeds) = (super::Models::default(), BTreeMap::new());
+        let seconds = |models: &super::Models| models.of("host", "m/f", &speeds).seconds(Size::Work(1e9), None);
+        models.offered("m/f", 7);
+        models.take("host", "a", "m/f", model(300, 2.0));
+        models.take("host", "a", "m/f", model(1, 4.0));
+        assert_eq!(seconds(&models), 3.0, "one call of each run");
+        models.take("host", "a", "m/f", model(9, 4.0));
+        assert!((3.7..4.0).contains(&seconds(&models)), "{}", seconds(&models));
+        models.offered("m/f", 7);
+        assert!(seconds(&models) > 3.0);
+        models.offered("m/f", 8);
+        assert!(models.of("host", "m/f", &speeds).is_empty());
     }
 
     #[test]

@@ -22,6 +22,7 @@ impl Agent {
         self.turns_lost(now, from, out);
         self.forget_server(from);
         for signature in &registration.functions {
+            self.models.offered(&signature.name, signature.hash());
             self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
         }
         let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
