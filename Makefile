@@ -10,8 +10,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
-RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.c' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
-HEADERS := crates/gridloom-capi/include/gridloom.h crates/gridloom-core/include/gridloom_layout.h
+RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
+# Only what works: grpc_map.h, grpc_data.h and grpc_objects.h are plans (crates/gridloom-capi/GRIDRPC.md).
+HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc.hpp) \
+	crates/gridloom-core/include/gridloom_layout.h
 PYSOURCES := $(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' 2>/dev/null) $(PACKAGE)/pyproject.toml
 
 .PHONY: all build capi python demo test test-rust test-python bench lint wheel clean
@@ -27,11 +29,12 @@ target/release/gridloom: $(RUST)
 capi: target/capi/ready
 
 # Built with the program, so that both share what they are made of.
-target/capi/ready: target/release/gridloom $(HEADERS)
-	mkdir -p target/capi/lib target/capi/include
+target/capi/ready: target/release/gridloom $(HEADERS) crates/gridloom-capi/gridloom.pc
+	mkdir -p target/capi/lib/pkgconfig target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
 	install -m 644 $(HEADERS) target/capi/include/
+	install -m 644 crates/gridloom-capi/gridloom.pc target/capi/lib/pkgconfig/
 	@touch $@
 
 $(VENV)/ready: requirements.txt

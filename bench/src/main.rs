@@ -1,11 +1,12 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `calls`, `bulk`, `mapping`, `layout`, `sim`), those figures only; `sim-long` and `sim-big`
+//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `sim`), those figures only; `sim-long` and `sim-big`
 //! only if named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
+mod grpc;
 mod layout;
 mod limits;
 mod simulation;
@@ -60,7 +61,7 @@ fn main() {
     if wanted("start") {
         figures.extend([start_up(&config), idle_memory(&config)]);
     }
-    if wanted("null") {
+    if wanted("null") || wanted("grpc") {
         let all = rustix::thread::sched_getaffinity(None).expect("this thread has processors");
         let mut one = rustix::thread::CpuSet::new();
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
@@ -68,11 +69,21 @@ fn main() {
         // Processes inherit what this thread may use. On one processor the scheduler has no choice to make, so ours and
         // the limit can be compared; with all, each may be put differently.
         rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
-        figures.push(null_call(&config, "null call, one outstanding, one core, p50, us"));
-        let tcp = LocalConfig { shared_memory: false, ..config.clone() };
-        figures.push(null_call(&tcp, "null call over TCP, one core, p50, us"));
+        if wanted("grpc") {
+            figures.push(grpc::null_call(&out, "null grpc_call from C, one core, p50, us"));
+        }
+        if wanted("null") {
+            figures.push(null_call(&config, "null call, one outstanding, one core, p50, us"));
+            let tcp = LocalConfig { shared_memory: false, ..config.clone() };
+            figures.push(null_call(&tcp, "null call over TCP, one core, p50, us"));
+        }
         rustix::thread::sched_setaffinity(None, &all).expect("as before");
-        figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
+        if wanted("null") {
+            figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
+        }
+        if wanted("grpc") {
+            figures.push(grpc::outstanding(&out));
+        }
     }
     if wanted("calls") {
         figures.extend(calls(&config));
@@ -169,11 +180,16 @@ fn proportional_memory_kib(pid: u32) -> f64 {
 fn null_call(config: &LocalConfig, name: &'static str) -> Figure {
     let grid = local(config);
     let null = grid.function("bench/null").expect("offered");
+    against_ping_pong(name, || one_by_one(|| drop(null.call(&[]).expect("it runs")), CALLS))
+}
+
+/// The median of what `round` measures, in microseconds, beside a ping-pong over TCP.
+fn against_ping_pong(name: &'static str, mut round: impl FnMut() -> Vec<f64>) -> Figure {
     let mut peer = Peer::start();
     let (mut ours, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let limit = Samples::new(peer.round_trips(CALLS)).median();
-        let our = Samples::new(one_by_one(&null, CALLS)).median();
+        let our = Samples::new(round()).median();
         ours.push(our);
         limits.push(limit);
         ratios.push(our / limit);
@@ -219,11 +235,11 @@ fn calls(config: &LocalConfig) -> Vec<Figure> {
     ]
 }
 
-fn one_by_one(null: &Function, count: usize) -> Vec<f64> {
+fn one_by_one(mut call: impl FnMut(), count: usize) -> Vec<f64> {
     (0..count)
         .map(|_| {
             let start = Instant::now();
-            null.call(&[]).expect("it runs");
+            call();
             start.elapsed().as_secs_f64() * 1e6
         })
         .collect()
@@ -276,7 +292,7 @@ fn under_bulk(grid: &Grid, null: &Function) -> f64 {
             touch.call(&[value.into()]).expect("it runs");
         }
     });
-    let p99 = Samples::new(one_by_one(null, CALLS)).quantile(0.99);
+    let p99 = Samples::new(one_by_one(|| drop(null.call(&[]).expect("it runs")), CALLS)).quantile(0.99);
     done.store(true, std::sync::atomic::Ordering::Relaxed);
     busy.join().expect("the bulk thread ends");
     p99

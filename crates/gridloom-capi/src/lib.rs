@@ -1,4 +1,5 @@
-//! Gridloom for C: what `include/gridloom.h` declares. The header documents each function for who calls it.
+//! Gridloom for C: what `include/gridloom.h` declares, and GridRPC (`grpc`). The headers document each function for who
+//! calls it.
 //!
 //! ```text
 //!  GRIDLOOM_MESSAGE, GRIDLOOM_PROCESS ──before main──▶ declare ──▶ types: kind ▶ schema, receiver
@@ -20,6 +21,7 @@
 //! | `own` | a simulated process's world, which puts them in place |
 //! | `overflow` | tells who ran over its stack |
 //! | `run` | `gridloom_main` |
+//! | `grpc` | GridRPC: `include/grpc.h` |
 //! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |
 //!
 //! **Invariants**
@@ -45,6 +47,7 @@ mod current;
 mod declare;
 mod dictionary;
 mod globals;
+mod grpc;
 mod log;
 mod memory;
 mod message;
@@ -61,6 +64,7 @@ pub use config::*;
 pub use connections::*;
 pub use declare::*;
 pub use dictionary::*;
+pub use grpc::*;
 pub use log::*;
 pub use message::*;
 pub use run::*;

@@ -1,4 +1,4 @@
-//! `gridloom.h` and the library agree: each function that is exported is declared anew after the header, with the types
+//! `gridloom.h`, `grpc.h` and the library agree: each function that is exported is declared anew after the header, with the types
 //! that its Rust signature has, so that the C compiler refuses any difference; and neither has a function more.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,18 +6,19 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_capi::{CDeclaration, CMeasure, CMessage};
+use gridloom_capi::{CDeclaration, CFunctionHandle, CMeasure, CMessage, CSessionInfo, OpenCall, Slot};
 
 fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Exported functions as C declares them, by name.
-fn exported() -> BTreeMap<String, String> {
+/// Functions that a folder's files export, as C declares them, by name; but for those that are variadic in C.
+fn exported(folder: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for file in std::fs::read_dir(own("src")).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        for part in text.split("#[unsafe(no_mangle)]").skip(1) {
+    let files = std::fs::read_dir(own(folder)).unwrap().map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        for part in text.split("#[unsafe(no_mangle)]").skip(1).filter(|part| !part.trim_start().starts_with(NAKED)) {
             let (_, signature) = part.split_once("extern \"C-unwind\" fn ").unwrap();
             let (signature, _) = signature.split_once('{').unwrap();
             let (name, rest) = signature.split_once('(').unwrap();
@@ -35,6 +36,9 @@ fn exported() -> BTreeMap<String, String> {
     found
 }
 
+/// A jump to a function of `calls.c`.
+const NAKED: &str = "#[unsafe(naked)]";
+
 /// A Rust type in C.
 fn c_type(rust: &str) -> String {
     let rust = rust.trim();
@@ -51,6 +55,11 @@ fn c_type(rust: &str) -> String {
         "f64" => "double",
         "i64" => "int64_t",
         "usize" => "size_t",
+        "CFunctionHandle" => "grpc_function_handle_t",
+        "CSessionInfo" => "grpc_session_info_np",
+        "ArgStack" => "grpc_arg_stack_t",
+        "OpenCall" => "gridloom_open_call",
+        "Slot" => "gridloom_slot",
         "CMessage" => "gridloom_message",
         "CMeasure" => "gridloom_measure",
         "CDeclaration" => "gridloom_declaration",
@@ -69,14 +78,15 @@ fn declared(header: &str) -> BTreeSet<String> {
     for (number, part) in header.split("/*").enumerate() {
         code += if number == 0 { part } else { part.split_once("*/").unwrap().1 };
     }
-    // Neither macros nor what is inside of something.
-    let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with(['#', ' '])).collect();
+    // Neither macros nor what is inside of something; further in are a declaration's other lines.
+    let is_inside = |line: &str| line.starts_with(' ') && !line.starts_with("         ");
+    let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with('#') && !is_inside(line)).collect();
     let mut names = BTreeSet::new();
     for statement in lines.join("\n").split(';').map(str::trim).filter(|statement| !statement.contains("static inline"))
     {
         let Some((before, _)) = statement.split_once('(') else { continue };
         let name = before.split([' ', '*']).next_back().unwrap();
-        if name.starts_with("gridloom_") && !statement.starts_with("typedef") {
+        if !statement.starts_with("typedef") {
             names.insert(name.to_string());
         }
     }
@@ -90,6 +100,8 @@ fn complaints(text: &str) -> Option<String> {
         .arg("-I")
         .arg(own("include"))
         .arg("-I")
+        .arg(own("src/grpc"))
+        .arg("-I")
         .arg(own("../gridloom-core/include"))
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
@@ -102,7 +114,7 @@ fn complaints(text: &str) -> Option<String> {
 #[test]
 fn the_header_declares_what_the_library_has() {
     let header = std::fs::read_to_string(own("include/gridloom.h")).unwrap();
-    let exported = exported();
+    let exported = exported("src");
     assert_eq!(declared(&header), exported.keys().cloned().collect());
     assert!(exported.len() > 30);
 
@@ -147,4 +159,41 @@ fn the_header_declares_what_the_library_has() {
     ] {
         assert_ne!(complaints(&format!("{text}{wrong}\n")).unwrap(), "", "{wrong}");
     }
+}
+
+#[test]
+fn the_grpc_headers_declare_what_the_library_has() {
+    let headers =
+        ["include/grpc.h", "include/grpc_extensions.h"].map(|name| std::fs::read_to_string(own(name)).unwrap());
+    let exported = exported("src/grpc");
+    let (internal, public): (Vec<_>, Vec<_>) = exported.iter().partition(|(name, _)| name.starts_with("gridloom_"));
+    let mut known: BTreeSet<String> = public.iter().map(|(name, _)| (*name).clone()).collect();
+    known.extend(["grpc_call", "grpc_call_async"].map(String::from));
+    assert_eq!(headers.iter().flat_map(|header| declared(header)).collect::<BTreeSet<String>>(), known);
+    assert!(known.len() > 35 && internal.len() == 3);
+
+    let mut text = String::from("#include <grpc.h>\n#include <calls.h>\n");
+    text.extend(exported.values().map(|declaration| format!("{declaration}\n")));
+    for (name, size, align) in [
+        ("grpc_function_handle_t", size_of::<CFunctionHandle>(), align_of::<CFunctionHandle>()),
+        ("grpc_session_info_np", size_of::<CSessionInfo>(), align_of::<CSessionInfo>()),
+        ("gridloom_open_call", size_of::<OpenCall>(), align_of::<OpenCall>()),
+        ("gridloom_slot", size_of::<Slot>(), align_of::<Slot>()),
+    ] {
+        text += &format!("_Static_assert(sizeof({name}) == {size} && _Alignof({name}) == {align}, \"{name}\");\n");
+    }
+    let codes = std::fs::read_to_string(own("src/grpc/code.rs")).unwrap();
+    let codes: Vec<(&str, &str)> =
+        codes.lines().filter_map(|line| line.strip_prefix("    GRPC_")?.strip_suffix(';')?.split_once(" = ")).collect();
+    assert_eq!(codes.len(), headers[0].matches("\n#define GRPC_").count() - 1);
+    for (name, value) in codes {
+        text += &format!("_Static_assert(GRPC_{name} == {value}, \"{name}\");\n");
+    }
+
+    let Some(found) = complaints(&text) else {
+        eprintln!("skipped in part: there is no C compiler 'cc' here");
+        return;
+    };
+    assert_eq!(found, "");
+    assert_ne!(complaints(&format!("{text}int grpc_wait(float);\n")).unwrap(), "");
 }

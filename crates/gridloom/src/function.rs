@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_core::base::limits::INLINE_BYTES_MAX;
-use gridloom_core::base::{DatumId, Meta, TaskId};
+use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::{Actual, BindError, Bound, Signature};
 
+use crate::grid::CallEnd;
 use crate::{Error, Grid, Handle, Value};
 
 /// An argument of a call.
@@ -100,11 +101,35 @@ impl Function {
     /// # Errors
     /// If the arguments do not fit.
     pub fn submit(&self, args: &[Arg], named: &[(String, Arg)], limit: Option<Duration>) -> Result<Pending, Error> {
+        self.submit_to(None, args, named, limit)
+    }
+
+    /// Like [`Function::submit`], on that server and no other: if it is lost the call fails.
+    ///
+    /// # Errors
+    /// If the arguments do not fit.
+    pub fn submit_on(
+        &self,
+        server: NodeId,
+        args: &[Arg],
+        named: &[(String, Arg)],
+        limit: Option<Duration>,
+    ) -> Result<Pending, Error> {
+        self.submit_to(Some(server), args, named, limit)
+    }
+
+    fn submit_to(
+        &self,
+        server: Option<NodeId>,
+        args: &[Arg],
+        named: &[(String, Arg)],
+        limit: Option<Duration>,
+    ) -> Result<Pending, Error> {
         // A plain call reads its arguments from the client: remote ones come here first.
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        self.grid.send_call(prepared, limit, None)
+        self.grid.send_call(prepared, limit, server, false)
     }
 
     /// Checks the arguments and makes the task. `name` gives each data value its name (the same for the same value).
@@ -118,14 +143,15 @@ impl Function {
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Vec::new();
         let mut arguments = Vec::with_capacity(self.signature.params.len());
-        for (index, _) in self.signature.params.iter().enumerate().filter(|(_, param)| param.is_input()) {
+        let inputs = self.signature.params.iter().enumerate().filter(|(_, param)| param.is_input());
+        for ((index, _), actual) in inputs.zip(&bound.actual_of) {
             if let Some((meta, bytes)) = &bound.scalars[index]
                 && bytes.len() <= INLINE_BYTES_MAX
             {
                 arguments.push(Argument::Inline { meta: meta.clone(), bytes: bytes.clone() });
                 continue;
             }
-            let actual = bound.actual_of[index].expect("an input is inferred or given");
+            let actual = actual.expect("an input is inferred or given");
             arguments.push(match all[actual] {
                 Arg::Handle(handle) => Argument::Datum(handle.datum()),
                 Arg::Value(value) => {
@@ -197,6 +223,21 @@ impl Pending {
     /// Whether it has ended.
     pub fn is_done(&self) -> bool {
         self.grid.call_ended(self.task)
+    }
+
+    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+    pub fn note_end(&self) {
+        self.grid.note_end(self.task);
+    }
+
+    /// By which [`Grid::await_ends`] tells of it.
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// How it ended; `None` while it is under way.
+    pub fn end(&self) -> Option<CallEnd> {
+        self.grid.call_end(self.task)
     }
 
     /// Waits for its end without collecting its results, apart from the call itself: whoever is interrupted can wait

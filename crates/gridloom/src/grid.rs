@@ -2,6 +2,7 @@
 
 mod calls;
 mod data;
+mod ends;
 mod groups;
 mod state;
 
@@ -23,6 +24,7 @@ use crate::local::LocalProcesses;
 use crate::report::Report;
 use crate::timeline::timeline_html;
 use crate::{Error, Function, Group, LocalConfig, Mapping, SimulateConfig, SimulationReport};
+pub use ends::CallEnd;
 use state::State;
 pub use state::Unread;
 

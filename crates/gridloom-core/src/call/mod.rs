@@ -13,6 +13,15 @@ use crate::perf::{GridView, LinkEstimate, Size};
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
 
+/// How the server of a call is chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Way {
+    /// No other will do.
+    pub only: Option<NodeId>,
+    /// The call is to be measured there.
+    pub calibrates: bool,
+}
+
 /// A call under way.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -22,8 +31,8 @@ pub struct Call {
     pub sources: Vec<(DatumId, Meta)>,
     /// Where it was sent.
     pub server: NodeId,
-    /// The server on which it is to be measured: no other will do.
-    pub calibrates: Option<NodeId>,
+    /// How its server is chosen.
+    pub way: Way,
     /// How often it was sent.
     pub attempts: u32,
     /// Its limit, nanoseconds.
@@ -68,7 +77,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The server where a call is predicted to be back first, `only` that one if it is to be measured there; `None` if none
+    /// The server where a call is predicted to be back first, `only` that one if no other will do; `None` if none
     /// offers the function. Ties go to the first name.
     pub fn choose(
         &self,
@@ -108,7 +117,7 @@ impl Calls {
         sources: Vec<(DatumId, Meta)>,
         server: NodeId,
         promised_s: f64,
-        calibrates: Option<NodeId>,
+        way: Way,
         attempts: u32,
         limit_ns: Option<u64>,
         deadline: Option<Time>,
@@ -128,7 +137,7 @@ impl Calls {
             task,
             sources,
             server,
-            calibrates,
+            way,
             attempts,
             limit_ns,
             deadline,
@@ -289,7 +298,7 @@ mod tests {
             let task = task(serial);
             let (node, run_s) = calls.choose(&grid, &links, &task, 0, None).unwrap();
             order.push(node.0);
-            calls.sent(task, vec![], node, run_s, None, 1, None, None);
+            calls.sent(task, vec![], node, run_s, Way::default(), 1, None, None);
         }
         assert_eq!(order, [3, 3, 3, 2, 3]);
     }
@@ -297,8 +306,8 @@ mod tests {
     #[test]
     fn limits_run_out_in_order() {
         let mut calls = Calls::default();
-        calls.sent(task(1), vec![], NodeId(2), 0.0, None, 1, None, Some(Time(20)));
-        calls.sent(task(2), vec![], NodeId(2), 0.0, None, 1, None, Some(Time(10)));
+        calls.sent(task(1), vec![], NodeId(2), 0.0, Way::default(), 1, None, Some(Time(20)));
+        calls.sent(task(2), vec![], NodeId(2), 0.0, Way::default(), 1, None, Some(Time(10)));
         assert_eq!(calls.next_deadline(), Some(Time(10)));
         assert_eq!(calls.take_expired(Time(15)).len(), 1);
         assert_eq!(calls.next_deadline(), Some(Time(20)));

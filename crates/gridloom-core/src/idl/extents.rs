@@ -15,6 +15,29 @@ pub(super) struct Sizes<'a> {
     pub(super) source: Vec<Option<usize>>,
 }
 
+impl Signature {
+    /// Extents of the arrays, `None` for other parameters, for a caller who has the sizes and does not know yet how much
+    /// memory they stand for. `scalars` are, by parameter, those that are known, in this machine's byte order.
+    ///
+    /// # Errors
+    /// If an extent has no value, or none that an extent can have, or an array is past 2⁶⁴ bytes.
+    pub fn shapes(&self, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Vec<Option<Vec<u64>>>, BindError> {
+        let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
+        let shape = |(index, param): (usize, &Param)| {
+            let BaseType::Number(dtype) = param.base else { return Ok(None) };
+            if !param.is_array {
+                return Ok(None);
+            }
+            let shape = sizes.extents(index)?;
+            match Meta::array(dtype, &shape).checked_size_bytes() {
+                Some(_) => Ok(Some(shape)),
+                None => Err(sizes.malformed(param, "its size is past 2^64 bytes".to_string())),
+            }
+        };
+        self.params.iter().enumerate().map(shape).collect()
+    }
+}
+
 impl Sizes<'_> {
     /// None is known yet.
     pub(super) fn unknown(signature: &Signature) -> Sizes<'_> {

@@ -164,7 +164,10 @@ impl<'w> Stage<'w> {
 
     fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limit_ns: Option<u64>) -> TaskId {
         let id = task.id;
-        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limit_ns, calibrates: None });
+        self.world.command(
+            self.client,
+            Command::Call { task, sources: sources.to_vec(), limit_ns, only: None, calibrates: false },
+        );
         id
     }
 

@@ -209,8 +209,10 @@ pub enum Command {
         sources: Vec<(DatumId, Meta)>,
         /// Nanoseconds after which the call fails, or none.
         limit_ns: Option<u64>,
-        /// It is to be measured on that server: it runs there only while nothing else does, and fails if something comes.
-        calibrates: Option<NodeId>,
+        /// No other server will do.
+        only: Option<NodeId>,
+        /// It is to be measured there: it runs only while nothing else does, and fails if something comes.
+        calibrates: bool,
     },
     /// Map a group and run it.
     Run {

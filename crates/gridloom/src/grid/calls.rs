@@ -11,12 +11,13 @@ use crate::function::{Pending, Prepared};
 use crate::{Error, Grid, Value};
 
 impl Grid {
-    /// `calibrates` is the server on which the call is to be measured, if it is.
+    /// `only` is the server that has to run it, if one has to; `calibrates` if it is to be measured there.
     pub(crate) fn send_call(
         &self,
         prepared: Prepared,
         limit: Option<Duration>,
-        calibrates: Option<NodeId>,
+        only: Option<NodeId>,
+        calibrates: bool,
     ) -> Result<Pending, Error> {
         let Prepared { task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
@@ -27,7 +28,7 @@ impl Grid {
         let id = task.id;
         self.state().calls.insert(id, None);
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns, calibrates });
+        self.command(Command::Call { task, sources, limit_ns, only, calibrates });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 
@@ -49,7 +50,7 @@ impl Grid {
     pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
         self.absorb();
         let ended = self.state().calls.get(&pending.task).and_then(|ended| {
-            ended.as_ref().map(|report| {
+            ended.as_ref().map(|(_, report)| {
                 report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
             })
         });
@@ -67,7 +68,7 @@ impl Grid {
             Some(None) => None,
             None => Some(None),
         })?;
-        let report = report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
+        let (_, report) = report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
         let results = report.outcome?;
         let mut values = Vec::with_capacity(outputs.len());
         for (datum, _) in outputs {
@@ -80,6 +81,7 @@ impl Grid {
 
     pub(crate) fn abandon_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) {
         let mut state = self.state();
+        state.noted.remove(&task);
         match state.calls.remove(&task) {
             Some(Some(_)) => {
                 drop(state);

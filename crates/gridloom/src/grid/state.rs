@@ -22,8 +22,11 @@ pub(super) struct State {
     pub(super) functions: Arc<Vec<Signature>>,
     pub(super) has_directory: bool,
     pub(super) agent_lost: Option<TaskError>,
-    /// Plain calls under way; `Some` when ended.
-    pub(super) calls: BTreeMap<TaskId, Option<TaskReport>>,
+    /// Plain calls under way; `Some` when ended, with the server that had it last.
+    pub(super) calls: BTreeMap<TaskId, Option<(Option<NodeId>, TaskReport)>>,
+    /// Those whose end is to be noted, and those of them that ended since somebody looked.
+    pub(super) noted: BTreeSet<TaskId>,
+    pub(super) ends: Vec<TaskId>,
     /// Calls whose results nobody will collect.
     pub(super) abandoned: BTreeMap<TaskId, Vec<DatumId>>,
     /// Data that somebody waits for.
@@ -157,7 +160,10 @@ impl State {
             }
             Event::TaskEnded { at, server, report } => {
                 if let Some(ended) = self.calls.get_mut(&report.task) {
-                    *ended = Some(report);
+                    if self.noted.remove(&report.task) {
+                        self.ends.push(report.task);
+                    }
+                    *ended = Some((server, report));
                 } else if let Some(outputs) = self.abandoned.remove(&report.task) {
                     outputs.iter().for_each(|datum| backend.forget(*datum));
                 } else if let Some(record) =

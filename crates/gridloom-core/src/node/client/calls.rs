@@ -12,30 +12,34 @@ impl Client {
         now: Time,
         task: Arc<Task>,
         sources: Vec<(DatumId, Meta)>,
-        calibrates: Option<NodeId>,
+        way: Way,
         attempts: u32,
         limit_ns: Option<u64>,
         deadline: Option<Time>,
         out: &mut Vec<Effect>,
     ) {
         let sent_bytes = sources.iter().map(|(_, meta)| meta.size_bytes()).sum();
-        let Some((server, run_s)) = self.calls.choose(&self.grid, &self.links, &task, sent_bytes, calibrates) else {
-            let error = match self.agent_was_lost && self.grid.servers.is_empty() {
-                true => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
-                false => TaskError::NoSuchFunction { function: task.function.clone(), near: String::new() },
+        let Some((server, run_s)) = self.calls.choose(&self.grid, &self.links, &task, sent_bytes, way.only) else {
+            let function = task.function.clone();
+            let error = match (way.only, self.agent_was_lost && self.grid.servers.is_empty()) {
+                (_, true) => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
+                (None, false) => TaskError::NoSuchFunction { function, near: String::new() },
+                (Some(only), false) => {
+                    let server = self.server_name(only);
+                    TaskError::ServerLost { function, server, why: "the call is bound to it; it is not there".into() }
+                }
             };
             self.call_failed(now, &task, &sources, None, error, out);
             return;
         };
-        let message =
-            Message::Call { task: (*task).clone(), supplies: sources.clone(), calibrates: calibrates.is_some() };
+        let message = Message::Call { task: (*task).clone(), supplies: sources.clone(), calibrates: way.calibrates };
         self.post(server, Parcel::Message(message), out);
         for (datum, meta) in &sources {
             if meta.size_bytes() <= EAGER_BYTES_MAX {
                 self.post(server, Parcel::Datum(*datum), out);
             }
         }
-        self.calls.sent(task, sources, server, run_s, calibrates, attempts, limit_ns, deadline);
+        self.calls.sent(task, sources, server, run_s, way, attempts, limit_ns, deadline);
     }
 
     pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
@@ -122,8 +126,8 @@ impl Client {
 
     /// The same call, in a further attempt.
     fn resend(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
-        let Call { task, sources, calibrates, attempts, limit_ns, deadline, .. } = call;
-        self.send_call(now, task, sources, calibrates, attempts + 1, limit_ns, deadline, out);
+        let Call { task, sources, way, attempts, limit_ns, deadline, .. } = call;
+        self.send_call(now, task, sources, way, attempts + 1, limit_ns, deadline, out);
     }
 
     /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.
@@ -131,7 +135,7 @@ impl Client {
         let name = self.server_name(server);
         for call in self.calls.take_of_server(server) {
             let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(&call.task.function));
-            if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.calibrates.is_some() {
+            if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.way.only.is_some() {
                 let function = call.task.function.clone();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
@@ -140,7 +144,7 @@ impl Client {
                     now,
                     call.task,
                     call.sources,
-                    call.calibrates,
+                    call.way,
                     call.attempts + 1,
                     call.limit_ns,
                     call.deadline,

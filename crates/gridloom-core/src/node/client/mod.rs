@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::base::limits::HEARTBEAT_NS;
 use crate::base::time::ns_to_seconds;
 use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use crate::call::Calls;
+use crate::call::{Calls, Way};
 use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::MapBy;
@@ -427,9 +427,10 @@ impl Client {
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
             Command::Call { .. } if !self.has_directory && !self.agent_was_lost => self.early_calls.push(command),
-            Command::Call { task, sources, limit_ns, calibrates } => {
+            Command::Call { task, sources, limit_ns, only, calibrates } => {
                 let deadline = limit_ns.map(|limit| now + limit);
-                self.send_call(now, Arc::new(task), sources, calibrates, 1, limit_ns, deadline, out);
+                let way = Way { only, calibrates };
+                self.send_call(now, Arc::new(task), sources, way, 1, limit_ns, deadline, out);
                 self.set_deadline(out);
             }
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),

@@ -1,0 +1,267 @@
+/* GridRPC for C: the portable functions of the standard (GFD.52), on a Gridloom grid.
+ *
+ *   #include <grpc.h>
+ *
+ *   grpc_function_handle_t handle;
+ *   double sum;
+ *   grpc_initialize(NULL);
+ *   grpc_function_handle_default(&handle, "docs/dot");
+ *   grpc_call(&handle, 3, x, y, &sum);
+ *   grpc_function_handle_destruct(&handle);
+ *   grpc_finalize();
+ *
+ *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
+ *
+ * What is not of the standard stands in grpc_extensions.h, which this one includes: argument stacks (Ninf-G, NetSolve),
+ * arrays of handles, time limits, texts of errors. Headers for what does not work yet (groups, remote data, objects) are
+ * not installed; GRIDLOOM_GRPC_PLANNED includes them where the library itself is made.
+ * Their names end in _np, as Ninf-G marks what is not portable, unless another system's programs know them otherwise.
+ *
+ * Conventions
+ * - Programs compare errors by name: other systems give the names other numbers.
+ * - Every function gives GRPC_NOT_INITIALIZED before grpc_initialize and after grpc_finalize, but grpc_error_string,
+ *   and GRPC_OTHER_ERROR_CODE for what no other code says (a null pointer among it); neither is listed below. On an
+ *   error nothing is written through pointers, unless it says so. grpc_last_error_text_np() has the text of the
+ *   thread's last error; GRPC_NOT_COMPLETED and GRPC_NONE_COMPLETED are answers and no errors to it.
+ * - Texts given to a function are copied.
+ * - "MT-safe": may be called by any threads at any time. Everything is, but grpc_initialize and grpc_finalize; of two
+ *   threads that wait for the same session, one gets its result and the other GRPC_INVALID_SESSION_ID.
+ * - A child made by fork() has no session: it gets GRPC_NOT_INITIALIZED and may call grpc_initialize. Signals are left
+ *   alone.
+ *
+ * Arguments of a call
+ *   The function's signature, which servers tell, says what follows the handle, in its order, one argument a parameter:
+ *     IN scalar              its value, as C passes it to a function without a prototype: char and short as int, float
+ *                            as double
+ *     OUT, INOUT scalar      a pointer to it
+ *     array, of any mode     a pointer to its first element; as many as the signature's extents say are read or
+ *                            written, row by row ("C") or column by column ("FORTRAN") as the function has it: memory
+ *                            is passed as it is
+ *     IN string              char *, which ends in a NUL
+ *     WORK                   nothing
+ *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
+ *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
+ *   (bytes, a string as a result) is GRPC_RPC_REFUSED when its handle is made.
+ *   Nobody can check that what is passed is what the signature says, as for printf. `gridloom functions` shows
+ *   signatures. NULL for an OUT argument: that result is not wanted, and is not written. Elsewhere NULL is
+ *   GRPC_OTHER_ERROR_CODE, unless it is an array without elements.
+ *
+ * Lifetime
+ *   Inputs are read, and copied where they have to be, before the call returns, also before grpc_call_async does: the
+ *   memory may be changed or freed then. Results are written through the pointers given at the call, by the thread that
+ *   learns of the session's end: in grpc_wait*, or in grpc_probe* that says so. Those pointers, and the handle, stay
+ *   valid until then. */
+#ifndef GRIDLOOM_GRPC_H
+#define GRIDLOOM_GRPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A function of the grid, bound to a server or not. It is the program's memory and the library's content; zeros are no
+ * handle. It may be copied: copies name the same, and all end with the first grpc_function_handle_destruct. */
+typedef struct grpc_function_handle {
+    uint64_t mark_np;
+    uint64_t number_np;
+} grpc_function_handle_t;
+
+/* A call under way: above 0. It is outstanding from the call until it is waited for. */
+typedef int grpc_sessionid_t;
+
+/* One of the codes below. */
+typedef int grpc_error_t;
+
+#define GRPC_SESSIONID_VOID (-1) /* no session */
+
+#define GRPC_NO_ERROR 0
+#define GRPC_NOT_INITIALIZED 1
+#define GRPC_ALREADY_INITIALIZED 2
+#define GRPC_CONFIGFILE_NOT_FOUND 3
+#define GRPC_CONFIGFILE_ERROR 4
+#define GRPC_SERVER_NOT_FOUND 5
+#define GRPC_FUNCTION_NOT_FOUND 6
+#define GRPC_INVALID_FUNCTION_HANDLE 7
+#define GRPC_INVALID_SESSION_ID 8
+#define GRPC_RPC_REFUSED 9           /* the server does not take the call */
+#define GRPC_COMMUNICATION_FAILED 10 /* the agent, the server or its worker process was lost */
+#define GRPC_SESSION_FAILED 11
+#define GRPC_NOT_COMPLETED 12
+#define GRPC_NONE_COMPLETED 13
+#define GRPC_INVALID_OBJECT_HANDLE_NP 14
+#define GRPC_CLASS_NOT_FOUND_NP 15
+#define GRPC_TIMEOUT_NP 16
+#define GRPC_CANCELED_NP 17
+#define GRPC_OTHER_ERROR_CODE 18
+#define GRPC_UNKNOWN_ERROR_CODE 19
+#define GRPC_INVALID_DATA_NP 20      /* given by no function yet, as 14, 15 and 21 are */
+#define GRPC_MAP_DIFFERS_NP 21
+#define GRPC_LAST_ERROR_CODE 22      /* the highest */
+
+/* ---- Beginning and end
+ * ------------------------------------------------------------------------------------------------- */
+
+/* Reads the configuration and connects to the grid. The first that there is counts: the file named, the one named by
+ * GRIDLOOM_GRPC_CONFIG in the environment, none. What no file says: the agent is that of GRIDLOOM_AGENT; without it an
+ * embedded grid is started, which ends with the session. Under `gridloom simulate` and `gridloom testbed` it is their
+ * grid.
+ *
+ * The file is TOML; everything may be left out, and a key that is not known is an error:
+ *   agent = "host:7711"            or servers = ["host:7801", ...], without an agent
+ *   argument_transfer = "copy"     also "wait" and "nowait", as in Ninf-G, which come to the same here
+ *   session_timeout = 30.0         seconds that a call may take; 0: no limit
+ *   save_session_info = 256        sessions that grpc_get_error remembers after their wait; negative: all
+ *   [local]                        the embedded grid: servers = 4, slots = 1, functions = ["my.idl"],
+ *                                  libraries = ["libmy.so"], memory = "4GiB", python = "python3"; paths are relative
+ *                                  to the file
+ *   [server.NAME]                  address = "host:7801": a name for grpc_function_handle_init
+ *
+ * @param config_file_name  NULL or "": none is named.
+ * @return GRPC_CONFIGFILE_NOT_FOUND; GRPC_CONFIGFILE_ERROR, if it is not as above; GRPC_ALREADY_INITIALIZED, and
+ *         nothing changes;
+ *         GRPC_OTHER_ERROR_CODE if the grid cannot be reached or started. After an error it may be called again.
+ * Not MT-safe: no other function runs meanwhile. */
+grpc_error_t grpc_initialize(const char *config_file_name);
+
+/* Cancels what is outstanding without waiting for its results, frees everything, ends the embedded grid. Handles,
+ * sessions and the library's texts are no longer valid; results that were not waited for are never written.
+ * grpc_initialize may follow.
+ * Not MT-safe: no other function runs meanwhile, and none waits. */
+grpc_error_t grpc_finalize(void);
+
+/* ---- Handles
+ * ----------------------------------------------------------------------------------------------------------- */
+
+/* Makes a handle of a function for which each call has its server chosen anew (late binding): several calls through it
+ * may run at once, on several servers.
+ * @param handle     Written to. What it was before is not looked at: destruct a handle before it is made anew.
+ * @param func_name  "module/function", or "function" if only one module has it.
+ * @return GRPC_SERVER_NOT_FOUND, if the grid has no server; GRPC_FUNCTION_NOT_FOUND, the text of which names functions
+ *         like it;
+ *         GRPC_RPC_REFUSED. */
+grpc_error_t grpc_function_handle_default(grpc_function_handle_t *handle, const char *func_name);
+
+/* Makes a handle of a function on a server: all calls through it run there, as many at a time as the server has slots,
+ * in order. If the server is lost its calls fail.
+ * @param server_name  The name of a server or of a [server.NAME] of the configuration; "host:port"; or "host", for the
+ *                     first of its servers that offers the function. NULL or "": as grpc_function_handle_default.
+ * @return As above; GRPC_FUNCTION_NOT_FOUND also if only other servers offer it. */
+grpc_error_t grpc_function_handle_init(grpc_function_handle_t *handle, const char *server_name, const char *func_name);
+
+/* Ends a handle. Sessions that were begun through it go on and have to be waited for.
+ * @return GRPC_INVALID_FUNCTION_HANDLE, also for one that has ended. */
+grpc_error_t grpc_function_handle_destruct(grpc_function_handle_t *handle);
+
+/* The handle through which a session was begun: the pointer that the program gave at the call, which it may use for
+ * further calls.
+ * @param[out] handle  That pointer.
+ * @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered (grpc_get_error);
+ *         GRPC_INVALID_FUNCTION_HANDLE if the handle has ended. */
+grpc_error_t grpc_get_handle(grpc_function_handle_t **handle, grpc_sessionid_t session_id);
+
+/* ---- Calls
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Calls a function and waits for its end; results are there when it returns. For the arguments see above.
+ * @return GRPC_INVALID_FUNCTION_HANDLE; GRPC_SERVER_NOT_FOUND, GRPC_FUNCTION_NOT_FOUND, if nobody offers it any more;
+ *         GRPC_RPC_REFUSED; GRPC_COMMUNICATION_FAILED, also if the function crashed; GRPC_TIMEOUT_NP;
+ *         GRPC_SESSION_FAILED, if the function failed otherwise. What OUT arguments then hold is undefined; INOUT
+ *         arguments are as they were. */
+grpc_error_t grpc_call(grpc_function_handle_t *handle, ...);
+
+/* Begins a call and does not wait for its end. There may be very many; how many run at a time is the grid's to say.
+ * @param[out] session_id  What to wait for; GRPC_SESSIONID_VOID on an error. Ids are not given again while they are
+ *                         known.
+ * @return As grpc_call for what is found before it is sent. What fails later, the wait tells. */
+grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
+
+/* ---- Asking
+ * -------------------------------------------------------------------------------------------------------------
+ *
+ * A session that a probe says has ended has its results written, and still has to be waited for. */
+
+/* @return GRPC_NO_ERROR if it has ended, however it did; GRPC_NOT_COMPLETED; GRPC_INVALID_SESSION_ID, also for one that
+ *         was waited for. */
+grpc_error_t grpc_probe(grpc_sessionid_t session_id);
+
+/* Whether one of these sessions has ended: the first in the array that has.
+ * @param[out] session_id  It; GRPC_SESSIONID_VOID with GRPC_NONE_COMPLETED.
+ * @return GRPC_NONE_COMPLETED, also for none at all; GRPC_INVALID_SESSION_ID if one of them is none, whatever the
+ *         others are. */
+grpc_error_t grpc_probe_or(const grpc_sessionid_t *session_ids, size_t length, grpc_sessionid_t *session_id);
+
+/* ---- Cancelling
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* Asks for a session to be cancelled, and returns at once. It still has to be waited for; the wait gives
+ * GRPC_SESSION_FAILED, and grpc_get_error then GRPC_CANCELED_NP, unless it had ended before. A native function that
+ * runs is ended with its worker process.
+ * @return GRPC_INVALID_SESSION_ID, also for one that was waited for. */
+grpc_error_t grpc_cancel(grpc_sessionid_t session_id);
+
+/* The same for all sessions that are outstanding, those of other threads too; there may be none. */
+grpc_error_t grpc_cancel_all(void);
+
+/* ---- Waiting
+ * ------------------------------------------------------------------------------------------------------------
+ *
+ * A session is waited for once: then it is no longer outstanding, its results are written, and its id is known to
+ * grpc_get_error, grpc_get_handle and grpc_get_failed_sessionid only. Ids that are none, GRPC_SESSIONID_VOID among
+ * them, are told at once: nothing is waited for then, and no session ends its being outstanding. An id that stands
+ * twice in an array counts once. */
+
+/* Waits for a session.
+ * @return GRPC_SESSION_FAILED, see grpc_get_error; GRPC_INVALID_SESSION_ID. */
+grpc_error_t grpc_wait(grpc_sessionid_t session_id);
+
+/* Waits for all of these; for none, not at all.
+ * @return GRPC_SESSION_FAILED if one failed, after all have ended; GRPC_INVALID_SESSION_ID if one is none. */
+grpc_error_t grpc_wait_and(const grpc_sessionid_t *session_ids, size_t length);
+
+/* Waits for one of these: the first in the array that has ended. The others stay outstanding.
+ * @param[out] session_id  It, also with GRPC_SESSION_FAILED; GRPC_SESSIONID_VOID for none at all.
+ * @return GRPC_SESSION_FAILED if that one failed; GRPC_INVALID_SESSION_ID if one is none. */
+grpc_error_t grpc_wait_or(const grpc_sessionid_t *session_ids, size_t length, grpc_sessionid_t *session_id);
+
+/* Waits for all sessions that are outstanding when it is called, those of other threads too.
+ * @return GRPC_NO_ERROR also if there is none; GRPC_SESSION_FAILED if one failed, after all have ended. */
+grpc_error_t grpc_wait_all(void);
+
+/* Waits for one session of those that are outstanding when it is called: the oldest that has ended.
+ * @param[out] session_id  It, also with GRPC_SESSION_FAILED; GRPC_SESSIONID_VOID, with GRPC_NO_ERROR, if there is
+ *                         none. */
+grpc_error_t grpc_wait_any(grpc_sessionid_t *session_id);
+
+/* ---- Errors
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Takes one session that failed, of those that were waited for, oldest first; each is told once, to any thread. Call it
+ * until it gives GRPC_SESSIONID_VOID. The last 1,048,576 are kept.
+ * @param[out] session_id  It; GRPC_SESSIONID_VOID if none is left. */
+grpc_error_t grpc_get_failed_sessionid(grpc_sessionid_t *session_id);
+
+/* The error of a session, which need not have ended. Sessions that were waited for are remembered until
+ * save_session_info others were, and those that failed until grpc_get_failed_sessionid has told them, if that is later.
+ * @return The session's error: GRPC_NO_ERROR while it runs and if it ended well; GRPC_CANCELED_NP, GRPC_TIMEOUT_NP,
+ *         GRPC_COMMUNICATION_FAILED, GRPC_RPC_REFUSED, GRPC_FUNCTION_NOT_FOUND, GRPC_SESSION_FAILED; or
+ *         GRPC_INVALID_SESSION_ID. */
+grpc_error_t grpc_get_error(grpc_sessionid_t session_id);
+
+/* The name of a code: "GRPC_NOT_COMPLETED"; for a number that is none, "GRPC_UNKNOWN_ERROR_CODE". Needs no
+ * grpc_initialize. The text is the library's and constant, though its type is the standard's. */
+char *grpc_error_string(grpc_error_t error_code);
+
+#ifdef __cplusplus
+}
+#endif
+
+#include "grpc_extensions.h"
+#ifdef GRIDLOOM_GRPC_PLANNED
+#include "grpc_data.h"
+#include "grpc_map.h"
+#include "grpc_objects.h"
+#endif
+
+#endif

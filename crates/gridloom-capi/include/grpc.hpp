@@ -1,0 +1,185 @@
+/* GridRPC for C++: the functions of grpc.h as objects that end by themselves, and errors as exceptions. C++11.
+ *
+ *   #include <grpc.hpp>
+ *
+ *   gridrpc::grid grid("grid.toml");
+ *   gridrpc::function dot("docs/dot");
+ *   std::vector<double> x(3, 1.0), y(3, 2.0);
+ *   double sum;
+ *   dot(3, x, y, gridrpc::out(sum));
+ *   gridrpc::call begun = dot.async(3, x, y, gridrpc::out(sum));
+ *   begun.wait();
+ *
+ * Arguments are those of grpc_call, and as little checked against the function's signature; but what cannot be right
+ * does not compile: numbers, pointers, strings, and whatever has data(), such as vectors and arrays, are taken, and
+ * nothing else. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
+#ifndef GRIDLOOM_GRPC_HPP
+#define GRIDLOOM_GRPC_HPP
+
+#include "grpc.h"
+
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace gridrpc {
+
+/* What a function of grpc.h gave, with its text. */
+class error : public std::runtime_error {
+public:
+    error(grpc_error_t code, const std::string &text)
+        : std::runtime_error(std::string(grpc_error_string(code)) + ": " + text), code_(code) {}
+    grpc_error_t code() const noexcept { return code_; }
+
+private:
+    grpc_error_t code_;
+};
+
+/* Throws what is no success. */
+inline void check(grpc_error_t code) {
+    if (code != GRPC_NO_ERROR) throw error(code, grpc_last_error_text_np());
+}
+
+/* A scalar that the call sets, or sets anew. */
+template <typename Number> Number *out(Number &number) {
+    static_assert(std::is_arithmetic<Number>::value, "a result is a number; pass an array as it is");
+    return &number;
+}
+
+/* From grpc_initialize to grpc_finalize; one at a time. */
+class grid {
+public:
+    explicit grid(const std::string &config_file_name = "") { check(grpc_initialize(config_file_name.c_str())); }
+    ~grid() { grpc_finalize(); }
+    grid(const grid &) = delete;
+    grid &operator=(const grid &) = delete;
+};
+
+/* A session. One that was not waited for is cancelled and waited for at its end: results have to go somewhere. */
+class call {
+public:
+    explicit call(grpc_sessionid_t id) noexcept : id_(id) {}
+    call(call &&other) noexcept : id_(other.id_) { other.id_ = GRPC_SESSIONID_VOID; }
+    call &operator=(call &&other) noexcept {
+        std::swap(id_, other.id_);
+        return *this;
+    }
+    call(const call &) = delete;
+    call &operator=(const call &) = delete;
+    ~call() {
+        if (id_ == GRPC_SESSIONID_VOID) return;
+        grpc_cancel(id_);
+        grpc_wait(id_);
+    }
+
+    grpc_sessionid_t id() const noexcept { return id_; }
+    /* Whether it has ended; its results are there then, if it ended well. */
+    bool is_done() const {
+        grpc_error_t probed = grpc_probe(id_);
+        if (probed == GRPC_NOT_COMPLETED) return false;
+        check(probed);
+        return true;
+    }
+    void cancel() { check(grpc_cancel(id_)); }
+    /* Throws the session's own error if it failed. Another wait is an error. */
+    void wait() {
+        grpc_sessionid_t id = id_;
+        grpc_error_t waited = grpc_wait(id);
+        id_ = GRPC_SESSIONID_VOID;
+        if (waited == GRPC_SESSION_FAILED) throw error(grpc_get_error(id), grpc_session_error_text_np(id));
+        check(waited);
+    }
+
+private:
+    grpc_sessionid_t id_;
+};
+
+#ifdef GRIDLOOM_GRPC_PLANNED
+/* A handle for data that stay on servers. */
+class remote {
+public:
+    explicit remote(const std::string &name = "") {
+        check(grpc_remote_new_np(&remote_, name.empty() ? nullptr : name.c_str()));
+    }
+    remote(remote &&other) noexcept : remote_(other.remote_) { other.remote_ = nullptr; }
+    remote(const remote &) = delete;
+    remote &operator=(const remote &) = delete;
+    ~remote() {
+        if (remote_ != nullptr) grpc_remote_free_np(remote_);
+    }
+
+    grpc_remote_t handle() const noexcept { return remote_; }
+    template <typename Container> void put(const Container &values) {
+        check(grpc_remote_put_np(remote_, values.data(), values.size() * sizeof *values.data()));
+    }
+    template <typename Container> void get(Container &values) const {
+        check(grpc_remote_get_np(remote_, values.data(), values.size() * sizeof *values.data()));
+    }
+
+private:
+    grpc_remote_t remote_;
+};
+#endif
+
+/* How an argument is passed on: numbers and pointers as they are, strings and containers by their first element. */
+namespace passing {
+template <typename Number>
+typename std::enable_if<std::is_arithmetic<Number>::value, Number>::type as(Number number, int) {
+    return number;
+}
+template <typename Target> Target *as(Target *pointer, int) { return pointer; }
+inline const char *as(const std::string &text, int) { return text.c_str(); }
+template <typename Container> auto as(Container &container, int) -> decltype(container.data()) {
+    static_assert(std::is_trivially_copyable<typename std::remove_pointer<decltype(container.data())>::type>::value,
+                  "the elements of an array are numbers");
+    return container.data();
+}
+#ifdef GRIDLOOM_GRPC_PLANNED
+inline grpc_remote_t as(const remote &data, int) { return data.handle(); }
+inline grpc_remote_t as(remote &data, int) { return data.handle(); }
+#endif
+inline void *as(std::nullptr_t, int) { return nullptr; }
+} // namespace passing
+
+/* A handle of a function: on any server, or on the one named. */
+class function {
+public:
+    explicit function(const std::string &name) : owns_(true) {
+        check(grpc_function_handle_default(&handle_, name.c_str()));
+    }
+    function(const std::string &server, const std::string &name) : owns_(true) {
+        check(grpc_function_handle_init(&handle_, server.c_str(), name.c_str()));
+    }
+    function(function &&other) noexcept : handle_(other.handle_), owns_(other.owns_) { other.owns_ = false; }
+    function(const function &) = delete;
+    function &operator=(const function &) = delete;
+    ~function() {
+        if (owns_) grpc_function_handle_destruct(&handle_);
+    }
+
+    /* Calls it and waits for its end. */
+    template <typename... Arguments> void operator()(Arguments &&...arguments) {
+        check(grpc_call(&handle_, passing::as(arguments, 0)...));
+    }
+    /* Begins a call. */
+    template <typename... Arguments> call async(Arguments &&...arguments) {
+        grpc_sessionid_t id = GRPC_SESSIONID_VOID;
+        check(grpc_call_async(&handle_, &id, passing::as(arguments, 0)...));
+        return call(id);
+    }
+    /* Seconds that a call may take; 0 for no limit. */
+    void set_timeout(double seconds) { check(grpc_function_handle_set_timeout_np(&handle_, seconds)); }
+    grpc_function_handle_t *handle() noexcept { return &handle_; }
+
+private:
+    grpc_function_handle_t handle_;
+    bool owns_;
+};
+
+/* The sessions of all threads. */
+inline void wait_all() { check(grpc_wait_all()); }
+
+} // namespace gridrpc
+
+#endif

@@ -1,0 +1,201 @@
+/* Groups of calls that are mapped together (SmartGridRPC). Included by grpc.h.
+ *
+ *   grpc_map("auto") {
+ *       grpc_call(&gravity, n, rho, phi);
+ *       grpc_call_async(&dark, &moving, n, phi, x, u, rho);
+ *       grpc_call(&gas, n, phi, state);
+ *       grpc_wait(moving);
+ *       grpc_local(grpc_local_reads(rho)) { print_density(n, rho); }
+ *   }
+ *
+ * The block runs twice. First its calls are discovered: nothing is sent, each gives GRPC_NO_ERROR, each wait and probe
+ * says that sessions have ended, and no buffer changes. Then all of them are mapped together; and the block runs again,
+ * for real, and each call goes where the plan has it. Results go from server to server as the plan says, and not
+ * through the client.
+ *
+ * Which call depends on which follows from the memory that they are given: what reads a buffer, or part of it, depends
+ * on the last call before it that wrote there. Sizes follow from scalars. So within the block
+ * - what decides on calls, their order and their scalars must not depend on results of the block;
+ * - what is computed from buffers, or changes anything that a second run would see, stands in grpc_local() { ... },
+ *   which is skipped when calls are discovered;
+ * - handles may be made and destructed, sessions waited for, blocks nested: an inner grpc_map joins the outer one.
+ *
+ * What a buffer holds. After the block: everything whose last writer is in it, unless grpc_stays_remote says otherwise.
+ * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of which
+ * neither is true holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
+ * environment, it is filled with the byte 0xFB (doubles of about -1e289), and where its pages can be protected a read
+ * of it is reported on standard error with the name of the call that made it, and the value is brought.
+ *
+ * Calls mean what they mean elsewhere: grpc_call returns when the call has ended, on its server, with its error. To let
+ * servers run ahead, use grpc_call_async; one may read what an earlier one makes without a wait between. What is still
+ * outstanding at the end of the block has ended when it is left, and its sessions are waited for outside as usual.
+ *
+ * Leaving the block. `break` and `continue` leave it, not a loop around it; `return` and `goto` leave it and its
+ * function. Whichever way it is left, when calls are discovered it is run again from its beginning: nothing is skipped
+ * but the way out. `return` and `goto` then jump back, so that, in C++, the value returned is made twice. exit(),
+ * longjmp() and C++ exceptions leave for good: what runs ends by itself, and no results are written.
+ *
+ * What goes wrong. If a server is lost, what is needed of its work is mapped and run again; the program does not
+ * notice. If a call fails, it and those that need its results give their errors, and everything else goes on. If the
+ * calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
+ * what did not come is left out. After the block grpc_map_error_np() says what there was.
+ *
+ * The calls of the block are those of the thread that runs it; other threads' calls are plain ones. */
+#ifndef GRIDLOOM_GRPC_MAP_H
+#define GRIDLOOM_GRPC_MAP_H
+
+#include "grpc.h"
+
+#ifdef __cplusplus
+#if __cplusplus >= 201703L
+#include <exception>
+#endif
+extern "C" {
+#endif
+
+/* grpc_map(heuristic) { ... }: maps the calls of the block together.
+ * @param heuristic  A name that `gridloom heuristics`
+ * lists, with options as there, or NULL for the configuration's; "auto" is the one to take if in doubt. One that is not
+ * known is GRPC_OTHER_ERROR_CODE in grpc_map_error_np(), and calls are mapped one by one. */
+#define grpc_map(heuristic)                                                                                            \
+    GRPC_MAP_(heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
+
+/* grpc_local() { ... }: the program's own work within grpc_map; skipped when calls are discovered. `break` leaves it.
+ * Elsewhere the block just runs. In the parentheses may stand grpc_local_reads(...), or several with commas between. */
+#define grpc_local(...) GRPC_LOCAL_(GRPC_JOIN_(grpc_local_, __LINE__), __VA_ARGS__)
+
+/* grpc_local_reads(pointer, ...): the values that these buffers have by now come to the client, as with grpc_fetch for
+ * each, and the plan reckons with it. Stands in the parentheses of grpc_local, or as a statement before it.
+ * @return The first error of grpc_fetch. */
+#define grpc_local_reads(...) grpc_fetch_all_np(GRPC_POINTERS_(__VA_ARGS__))
+
+/* grpc_local_writes(pointer, ...): the grpc_local that follows changes these buffers, so that what reads them
+ * afterwards takes them from the client. Need not be said, since it is seen, by comparing what was fetched or sent with
+ * what is there, when the next call reads them; but then the plan did not know. A buffer that was neither fetched nor
+ * sent needs it. */
+#define grpc_local_writes(...) grpc_written_np(GRPC_POINTERS_(__VA_ARGS__))
+
+/* grpc_stays_remote(pointer, ...): results that these buffers are given in this block, from now on, stay where they are
+ * made when the block ends, and the calls that read the buffers, in later blocks or outside, take them from there.
+ * grpc_fetch brings one. The memory stays the program's, allocated, and unchanged, until the result is fetched, another
+ * call writes the buffer, or grpc_forget_np is called. */
+#define grpc_stays_remote(...) grpc_stays_remote_np(GRPC_POINTERS_(__VA_ARGS__))
+
+/* Brings the value that a buffer has by now, of all results that lie in it or over its address, and waits for it. In
+ * grpc_map it is discovered, so that the plan reckons with it. What is at the client already is not brought again.
+ * @param pointer  An address within the buffer, as it was given to the calls.
+ * @return GRPC_NO_ERROR, also if no call has written there; GRPC_SESSION_FAILED if the one that did has failed;
+ *         GRPC_INVALID_DATA_NP if the value is lost and cannot be computed again. MT-safe. */
+grpc_error_t grpc_fetch(const void *pointer);
+
+/* Forgets results that stay remote in a buffer; its content is undefined then. NULL: all. MT-safe. */
+grpc_error_t grpc_forget_np(const void *pointer);
+
+/* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of its
+ * calls;
+ * GRPC_MAP_DIFFERS_NP if its calls were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
+ * not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
+ * MT-safe. */
+grpc_error_t grpc_map_error_np(void);
+
+/* 1 while calls are discovered, 2 while they are made, 0 outside of grpc_map, for this thread. MT-safe. */
+int grpc_map_phase_np(void);
+
+/* Writes what the last block of grpc_map of this thread was to cost and did: its calls, servers, bytes over the
+ * client's links and between servers. As `gridloom explain` prints it. NULL: to standard error. MT-safe. */
+grpc_error_t grpc_map_report_np(const char *file_name);
+
+/* ---- What the macros are made of: not for programs
+ * ---------------------------------------------------------------------
+ *
+ * The block is the body of two loops. The inner one runs it once, so that `break` and `continue` end it; the outer one
+ * runs the inner one for each phase, and has a variable whose cleanup is called when it is left by `return` or `goto`.
+ * If that was while calls are discovered, the cleanup jumps back into the outer loop's condition, where it goes on with
+ * the next phase. The frame is still there, and __builtin_setjmp keeps no register across the jump, so that the
+ * program's variables have the values that they were last given. */
+
+#if defined(GRPC_PLAIN_SETJMP) || (defined(__clang__) && !defined(__x86_64__) && !defined(__i386__))
+/* Variables that the block changes, and that are used after a `return` or `goto` in it, have to be volatile here. */
+#include <setjmp.h>
+typedef jmp_buf grpc_jump_np;
+#define GRPC_SETJMP_(buffer) setjmp(buffer)
+#define GRPC_LONGJMP_(buffer) longjmp(buffer, 1)
+#else
+typedef void *grpc_jump_np[5];
+#define GRPC_SETJMP_(buffer) __builtin_setjmp(buffer)
+#define GRPC_LONGJMP_(buffer) __builtin_longjmp(buffer, 1)
+#endif
+
+/* A block of grpc_map that is running. */
+typedef struct grpc_mapped_np {
+    uint64_t number; /* of the block, in its thread; 0 if it joins another or is not mapped */
+    int phase;       /* that it is in: 0 before the first */
+    int exceptions;  /* being handled when it began (C++) */
+    grpc_jump_np again;
+} grpc_mapped_np;
+
+/* The block begins; its number and phase. Its error is told by grpc_map_error_np. */
+void grpc_map_begin_np(grpc_mapped_np *mapped, const char *heuristic, const char *file, int line);
+/* Goes to the next phase. @return Whether the block runs in it. */
+int grpc_map_next_np(grpc_mapped_np *mapped);
+/* The block was left, `is_for_good` by an exception. @return Whether it has to run again. */
+int grpc_map_leave_np(grpc_mapped_np *mapped, int is_for_good);
+/* @return Whether the program's own work runs. */
+int grpc_local_np(void);
+/* The pointers end with a null pointer; further ones in front of it are left out. */
+grpc_error_t grpc_fetch_all_np(const void *const *pointers);
+grpc_error_t grpc_written_np(const void *const *pointers);
+grpc_error_t grpc_stays_remote_np(const void *const *pointers);
+
+static inline int grpc_exceptions_np(void) {
+#if defined(__cplusplus) && __cplusplus >= 201703L
+    return std::uncaught_exceptions();
+#else
+    return 0;
+#endif
+}
+
+static inline grpc_mapped_np grpc_map_new_np(const char *heuristic, const char *file, int line) {
+    grpc_mapped_np mapped;
+    mapped.exceptions = grpc_exceptions_np();
+    grpc_map_begin_np(&mapped, heuristic, file, line);
+    return mapped;
+}
+
+/* Must not be inlined: __builtin_longjmp has to be in another function than __builtin_setjmp. */
+__attribute__((noinline, unused)) static void grpc_map_left_np(grpc_mapped_np *mapped) {
+    if (grpc_map_leave_np(mapped, grpc_exceptions_np() > mapped->exceptions)) GRPC_LONGJMP_(mapped->again);
+}
+
+#define GRPC_JOIN_(name, line) GRPC_JOINED_(name, line)
+#define GRPC_JOINED_(name, line) name##line
+#define GRPC_MAP_(heuristic, mapped, runs)                                                                             \
+    for (grpc_mapped_np mapped __attribute__((cleanup(grpc_map_left_np))) =                                            \
+             grpc_map_new_np((heuristic), __FILE__, __LINE__);                                                         \
+         ((void)GRPC_SETJMP_(mapped.again), grpc_map_next_np(&mapped));)                                               \
+        for (int runs = 1; runs; runs = 0)
+
+#ifdef __cplusplus
+}
+template <typename... Errors> inline int grpc_local_with_np(Errors...) { return grpc_local_np(); }
+template <typename... Pointers> struct grpc_pointers_np {
+    const void *all[sizeof...(Pointers) + 1];
+    explicit grpc_pointers_np(Pointers... pointers) : all{pointers..., nullptr} {}
+};
+template <typename... Pointers> inline grpc_pointers_np<Pointers...> grpc_pointers_of_np(Pointers... pointers) {
+    return grpc_pointers_np<Pointers...>(pointers...);
+}
+#define GRPC_POINTERS_(...) (grpc_pointers_of_np(__VA_ARGS__).all)
+#define GRPC_LOCAL_(local, ...) for (int local = grpc_local_with_np(__VA_ARGS__); local; local = 0)
+#else
+#define GRPC_POINTERS_(...) ((const void *const[]){__VA_ARGS__, NULL})
+/* The list has the errors of what stands in the parentheses, which thereby is evaluated first. */
+static inline int grpc_local_with_np(const int *errors) {
+    (void)errors;
+    return grpc_local_np();
+}
+#define GRPC_LOCAL_(local, ...)                                                                                        \
+    for (int local = grpc_local_with_np((const int[]){0, __VA_ARGS__}); local; local = 0)
+#endif
+
+#endif

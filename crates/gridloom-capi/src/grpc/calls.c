@@ -1,0 +1,110 @@
+/* The variadic functions of grpc.h: they read their arguments as the function's signature says (calls.h).
+ *
+ * Compiled with -fexceptions: a simulated process that goes on after its end is unwound through these frames. */
+#include "calls.h"
+
+#include <stdarg.h>
+
+/* The next argument. `arguments` is a pointer, as what a function leaves of a va_list is not known. */
+static gridloom_slot next_slot(uint8_t read, va_list *arguments) {
+    gridloom_slot slot = {0};
+    switch (read) {
+    case GRIDLOOM_READ_INT: slot.integer = va_arg(*arguments, int); break;
+    case GRIDLOOM_READ_UNSIGNED: slot.natural = va_arg(*arguments, unsigned); break;
+    case GRIDLOOM_READ_INT64: slot.integer = va_arg(*arguments, int64_t); break;
+    case GRIDLOOM_READ_UINT64: slot.natural = va_arg(*arguments, uint64_t); break;
+    case GRIDLOOM_READ_DOUBLE: slot.real = va_arg(*arguments, double); break;
+    case GRIDLOOM_READ_LONG_DOUBLE: slot.long_real = va_arg(*arguments, long double); break;
+    case GRIDLOOM_READ_COMPLEX_FLOAT: slot.complex_float = va_arg(*arguments, float _Complex); break;
+    case GRIDLOOM_READ_COMPLEX_DOUBLE: slot.complex_double = va_arg(*arguments, double _Complex); break;
+    case GRIDLOOM_READ_COMPLEX_LONG_DOUBLE:
+        slot.complex_long_double = va_arg(*arguments, long double _Complex);
+        break;
+    default: slot.pointer = va_arg(*arguments, void *); break;
+    }
+    return slot;
+}
+
+/* The library opens no call with more than GRIDLOOM_ARGUMENTS_MAX. */
+static void read_all(const gridloom_open_call *call, va_list *arguments, gridloom_slot *slots) {
+    for (size_t i = 0; i < call->count; i++) slots[i] = next_slot(call->reads[i], arguments);
+}
+
+grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open(handle, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, handle);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open(handle, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, session_id);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_begin(&call, slots, session_id);
+}
+
+#ifdef GRIDLOOM_GRPC_PLANNED
+grpc_error_t gridloom_variadic_mynetsl(const char *function, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_named(function, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, function);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_sessionid_t id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_named(function, &call);
+    if (error != GRPC_NO_ERROR) return -error;
+    va_start(arguments, function);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    error = gridloom_grpc_begin(&call, slots, &id);
+    return error == GRPC_NO_ERROR ? id : -error;
+}
+
+grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method_name, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, method_name);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
+                                                    grpc_sessionid_t *session_id, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method_name, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, session_id);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_begin(&call, slots, session_id);
+}
+#endif

@@ -1,0 +1,68 @@
+/* Between the variadic functions of grpc.h, which are C (calls.c), and the library, which is Rust.
+ *
+ * A call is opened, which finds its function and says how its arguments are to be read; they are read; and it is run or
+ * begun with them, which ends what was opened. Codes and last errors are the library's. */
+#ifndef GRIDLOOM_GRPC_CALLS_H
+#define GRIDLOOM_GRPC_CALLS_H
+
+#include <complex.h>
+#include <grpc.h>
+
+/* How an argument is passed. The numbers are those of `Read` in slots.rs. */
+enum {
+    GRIDLOOM_READ_INT = 1,              /* int, and what C promotes to it */
+    GRIDLOOM_READ_UNSIGNED = 2,
+    GRIDLOOM_READ_INT64 = 3,
+    GRIDLOOM_READ_UINT64 = 4,
+    GRIDLOOM_READ_DOUBLE = 5,           /* and float */
+    GRIDLOOM_READ_LONG_DOUBLE = 6,
+    GRIDLOOM_READ_COMPLEX_FLOAT = 7,
+    GRIDLOOM_READ_COMPLEX_DOUBLE = 8,
+    GRIDLOOM_READ_COMPLEX_LONG_DOUBLE = 9,
+    GRIDLOOM_READ_POINTER = 10
+};
+
+/* As PARAMETERS_MAX in base/limits.rs. */
+enum { GRIDLOOM_ARGUMENTS_MAX = 128 };
+
+/* An argument as it was passed. */
+typedef union gridloom_slot {
+    int64_t integer;
+    uint64_t natural;
+    double real;
+    long double long_real;
+    float _Complex complex_float;
+    double _Complex complex_double;
+    long double _Complex complex_long_double;
+    void *pointer;
+} gridloom_slot;
+
+/* A call that is open: what is to be read, and the library's own, both until it is run or begun. */
+typedef struct gridloom_open_call {
+    const uint8_t *reads;
+    size_t count;
+    void *own;
+} gridloom_open_call;
+
+grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_call *call);
+/* Runs it and waits for its end. */
+grpc_error_t gridloom_grpc_run(gridloom_open_call *call, const gridloom_slot *slots);
+/* Begins it; `id` may be null, which is an error. */
+grpc_error_t gridloom_grpc_begin(gridloom_open_call *call, const gridloom_slot *slots, grpc_sessionid_t *id);
+
+/* The functions of grpc.h and its companions, under names that the library's exported symbols jump to: what C defines
+ * is not exported by Rust's linker script. */
+grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...);
+grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
+
+#ifdef GRIDLOOM_GRPC_PLANNED
+grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
+grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
+grpc_error_t gridloom_variadic_mynetsl(const char *function, ...);
+grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
+                                                    grpc_sessionid_t *session_id, ...);
+#endif
+
+#endif

@@ -1,0 +1,175 @@
+//! Calls: what `calls.c` asks for, before and after it has read the arguments of a variadic function.
+//!
+//! What C defines is not exported from a shared library that Rust links, so each variadic function is a jump to the one in
+//! `calls.c`, which leaves registers and stack as they are.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::arguments::{Gathered, Given, gather};
+use super::code::{Failed, Outcome, run};
+use super::deliver::deliver;
+use super::handles::{Bound, CFunctionHandle};
+use super::library::{Library, library};
+use super::memory;
+use super::sessions::Origin;
+use super::slots::Slot;
+use gridloom::{Arg, Pending};
+
+/// `gridloom_open_call`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct OpenCall {
+    reads: *const u8,
+    count: usize,
+    own: *mut c_void,
+}
+
+/// A call whose function is found.
+pub(super) struct Opened {
+    library: Arc<Library>,
+    bound: Arc<Bound>,
+    /// The handle's address in the program, and its number.
+    handle: usize,
+    number: u64,
+}
+
+impl Opened {
+    /// # Safety
+    /// Null, or memory for a handle.
+    pub(super) unsafe fn new(handle: *mut CFunctionHandle) -> Outcome<Opened> {
+        let library = library()?;
+        // SAFETY: promised by the caller.
+        let given = *unsafe { memory::place(handle, "the handle") }?;
+        let bound = library.handles.find(&given)?;
+        Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
+    }
+
+    /// Sends the call.
+    unsafe fn send(&self, given: Given<'_>) -> Outcome<(Pending, Gathered)> {
+        let Bound { function, plan, server, .. } = &*self.bound;
+        if given.len() != plan.reads.len() {
+            let (name, needed) = (function.name(), plan.reads.len());
+            return Err(Failed::other(format!("{name}: {} arguments given, expected {needed}", given.len())));
+        }
+        // SAFETY: promised by the caller.
+        let mut gathered = unsafe { gather(&self.library.grid, function.signature(), plan, given) }?;
+        let args: Vec<Arg> = std::mem::take(&mut gathered.args);
+        let pending = match server {
+            Some(server) => function.submit_on(*server, &args, &gathered.named, self.bound.limit()),
+            None => function.submit(&args, &gathered.named, self.bound.limit()),
+        };
+        Ok((pending?, gathered))
+    }
+
+    /// Calls, waits, and writes the results.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    pub(super) unsafe fn run(&self, given: Given<'_>) -> Outcome<()> {
+        // SAFETY: promised by the caller.
+        let (pending, gathered) = unsafe { self.send(given) }?;
+        let values = pending.wait()?;
+        // SAFETY: promised by the caller.
+        unsafe { deliver(&values, &gathered.destinations) }
+    }
+
+    /// Begins the call; the session's id.
+    ///
+    /// # Safety
+    /// As for [`Opened::run`], until the session is waited for.
+    pub(super) unsafe fn begin(&self, given: Given<'_>) -> Outcome<c_int> {
+        let begun_s = self.library.grid.now();
+        // SAFETY: promised by the caller.
+        let (pending, gathered) = unsafe { self.send(given) }?;
+        let origin = Origin { handle: self.handle, number: self.number, begun_s };
+        Ok(self.library.sessions.begin(pending, gathered.destinations, origin))
+    }
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
+    run(|| {
+        // SAFETY: memory of the program, as the header asks.
+        let opened = Box::new(unsafe { Opened::new(handle) }?);
+        let reads = &opened.bound.plan.reads;
+        let (reads, count) = (reads.as_ptr(), reads.len());
+        // SAFETY: `calls.c` has a place for it. What `reads` leads to lives as long as `own`.
+        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+        Ok(())
+    })
+}
+
+/// Takes back what [`gridloom_grpc_open`] gave, with the slots that were read.
+///
+/// # Safety
+/// The call is open, and there are as many slots as it asked for.
+unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Opened>, Given<'a>) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let OpenCall { count, own, .. } = call.read();
+        (Box::from_raw(own.cast()), Given::Slots(std::slice::from_raw_parts(slots, count)))
+    }
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_run(call: *mut OpenCall, slots: *const Slot) -> c_int {
+    // SAFETY: `calls.c` opened it and read its slots; what they lead to is as the header asks.
+    run(|| unsafe {
+        let (opened, given) = taken(call, slots);
+        opened.run(given)
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
+    call: *mut OpenCall,
+    slots: *const Slot,
+    session_id: *mut c_int,
+) -> c_int {
+    // SAFETY: as for `gridloom_grpc_run`.
+    run(|| unsafe {
+        let (opened, given) = taken(call, slots);
+        let place = memory::place(session_id, "the place for the session's id")?;
+        *place = opened.begin(given)?;
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" {
+    fn gridloom_variadic_grpc_call();
+    fn gridloom_variadic_grpc_call_async();
+}
+
+/// The instruction of a jump.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp {}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b {}"
+    };
+}
+
+/// See `grpc.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_call() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call)
+}
+
+/// See `grpc.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_call_async() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call_async)
+}

@@ -1,0 +1,192 @@
+//! Codes of `grpc.h`, their names, what else goes wrong as one of them, and each thread's last error.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gridloom::Error;
+use gridloom_core::base::TaskError;
+
+use crate::current::to_c;
+
+macro_rules! codes {
+    ($($name:ident = $value:literal;)*) => {
+        $(#[allow(missing_docs, reason = "the header says what it means")]
+        pub const $name: c_int = $value;)*
+
+        /// Every code with its name.
+        pub(super) const CODES: &[(c_int, &CStr)] = &[$(($value, as_c(concat!(stringify!($name), "\0")))),*];
+    };
+}
+
+codes! {
+    GRPC_NO_ERROR = 0;
+    GRPC_NOT_INITIALIZED = 1;
+    GRPC_ALREADY_INITIALIZED = 2;
+    GRPC_CONFIGFILE_NOT_FOUND = 3;
+    GRPC_CONFIGFILE_ERROR = 4;
+    GRPC_SERVER_NOT_FOUND = 5;
+    GRPC_FUNCTION_NOT_FOUND = 6;
+    GRPC_INVALID_FUNCTION_HANDLE = 7;
+    GRPC_INVALID_SESSION_ID = 8;
+    GRPC_RPC_REFUSED = 9;
+    GRPC_COMMUNICATION_FAILED = 10;
+    GRPC_SESSION_FAILED = 11;
+    GRPC_NOT_COMPLETED = 12;
+    GRPC_NONE_COMPLETED = 13;
+    GRPC_INVALID_OBJECT_HANDLE_NP = 14;
+    GRPC_CLASS_NOT_FOUND_NP = 15;
+    GRPC_TIMEOUT_NP = 16;
+    GRPC_CANCELED_NP = 17;
+    GRPC_OTHER_ERROR_CODE = 18;
+    GRPC_UNKNOWN_ERROR_CODE = 19;
+    GRPC_INVALID_DATA_NP = 20;
+    GRPC_MAP_DIFFERS_NP = 21;
+    GRPC_LAST_ERROR_CODE = 22;
+}
+
+const fn as_c(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a name of one word and a NUL"),
+    }
+}
+
+/// What went wrong, on its way to C.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Failed {
+    pub(super) code: c_int,
+    /// Empty for an answer that is no error: something has not ended yet.
+    pub(super) text: String,
+}
+
+pub(super) type Outcome<T> = Result<T, Failed>;
+
+impl Failed {
+    pub(super) fn new(code: c_int, text: impl Into<String>) -> Failed {
+        Failed { code, text: text.into() }
+    }
+
+    pub(super) fn other(text: impl Into<String>) -> Failed {
+        Failed::new(GRPC_OTHER_ERROR_CODE, text)
+    }
+
+    /// That pointer must lead to something.
+    pub(super) fn null(what: &str) -> Failed {
+        Failed::other(format!("{what} is NULL; give its address"))
+    }
+}
+
+impl From<TaskError> for Failed {
+    fn from(error: TaskError) -> Failed {
+        let code = match &error {
+            TaskError::Crashed { .. } | TaskError::ServerLost { .. } | TaskError::AgentLost { .. } => {
+                GRPC_COMMUNICATION_FAILED
+            }
+            TaskError::NoSuchFunction { .. } => GRPC_FUNCTION_NOT_FOUND,
+            TaskError::CannotRun { .. }
+            | TaskError::Refused { .. }
+            | TaskError::StoreFull { .. }
+            | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
+            TaskError::Cancelled => GRPC_CANCELED_NP,
+            TaskError::DeadlineExceeded { .. } => GRPC_TIMEOUT_NP,
+            // The enum may grow: a new one is at least a failure with a text.
+            _ => GRPC_SESSION_FAILED,
+        };
+        Failed::new(code, error.to_string())
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        let code = match error {
+            Error::Task(error) => return error.into(),
+            Error::UnknownFunction { .. } => GRPC_FUNCTION_NOT_FOUND,
+            Error::TooLarge { .. } => GRPC_RPC_REFUSED,
+            Error::Connect(_) => GRPC_COMMUNICATION_FAILED,
+            Error::TimedOut { .. } => GRPC_TIMEOUT_NP,
+            _ => GRPC_OTHER_ERROR_CODE,
+        };
+        Failed::new(code, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<(c_int, CString)> = RefCell::default();
+}
+
+/// Runs what a function of the header does: a code for C, and a note of the error for who asks. No panic leaves it: that
+/// would be a bug of ours, which was reported where it happened.
+pub(super) fn run(call: impl FnOnce() -> Outcome<()>) -> c_int {
+    match caught(call) {
+        Ok(()) => GRPC_NO_ERROR,
+        Err(failed) => {
+            note(&failed);
+            failed.code
+        }
+    }
+}
+
+/// As [`run`], for a function that gives something else than a code.
+pub(super) fn run_for<R>(call: impl FnOnce() -> Outcome<R>, otherwise: R) -> R {
+    match caught(call) {
+        Ok(value) => value,
+        Err(failed) => {
+            note(&failed);
+            otherwise
+        }
+    }
+}
+
+fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied().map(str::to_string);
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(Failed::other(format!("an error of the library itself: {said}")))
+    })
+}
+
+/// Notes an error as this thread's last.
+fn note(failed: &Failed) {
+    if !failed.text.is_empty() {
+        LAST.with_borrow_mut(|last| *last = (failed.code, to_c(&failed.text)));
+    }
+}
+
+/// Code and text of this thread's last error; the text lies there until the next.
+pub(super) fn last() -> (c_int, *const c_char) {
+    LAST.with_borrow(|(code, text)| (*code, text.as_ptr()))
+}
+
+pub(super) fn name_of(code: c_int) -> &'static CStr {
+    let found = CODES.iter().find(|(known, _)| *known == code);
+    found.map_or(c"GRPC_UNKNOWN_ERROR_CODE", |(_, name)| name)
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_error_string(error_code: c_int) -> *mut c_char {
+    name_of(error_code).as_ptr().cast_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_codes() {
+        assert_eq!(name_of(GRPC_TIMEOUT_NP), c"GRPC_TIMEOUT_NP");
+        assert_eq!(name_of(-1), c"GRPC_UNKNOWN_ERROR_CODE");
+        assert_eq!(CODES.len() as c_int, GRPC_LAST_ERROR_CODE + 1);
+    }
+
+    #[test]
+    fn a_panic_is_a_code_and_a_text() {
+        assert_eq!(run(|| panic!("impossible")), GRPC_OTHER_ERROR_CODE);
+        // SAFETY: a text of this thread.
+        let text = unsafe { CStr::from_ptr(last().1) }.to_str().unwrap();
+        assert_eq!(text, "an error of the library itself: impossible");
+        assert_eq!(run(|| Err(Failed::new(GRPC_NOT_COMPLETED, ""))), GRPC_NOT_COMPLETED);
+        assert_eq!(last().0, GRPC_OTHER_ERROR_CODE);
+    }
+}

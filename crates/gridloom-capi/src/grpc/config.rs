@@ -1,0 +1,212 @@
+//! The configuration that `grpc_initialize` reads: a file, or the environment, or nothing.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gridloom::{Error, Grid, LocalConfig};
+use gridloom_core::platform::units;
+use serde::Deserialize;
+
+use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outcome};
+
+/// Names the file if the program does not.
+const FILE_VARIABLE: &str = "GRIDLOOM_GRPC_CONFIG";
+/// Names the agent if the file does not.
+const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
+
+/// What the file says. `grpc_initialize` in the header documents it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Config {
+    agent: Option<String>,
+    servers: Option<Vec<String>>,
+    /// All three come to the same: an input is copied before the call returns.
+    #[allow(dead_code, reason = "it is read so that files with it are taken, and checked")]
+    argument_transfer: Transfer,
+    session_timeout: f64,
+    pub(super) save_session_info: i64,
+    local: Local,
+    server: BTreeMap<String, Server>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Transfer {
+    #[default]
+    Copy,
+    Wait,
+    Nowait,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Local {
+    servers: usize,
+    slots: u32,
+    functions: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+    memory: Option<String>,
+    python: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Server {
+    address: String,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            agent: None,
+            servers: None,
+            argument_transfer: Transfer::default(),
+            session_timeout: 0.0,
+            save_session_info: 256,
+            local: Local::default(),
+            server: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Local {
+        let LocalConfig { servers, slots, .. } = LocalConfig::default();
+        Local { servers, slots, functions: Vec::new(), libraries: Vec::new(), memory: None, python: None }
+    }
+}
+
+impl Config {
+    /// The first that there is: the file named, the one that the environment names, none.
+    pub(super) fn read(named: Option<&str>) -> Outcome<Config> {
+        let variable = || std::env::var(FILE_VARIABLE).ok();
+        match named.map(str::to_string).or_else(variable).filter(|name| !name.is_empty()) {
+            None => Ok(Config::default()),
+            Some(name) => Config::read_file(Path::new(&name)),
+        }
+    }
+
+    fn read_file(file: &Path) -> Outcome<Config> {
+        let wrong = |code, why: String| Failed::new(code, format!("configuration {}: {why}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => wrong(GRPC_CONFIGFILE_NOT_FOUND, error.to_string()),
+            _ => wrong(GRPC_CONFIGFILE_ERROR, error.to_string()),
+        })?;
+        // A library's name without a folder would be looked for elsewhere.
+        let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
+        let folder = file_path.parent().unwrap_or(Path::new("/"));
+        Config::parse(&text, folder).map_err(|why| wrong(GRPC_CONFIGFILE_ERROR, why))
+    }
+
+    /// `folder` is where paths begin that are relative.
+    fn parse(text: &str, folder: &Path) -> Result<Config, String> {
+        let mut config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+        if config.agent.is_some() && config.servers.is_some() {
+            return Err("it names an agent and servers; a session has either".into());
+        }
+        limit(config.session_timeout).map_err(|why| format!("session_timeout is {why}"))?;
+        config.local.memory_bytes().map_err(|why| format!("memory of [local]: {why}"))?;
+        for path in config.local.functions.iter_mut().chain(&mut config.local.libraries) {
+            *path = folder.join(&path);
+        }
+        // A bare name is looked for on the search path.
+        config.local.python = config.local.python.map(|python| match python.components().count() {
+            0 | 1 => python,
+            _ => folder.join(python),
+        });
+        Ok(config)
+    }
+
+    pub(super) fn open(&self) -> Result<Grid, Error> {
+        let variable = || std::env::var(AGENT_VARIABLE).ok().filter(|agent| !agent.is_empty());
+        match (&self.servers, self.agent.clone().or_else(variable)) {
+            (Some(servers), _) => Grid::connect_servers(servers),
+            (None, Some(agent)) => Grid::connect(&agent),
+            (None, None) => Grid::local(self.local.to_config()),
+        }
+    }
+
+    /// Seconds that a call may take.
+    pub(super) fn session_limit(&self) -> Option<Duration> {
+        limit(self.session_timeout).expect("it was checked when it was read")
+    }
+
+    /// What the file calls `[server.NAME]`, by its name.
+    pub(super) fn server_names(&self) -> BTreeMap<String, String> {
+        self.server.iter().map(|(name, server)| (name.clone(), server.address.clone())).collect()
+    }
+}
+
+impl Local {
+    fn memory_bytes(&self) -> Result<Option<u64>, String> {
+        self.memory.as_deref().map(|text| units::size(text).map(|bytes| bytes as u64)).transpose()
+    }
+
+    fn to_config(&self) -> LocalConfig {
+        LocalConfig {
+            servers: self.servers,
+            slots: self.slots,
+            functions: self.functions.clone(),
+            libraries: self.libraries.clone(),
+            memory_bytes: self.memory_bytes().expect("it was checked when it was read"),
+            python: self.python.clone(),
+            ..LocalConfig::default()
+        }
+    }
+}
+
+/// A limit in seconds; 0 is none.
+pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(Duration::ZERO) => Ok(None),
+        Ok(limit) => Ok(Some(limit)),
+        Err(_) => Err(format!("{seconds} s; give a number of seconds, or 0 for no limit")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_may_be_said() {
+        let text = r#"
+            agent = "host:7711"
+            argument_transfer = "nowait"
+            session_timeout = 1.5
+            save_session_info = -1
+            [local]
+            servers = 2
+            functions = ["my.idl", "/their.idl"]
+            memory = "4GiB"
+            python = "bin/python"
+            [server.big]
+            address = "host:7801"
+        "#;
+        let config = Config::parse(text, Path::new("/etc/grid")).unwrap();
+        assert_eq!(config.session_limit(), Some(Duration::from_millis(1500)));
+        assert_eq!(config.server_names()["big"], "host:7801");
+        let local = config.local.to_config();
+        assert_eq!(local.functions, [Path::new("/etc/grid/my.idl"), Path::new("/their.idl")]);
+        assert_eq!((local.memory_bytes, local.slots), (Some(4 << 30), 1));
+        assert_eq!(local.python.as_deref(), Some(Path::new("/etc/grid/bin/python")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (text, word) in [
+            ("servers = [", "servers"),
+            ("agnet = 'host:1'", "agnet"),
+            ("[local]\nslot = 1", "slot"),
+            ("session_timeout = -1.0", "-1"),
+            ("argument_transfer = 'later'", "later"),
+            ("agent = 'a:1'\nservers = ['b:2']", "either"),
+            ("[local]\nmemory = 'much'", "much"),
+        ] {
+            let why = Config::parse(text, Path::new("")).unwrap_err();
+            assert!(why.contains(word), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! GridRPC for C: what `include/grpc.h` and `include/grpc_extensions.h` declare, which document each function for who
+//! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
+//!
+//! ```text
+//!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ calls ─▶ arguments: slots → values
+//!                                                                              │
+//!      Function::submit ─▶ Pending ◀── sessions ◀──────────────────────────────┘
+//!  grpc_wait, grpc_probe ─▶ wait ─▶ deliver: values → the program's memory
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `calls.c`, `calls` | the variadic functions, which C reads and Rust runs |
+//! | `slots` | arguments as C passes them, and how they are read |
+//! | `library` | the one session with a grid: begun, ended, found |
+//! | `config` | its configuration |
+//! | `code` | codes, their names, each thread's last error |
+//! | `handles` | handles of functions |
+//! | `sessions` | calls under way, and those that are remembered |
+//! | `wait` | probes, waits, cancelling, errors of sessions |
+//! | `arguments`, `deliver` | the program's memory to values, and back |
+//! | `memory` | where it is read and written |
+//! | `stacks`, `extensions` | what is not of the standard |
+//!
+//! **Invariants**
+//! - Locks are taken in this order: a session's stage, the grid's, the table of sessions. Nothing of the grid is called or
+//!   dropped under the table's.
+//! - No panic leaves a function of the header (`code::run`).
+//! - Memory of the program is read before a call returns, and written by who learns of the session's end.
+
+mod arguments;
+mod calls;
+mod code;
+mod config;
+mod deliver;
+mod extensions;
+mod handles;
+mod library;
+mod memory;
+mod sessions;
+mod slots;
+mod stacks;
+mod wait;
+
+pub use calls::*;
+pub use code::*;
+pub use extensions::*;
+pub use handles::*;
+pub use library::*;
+pub use slots::Slot;
+pub use stacks::*;
+pub use wait::*;

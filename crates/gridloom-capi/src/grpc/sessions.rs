@@ -1,0 +1,368 @@
+//! Calls that were begun: outstanding until they are waited for, then remembered for a while.
+//!
+//! ```text
+//!  running ──the grid's event──▶ ended ──a probe, or the wait──▶ delivered ──the wait──▶ collected: remembered
+//! ```
+//!
+//! **Invariants**
+//! - Each end is told once by the grid ([`Grid::await_ends`](gridloom::Grid::await_ends)), to whoever looks first, and noted
+//!   in the table; who waits finds it there.
+//! - A session's results are written once, by who takes its [`Stage`] first; others wait for that at its lock.
+//! - Ids are above 0 and are not given again while they are known.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom::{Grid, Pending};
+use gridloom_core::base::TaskId;
+
+use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
+use super::deliver::{Destination, deliver};
+
+/// Failed sessions that are kept until somebody asks for them.
+const FAILED_MAX: usize = 1 << 20;
+
+/// A session that is outstanding.
+pub(super) struct Session {
+    pub(super) id: c_int,
+    /// Its place among all that were begun.
+    order: u64,
+    origin: Origin,
+    stage: Mutex<Stage>,
+}
+
+/// From where a session was begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The handle's address in the program, and its number.
+    pub(super) handle: usize,
+    pub(super) number: u64,
+    /// By the grid's clock.
+    pub(super) begun_s: f64,
+}
+
+enum Stage {
+    /// Its results are not written.
+    Begun(Pending, Vec<Destination>),
+    Delivered(Record),
+}
+
+/// What is known of a session that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    /// `GRPC_NO_ERROR` if it ended well.
+    pub(super) code: c_int,
+    /// Empty if it ended well.
+    pub(super) text: String,
+    pub(super) server: String,
+    pub(super) run_s: f64,
+    pub(super) total_s: f64,
+    pub(super) origin: Origin,
+}
+
+impl Session {
+    /// Writes its results, if nobody has; it must have ended.
+    pub(super) fn settle(&self, grid: &Grid) -> Record {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Delivered(record) = &*stage {
+            return record.clone();
+        }
+        let record = self.record(grid, &stage);
+        let Stage::Begun(pending, destinations) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
+            unreachable!("looked at above, under the lock");
+        };
+        // SAFETY: the pointers of the call are valid until its session is waited for, as the header asks.
+        let written =
+            pending.wait().map_err(Failed::from).and_then(|values| unsafe { deliver(&values, &destinations) });
+        let Stage::Delivered(record) = &mut *stage else { unreachable!("put there above, under the lock") };
+        if let Err(failed) = written {
+            (record.code, record.text) = (failed.code, failed.text);
+        }
+        record.clone()
+    }
+
+    /// What can be said of it now, without its results being written.
+    pub(super) fn peek(&self, grid: &Grid) -> Option<Record> {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*stage {
+            Stage::Delivered(record) => Some(record.clone()),
+            Stage::Begun(pending, _) => pending.is_done().then(|| self.record(grid, &stage)),
+        }
+    }
+
+    fn record(&self, grid: &Grid, stage: &Stage) -> Record {
+        let end = match stage {
+            Stage::Begun(pending, _) => pending.end(),
+            Stage::Delivered(_) => None,
+        };
+        let failed = end.as_ref().and_then(|end| end.error.clone()).map(Failed::from);
+        let (code, text) = failed.map_or((GRPC_NO_ERROR, String::new()), |failed| (failed.code, failed.text));
+        Record {
+            code,
+            text,
+            server: end.as_ref().and_then(|end| end.server.clone()).unwrap_or_default(),
+            run_s: end.map_or(-1.0, |end| end.run_s),
+            total_s: grid.now() - self.origin.begun_s,
+            origin: self.origin,
+        }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub(super) fn cancel(&self) {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Begun(pending, _) = &*stage
+            && !pending.is_done()
+        {
+            pending.cancel();
+        }
+    }
+}
+
+/// The sessions of a program.
+pub(super) struct Sessions(Mutex<Table>);
+
+/// What is known of them, under the lock.
+pub(super) struct Table {
+    open: HashMap<c_int, Arc<Session>>,
+    /// Those that have not ended as far as is known here.
+    by_task: HashMap<TaskId, c_int>,
+    /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
+    listed: BTreeMap<u64, c_int>,
+    ended: BTreeSet<(u64, c_int)>,
+    next_id: c_int,
+    next_order: u64,
+    known: HashMap<c_int, Remembered>,
+    recent: VecDeque<c_int>,
+    failed: VecDeque<c_int>,
+    /// How many are remembered; `None` for all.
+    recent_max: Option<usize>,
+}
+
+/// A session that was collected, and for what it is kept.
+struct Remembered {
+    record: Record,
+    is_recent: bool,
+    is_untold: bool,
+}
+
+impl Sessions {
+    /// `save_session_info` is how many are remembered; negative for all.
+    pub(super) fn new(save_session_info: i64) -> Sessions {
+        Sessions(Mutex::new(Table {
+            open: HashMap::new(),
+            by_task: HashMap::new(),
+            listed: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            next_id: 1,
+            next_order: 0,
+            known: HashMap::new(),
+            recent: VecDeque::new(),
+            failed: VecDeque::new(),
+            recent_max: usize::try_from(save_session_info).ok(),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session for a call; its id.
+    pub(super) fn begin(&self, pending: Pending, destinations: Vec<Destination>, origin: Origin) -> c_int {
+        let task = pending.task();
+        let stage = Mutex::new(Stage::Begun(pending, destinations));
+        let mut table = self.lock();
+        let (id, order) = (table.free_id(), table.next_order);
+        table.next_order += 1;
+        let session = Arc::new(Session { id, order, origin, stage });
+        table.open.insert(id, session.clone());
+        table.by_task.insert(task, id);
+        drop(table);
+        // Its end is told from now on, when it can be found in the table.
+        if let Stage::Begun(pending, _) = &*session.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            pending.note_end();
+        }
+        let mut table = self.lock();
+        if table.open.contains_key(&id) {
+            table.listed.insert(order, id);
+        }
+        id
+    }
+
+    /// Asks for all that are outstanding to be cancelled.
+    pub(super) fn cancel_all(&self) {
+        let all: Vec<Arc<Session>> = self.lock().open.values().cloned().collect();
+        all.iter().for_each(|session| session.cancel());
+    }
+}
+
+impl Table {
+    /// Notes ends that the grid told.
+    pub(super) fn note(&mut self, ended: &[TaskId]) {
+        for task in ended {
+            if let Some(id) = self.by_task.remove(task) {
+                let order = self.open[&id].order;
+                self.ended.insert((order, id));
+            }
+        }
+    }
+
+    /// The outstanding session of that id.
+    pub(super) fn open(&self, id: c_int) -> Outcome<&Arc<Session>> {
+        self.open.get(&id).ok_or_else(|| no_session(id))
+    }
+
+    pub(super) fn has_ended(&self, session: &Session) -> bool {
+        self.ended.contains(&(session.order, session.id))
+    }
+
+    /// The session, no longer outstanding if it has ended; `None` if it runs.
+    pub(super) fn take_ended(&mut self, id: c_int) -> Outcome<Option<Arc<Session>>> {
+        let session = self.open(id)?;
+        if !self.has_ended(session) {
+            return Ok(None);
+        }
+        let session = self.open.remove(&id).expect("found above");
+        self.ended.remove(&(session.order, id));
+        self.listed.remove(&session.order);
+        Ok(Some(session))
+    }
+
+    /// Ids of all that are outstanding, in the order in which they were begun.
+    pub(super) fn all(&self) -> Vec<c_int> {
+        self.listed.values().copied().collect()
+    }
+
+    /// The place of the next session: all that are outstanding now are before it.
+    pub(super) fn now(&self) -> u64 {
+        self.next_order
+    }
+
+    /// Whether there is one that was begun before.
+    pub(super) fn has_before(&self, order: u64) -> bool {
+        self.listed.first_key_value().is_some_and(|(first, _)| *first < order)
+    }
+
+    /// The first of them that has ended.
+    pub(super) fn first_ended_before(&self, order: u64) -> Option<c_int> {
+        self.ended.first().filter(|(first, _)| *first < order).map(|(_, id)| *id)
+    }
+
+    /// Remembers a session that was collected.
+    pub(super) fn remember(&mut self, id: c_int, record: Record) {
+        let is_untold = record.code != GRPC_NO_ERROR;
+        if is_untold {
+            self.failed.push_back(id);
+            if self.failed.len() > FAILED_MAX {
+                self.take_failed();
+            }
+        }
+        self.known.insert(id, Remembered { record, is_recent: true, is_untold });
+        self.recent.push_back(id);
+        if self.recent_max.is_some_and(|most| self.recent.len() > most)
+            && let Some(old) = self.recent.pop_front()
+        {
+            self.forget_if(old, |known| known.is_recent = false);
+        }
+    }
+
+    /// Takes the failed session that was waited for first.
+    pub(super) fn take_failed(&mut self) -> Option<c_int> {
+        while let Some(id) = self.failed.pop_front() {
+            if self.forget_if(id, |known| known.is_untold = false) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// What is remembered of a session.
+    pub(super) fn known(&self, id: c_int) -> Outcome<&Record> {
+        self.known.get(&id).map(|known| &known.record).ok_or_else(|| no_session(id))
+    }
+
+    /// Forgets a session that was collected.
+    pub(super) fn forget(&mut self, id: c_int) -> Outcome<()> {
+        self.known.remove(&id).ok_or_else(|| no_session(id))?;
+        self.recent.retain(|known| *known != id);
+        self.failed.retain(|known| *known != id);
+        Ok(())
+    }
+
+    /// A session is kept for one reason less; whether it was known.
+    fn forget_if(&mut self, id: c_int, less: impl FnOnce(&mut Remembered)) -> bool {
+        let Some(known) = self.known.get_mut(&id) else { return false };
+        less(known);
+        if !known.is_recent && !known.is_untold {
+            self.known.remove(&id);
+        }
+        true
+    }
+
+    fn free_id(&mut self) -> c_int {
+        loop {
+            let id = self.next_id;
+            self.next_id = if id == c_int::MAX { 1 } else { id + 1 };
+            if !self.open.contains_key(&id) && !self.known.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+pub(super) fn no_session(id: c_int) -> Failed {
+    let text = format!("{id} is the id of no session that is known: it was waited for, or none was given it");
+    Failed::new(GRPC_INVALID_SESSION_ID, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(code: c_int) -> Record {
+        let origin = Origin { handle: 0, number: 0, begun_s: 0.0 };
+        Record { code, text: String::new(), server: String::new(), run_s: 0.0, total_s: 0.0, origin }
+    }
+
+    #[test]
+    fn the_last_are_remembered_and_failed_ones_until_they_are_told() {
+        let sessions = Sessions::new(2);
+        let mut table = sessions.lock();
+        for (id, code) in [(1, 0), (2, 11), (3, 0), (4, 0), (5, 17)] {
+            table.remember(id, record(code));
+        }
+        let known = |table: &Table| (1..=5).filter(|id| table.known(*id).is_ok()).collect::<Vec<c_int>>();
+        assert_eq!(known(&table), [2, 4, 5]);
+        assert_eq!(table.take_failed(), Some(2));
+        assert_eq!(known(&table), [4, 5]);
+        assert_eq!(table.take_failed(), Some(5));
+        assert_eq!(table.take_failed(), None);
+        assert_eq!(known(&table), [4, 5]);
+        table.forget(5).unwrap();
+        assert_eq!(known(&table), [4]);
+        assert_eq!(table.forget(5).unwrap_err().code, GRPC_INVALID_SESSION_ID);
+    }
+
+    #[test]
+    fn none_or_all_are_remembered_if_that_is_said() {
+        for (said, left) in [(0, 1), (-1, 1000)] {
+            let sessions = Sessions::new(said);
+            let mut table = sessions.lock();
+            table.remember(1000, record(11));
+            (1..1000).for_each(|id| table.remember(id, record(0)));
+            assert_eq!(table.known.len(), left);
+        }
+    }
+
+    #[test]
+    fn ids_go_round_and_leave_out_what_is_known() {
+        let sessions = Sessions::new(-1);
+        let mut table = sessions.lock();
+        table.remember(1, record(0));
+        table.next_id = c_int::MAX;
+        assert_eq!([table.free_id(), table.free_id(), table.free_id()], [c_int::MAX, 2, 3]);
+    }
+}

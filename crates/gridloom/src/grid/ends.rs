@@ -1,0 +1,58 @@
+//! Ends of plain calls as they come: for who has very many under way and waits for some of them.
+
+use std::time::Duration;
+
+use gridloom_core::base::time::ns_to_seconds;
+use gridloom_core::base::{TaskError, TaskId};
+
+use crate::{Error, Grid};
+
+/// How a plain call ended.
+#[derive(Clone, Debug)]
+pub struct CallEnd {
+    /// The server that had it last, if one had.
+    pub server: Option<String>,
+    /// Seconds that the function ran, 0 if it did not.
+    pub run_s: f64,
+    /// Why it failed, if it did.
+    pub error: Option<TaskError>,
+}
+
+impl Grid {
+    pub(crate) fn note_end(&self, task: TaskId) {
+        let mut state = self.state();
+        match state.calls.get(&task) {
+            Some(None) => drop(state.noted.insert(task)),
+            Some(Some(_)) => state.ends.push(task),
+            None => {}
+        }
+    }
+
+    /// Waits until `look` finds what it looks for: at once, and then whenever something has happened. It is given the noted
+    /// ends ([`Pending::note_end`](crate::Pending::note_end)) that nobody was given yet: each is told once, to whoever
+    /// looks first. It runs under the session's lock: nothing of the session may be called, nor dropped, in it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if `limit` is over before, and if the session is closed.
+    pub fn await_ends<R>(
+        &self,
+        limit: Option<Duration>,
+        mut look: impl FnMut(&[TaskId]) -> Option<R>,
+    ) -> Result<R, Error> {
+        self.wait(limit, |state| {
+            let ended = std::mem::take(&mut state.ends);
+            look(&ended)
+        })
+    }
+
+    pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
+        self.absorb();
+        let state = self.state();
+        let (server, report) = state.calls.get(&task)?.as_ref()?;
+        Some(CallEnd {
+            server: server.and_then(|server| state.names.get(&server).cloned()),
+            run_s: ns_to_seconds(report.timing.run_ns),
+            error: report.outcome.as_ref().err().cloned(),
+        })
+    }
+}

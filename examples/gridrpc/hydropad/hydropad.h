@@ -1,0 +1,28 @@
+/* What the three programs share beside the universe: options, handles, what is printed. */
+#ifndef HYDROPAD_H
+#define HYDROPAD_H
+
+#include "cosmology.h"
+
+#include <grpc.h>
+
+/* The functions of hydropad.idl. */
+typedef struct functions {
+    grpc_function_handle_t grav, initvel, dark, bary;
+} functions;
+
+/* Reads `PROGRAM CONFIGURATION [CELLS [PARTICLES [STEPS]]]` (along an edge; 16, 16 and 8), begins the session, makes
+ * the handles and the first waves. What goes wrong ends the program with its text. */
+universe hydropad_begin(int argc, char **argv, functions *f);
+
+/* Prints the checksum of the physics and ends all. @return The program's exit status. */
+int hydropad_end(const char *program, universe *v, functions *f);
+
+/* An error ends the program: while calls are discovered there is none. */
+void hydropad_must(grpc_error_t error, const char *what);
+#define MUST(call) hydropad_must((call), #call)
+
+/* Seconds, from any beginning. */
+double hydropad_clock(void);
+
+#endif

@@ -1,0 +1,110 @@
+/* Sessions that begin and end, many times, and calls in one session: what they leave behind.
+ *
+ *   cycles SESSIONS CALLS
+ *
+ * After the first tenth, which fills what is kept warm, neither memory nor descriptors nor threads may grow with their
+ * number. What ends beside the program may take its time, so a few of these are no growth. */
+#include <dirent.h>
+#include <grpc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* So much may come and go: KiB with the allocator, descriptors and threads with connections that end. */
+enum { SLACK_KIB = 8192, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != GRPC_NO_ERROR) {                                                                                 \
+            grpc_perror_np(#call);                                                                                     \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static grpc_function_handle_t shared, wrong;
+
+/* A session with a call that waits, some that do not, one that fails, and one that nobody waits for. */
+static void once(void) {
+    grpc_function_handle_t add, bad, scratch;
+    grpc_arg_stack_t *stack = grpc_arg_stack_new(2);
+    grpc_sessionid_t ids[3], id;
+    int x = 5, y[5] = {0}, in[4] = {1, 2, 3, 4}, out[4];
+    MUST(grpc_initialize(NULL));
+    MUST(grpc_function_handle_default(&add, "gridrpc/add"));
+    MUST(grpc_function_handle_default(&scratch, "gridrpc/scratch"));
+    MUST(grpc_call(&add, 1, &y[0]));
+    MUST(grpc_call(&scratch, 4, in, out));
+    for (int i = 0; i < 3; i++) MUST(grpc_call_async(&add, &ids[i], i, &y[i]));
+    MUST(grpc_wait_and(ids, 2));
+    MUST(grpc_wait_any(&id));
+    grpc_arg_stack_push_arg(stack, &x);
+    grpc_arg_stack_push_arg(stack, &y[3]);
+    MUST(grpc_call_argstack(&add, stack));
+    if (y[0] != 1 || y[1] != 2 || y[2] != 3 || y[3] != 6 || out[0] != 4) exit(2);
+    if (grpc_function_handle_default(&bad, "gridrpc/none") != GRPC_FUNCTION_NOT_FOUND) exit(2);
+    MUST(grpc_call_async(&add, &id, 7, &y[4]));
+    grpc_arg_stack_destruct(stack);
+    MUST(grpc_finalize());
+}
+
+/* A number of /proc/self/status. */
+static long status(const char *name) {
+    char line[256];
+    long value = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (file == NULL) return -1;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0) value = atol(line + strlen(name));
+    fclose(file);
+    return value;
+}
+
+static long descriptors(void) {
+    long count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) return -1;
+    while (readdir(folder) != NULL) count++;
+    closedir(folder);
+    return count;
+}
+
+/* A call that waits and one that does not, ten at a time outstanding, one of which fails before it is sent. */
+static void calls(void) {
+    grpc_sessionid_t ids[10], id;
+    int y[10];
+    for (int i = 0; i < 10; i++) {
+        MUST(grpc_call(&shared, i, &y[i]));
+        MUST(grpc_call_async(&shared, &ids[i], i, &y[i]));
+    }
+    if (grpc_call_async(&wrong, &id, -1, 1.0, NULL, NULL) != GRPC_OTHER_ERROR_CODE) exit(2);
+    MUST(grpc_wait_or(ids, 10, &id));
+    MUST(grpc_wait_all());
+}
+
+/* Runs it so often; whether something has grown. */
+static int grows(const char *what, void (*run)(void), int count) {
+    long memory = 0, files = 0, threads = 0;
+    for (int i = 0; i < count; i++) {
+        if (i == count / 10) {
+            memory = status("VmRSS:");
+            files = descriptors();
+            threads = status("Threads:");
+        }
+        run();
+    }
+    memory = status("VmRSS:") - memory;
+    files = descriptors() - files;
+    threads = status("Threads:") - threads;
+    printf("%d %s: %ld KiB, %ld descriptors, %ld threads more\n", count, what, memory, files, threads);
+    return count >= SMALLEST && (memory > SLACK_KIB || files > SLACK_FILES || threads > SLACK_THREADS);
+}
+
+int main(int argc, char **argv) {
+    int has_grown = grows("sessions", once, argc > 1 ? atoi(argv[1]) : 1000);
+    MUST(grpc_initialize(NULL));
+    MUST(grpc_function_handle_default(&shared, "gridrpc/add"));
+    MUST(grpc_function_handle_default(&wrong, "gridrpc/axpy"));
+    has_grown |= grows("times ten calls of each kind", calls, argc > 2 ? atoi(argv[2]) : 5000);
+    MUST(grpc_finalize());
+    return has_grown;
+}

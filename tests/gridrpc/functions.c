@@ -1,0 +1,64 @@
+/* What functions.idl describes. cc -shared -fPIC -O1 -o libgridrpc.so functions.c */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void gridrpc_add(int x, int *y) { *y = x + 1; }
+
+void gridrpc_sleep(int seconds) {
+    struct timespec left = {seconds, 0};
+    while (nanosleep(&left, &left) != 0) {}
+}
+
+void gridrpc_exit(int status) { _exit(status); }
+
+void gridrpc_loop(int ignored) {
+    (void)ignored;
+    for (;;) pause();
+}
+
+void gridrpc_kinds(signed char c, short s, int i, long l, unsigned u, float f, double d, double *sums) {
+    double terms[7] = {c, s, i, (double)l, u, f, d}, sum = 0;
+    for (int k = 0; k < 7; k++) sums[k] = sum += terms[k];
+}
+
+void gridrpc_pointers(signed char *c, short *s, int *i, long *l, float *f, double *d) {
+    *c = 1;
+    *s = 2;
+    *i += 1;
+    *l = 3;
+    *f = 4.5f;
+    *d /= 2;
+}
+
+void gridrpc_axpy(int n, double alpha, const double *x, double *y) {
+    for (int i = 0; i < n; i++) y[i] += alpha * x[i];
+}
+
+double gridrpc_sum(long n, const double *x) {
+    double sum = 0;
+    for (long i = 0; i < n; i++) sum += x[i];
+    return sum;
+}
+
+void gridrpc_transpose(int m, int n, const float *a, float *b) {
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) b[j * m + i] = a[i * n + j];
+}
+
+void gridrpc_corner_(const int *m, const int *n, const double *a, double *element) {
+    *element = *m * *n > 1 ? a[1] : 0;
+}
+
+int gridrpc_upper(const char *text, int n, signed char *letters) {
+    int length = (int)strlen(text);
+    for (int i = 0; i < n; i++) letters[i] = i < length ? (signed char)toupper((unsigned char)text[i]) : 0;
+    return length;
+}
+
+void gridrpc_scratch(int n, const int *x, int *w, int *y) {
+    memcpy(w, x, (size_t)n * sizeof *w);
+    for (int i = 0; i < n; i++) y[i] = w[n - 1 - i];
+}

@@ -1,0 +1,127 @@
+/* What threads may do (reference, 1.5): everything at once but initialize and finalize. */
+#include "suite.h"
+
+#include <pthread.h>
+
+enum { THREADS = 8, CALLS = 200 };
+
+/* A thread's share of the work; `wrong` is the line at which it went wrong, or 0. */
+typedef struct part {
+    grpc_function_handle_t *shared;
+    int number;
+    int wrong;
+} part;
+
+/* Runs a thread for each part; the first line at which one went wrong. */
+static int run_all(void *(*body)(void *), grpc_function_handle_t *shared) {
+    pthread_t threads[THREADS];
+    part parts[THREADS];
+    int wrong = 0;
+    for (int i = 0; i < THREADS; i++) {
+        parts[i] = (part){shared, i, 0};
+        if (pthread_create(&threads[i], NULL, body, &parts[i]) != 0) return -1;
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        if (wrong == 0) wrong = parts[i].wrong;
+    }
+    return wrong;
+}
+
+#define MUST(what)                                                                                                     \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            own->wrong = __LINE__;                                                                                     \
+            return NULL;                                                                                               \
+        }                                                                                                              \
+    } while (0)
+
+static void *calls(void *argument) {
+    part *own = argument;
+    grpc_function_handle_t handle;
+    for (int i = 0; i < CALLS; i++) {
+        int x = own->number * CALLS + i, y = 0;
+        MUST(grpc_function_handle_default(&handle, "gridrpc/add") == GRPC_NO_ERROR);
+        MUST(grpc_call(i % 2 ? &handle : own->shared, x, &y) == GRPC_NO_ERROR && y == x + 1);
+        MUST(grpc_function_handle_destruct(&handle) == GRPC_NO_ERROR);
+    }
+    return NULL;
+}
+
+static void *waits(void *argument) {
+    part *own = argument;
+    grpc_sessionid_t ids[CALLS], id;
+    int y[CALLS] = {0};
+    for (int i = 0; i < CALLS; i++) MUST(grpc_call_async(own->shared, &ids[i], i, &y[i]) == GRPC_NO_ERROR);
+    for (int left = CALLS; left > CALLS / 2; left--) {
+        MUST(grpc_wait_or(ids, (size_t)left, &id) == GRPC_NO_ERROR);
+        for (int i = 0; i < left; i++)
+            if (ids[i] == id) {
+                ids[i] = ids[left - 1];
+                break;
+            }
+    }
+    MUST(grpc_wait_and(ids, CALLS / 2) == GRPC_NO_ERROR);
+    for (int i = 0; i < CALLS; i++) MUST(y[i] == i + 1);
+    return NULL;
+}
+
+static grpc_sessionid_t contended;
+
+/* One of all threads gets the session. */
+static void *contends(void *argument) {
+    part *own = argument;
+    grpc_error_t error = grpc_wait(contended);
+    MUST(error == GRPC_NO_ERROR || error == GRPC_INVALID_SESSION_ID);
+    own->number = error == GRPC_NO_ERROR;
+    return NULL;
+}
+
+static void *fails_differently(void *argument) {
+    part *own = argument;
+    grpc_error_t last;
+    for (int i = 0; i < CALLS; i++) {
+        grpc_error_t expected = own->number % 2 ? GRPC_INVALID_SESSION_ID : GRPC_FUNCTION_NOT_FOUND;
+        grpc_function_handle_t handle;
+        if (own->number % 2)
+            grpc_wait(GRPC_SESSIONID_VOID);
+        else
+            grpc_function_handle_default(&handle, "gridrpc/none");
+        MUST(grpc_last_error_get_np(&last) == GRPC_NO_ERROR && last == expected);
+    }
+    return NULL;
+}
+
+static void threads_call(void) {
+    BEGIN();
+    HANDLE(handle, "add");
+    EQUAL(0, run_all(calls, &handle));
+}
+
+static void threads_wait(void) {
+    BEGIN();
+    HANDLE(handle, "add");
+    EQUAL(0, run_all(waits, &handle));
+}
+
+static void threads_wait_for_one(void) {
+    int y = 0;
+    BEGIN();
+    HANDLE(handle, "add");
+    OK(grpc_call_async(&handle, &contended, 1, &y));
+    EQUAL(0, run_all(contends, &handle));
+    EQUAL(2, y);
+}
+
+static void threads_have_their_own_errors(void) {
+    BEGIN();
+    EQUAL(0, run_all(fails_differently, NULL));
+}
+
+const test_case thread_cases[] = {
+    {"1.5: threads call, through one handle and through their own", threads_call},
+    {"1.5: threads wait for their own sessions", threads_wait},
+    {"1.5: threads wait for the same session, and one gets it", threads_wait_for_one},
+    {"1.5: threads have their own last error", threads_have_their_own_errors},
+    {NULL, NULL},
+};
