@@ -58,7 +58,7 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
         assert_eq!((&server.name, model.by_work.calls()), (&one.server, one.calls as u64));
         for n in [60.0f64, 200.0, 500.0, 900.0] {
             let (work, speed) = (2.0 * n.powi(3), server.speed_flops.unwrap());
-            let found = model.predict(Size::Work(work)).unwrap();
+            let found = model.predict(Size::Work(work), Some(speed)).unwrap();
             assert!((found.seconds * speed / work - 1.0).abs() < 0.05 && !found.is_extrapolated, "{n}: {found:?}");
         }
     }
