@@ -10,9 +10,9 @@
  *   gridrpc::call begun = dot.async(3, x, y, gridrpc::out(sum));
  *   begun.wait();
  *
- * Arguments are those of grpc_call, and as little checked against the function's signature; but what cannot be right
- * does not compile: numbers, pointers, strings, and whatever has data(), such as vectors and arrays, are taken, and
- * nothing else. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
+ * Arguments are those of grpc_call, and as little checked against the function's signature: numbers, pointers, strings, and
+ * whatever has data(), such as vectors and arrays, are taken, and nothing else. Views of strings are not, as they need not
+ * end in a NUL. Results are written as grpc_call writes them: what is passed to async() outlives the wait. */
 #ifndef GRIDLOOM_GRPC_HPP
 #define GRIDLOOM_GRPC_HPP
 
@@ -20,6 +20,9 @@
 
 #include <stdexcept>
 #include <string>
+#if __cplusplus >= 201703L
+#include <string_view>
+#endif
 #include <type_traits>
 #include <utility>
 
@@ -130,6 +133,9 @@ typename std::enable_if<std::is_arithmetic<Number>::value, Number>::type as(Numb
 }
 template <typename Target> Target *as(Target *pointer, int) { return pointer; }
 inline const char *as(const std::string &text, int) { return text.c_str(); }
+#if __cplusplus >= 201703L
+template <typename Letter> void as(std::basic_string_view<Letter>, int) = delete; // It need not end in a NUL.
+#endif
 template <typename Container> auto as(Container &container, int) -> decltype(container.data()) {
     static_assert(std::is_trivially_copyable<typename std::remove_pointer<decltype(container.data())>::type>::value,
                   "the elements of an array are numbers");

@@ -149,13 +149,18 @@ fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
 /// Notes an error as this thread's last.
 fn note(failed: &Failed) {
     if !failed.text.is_empty() {
-        LAST.with_borrow_mut(|last| *last = (failed.code, to_c(&failed.text)));
+        // A thread that ends, or a program in its last handlers, has none any more.
+        let _ = LAST.try_with(|last| *last.borrow_mut() = (failed.code, to_c(&failed.text)));
     }
 }
 
 /// Code and text of this thread's last error; the text lies there until the next.
 pub(super) fn last() -> (c_int, *const c_char) {
-    LAST.with_borrow(|(code, text)| (*code, text.as_ptr()))
+    let kept = LAST.try_with(|last| {
+        let (code, text) = &*last.borrow();
+        (*code, text.as_ptr())
+    });
+    kept.unwrap_or((GRPC_NO_ERROR, c"".as_ptr()))
 }
 
 pub(super) fn name_of(code: c_int) -> &'static CStr {

@@ -68,10 +68,13 @@ pub unsafe extern "C-unwind" fn grpc_perror_np(text: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_session_error_text_np(session_id: c_int) -> *const c_char {
     let text = run_for(|| Ok(library()?.error_of(session_id)?.1), String::new());
-    SESSION_TEXT.with_borrow_mut(|kept| {
+    let kept = SESSION_TEXT.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
         *kept = to_c(&text);
         kept.as_ptr()
-    })
+    });
+    // A thread that ends has none any more.
+    kept.unwrap_or(c"".as_ptr())
 }
 
 /// See `grpc_extensions.h`.

@@ -8,6 +8,8 @@
 //! - Each end is told once by the grid ([`Grid::await_ends`](gridloom::Grid::await_ends)), to whoever looks first, and noted
 //!   in the table; who waits finds it there.
 //! - A session's results are written once, by who takes its [`Stage`] first; others wait for that at its lock.
+//! - Who waits in vain for a session that another thread collects is told so only once its results are written: the program
+//!   may give up their memory then. Until it is remembered it is among the *taken*.
 //! - Ids are above 0 and are not given again while they are known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -128,6 +130,8 @@ pub(super) struct Sessions(Mutex<Table>);
 /// What is known of them, under the lock.
 pub(super) struct Table {
     open: HashMap<c_int, Arc<Session>>,
+    /// No longer outstanding, and not yet remembered.
+    taken: HashMap<c_int, Arc<Session>>,
     /// Those that have not ended as far as is known here.
     by_task: HashMap<TaskId, c_int>,
     /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
@@ -154,6 +158,7 @@ impl Sessions {
     pub(super) fn new(save_session_info: i64) -> Sessions {
         Sessions(Mutex::new(Table {
             open: HashMap::new(),
+            taken: HashMap::new(),
             by_task: HashMap::new(),
             listed: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -226,9 +231,15 @@ impl Table {
             return Ok(None);
         }
         let session = self.open.remove(&id).expect("found above");
+        self.taken.insert(id, session.clone());
         self.ended.remove(&(session.order, id));
         self.listed.remove(&session.order);
         Ok(Some(session))
+    }
+
+    /// A session that another thread collects now.
+    pub(super) fn taken(&self, id: c_int) -> Option<Arc<Session>> {
+        self.taken.get(&id).cloned()
     }
 
     /// Ids of all that are outstanding, in the order in which they were begun.
@@ -253,6 +264,7 @@ impl Table {
 
     /// Remembers a session that was collected.
     pub(super) fn remember(&mut self, id: c_int, record: Record) {
+        self.taken.remove(&id);
         let is_untold = record.code != GRPC_NO_ERROR;
         if is_untold {
             self.failed.push_back(id);
@@ -306,7 +318,8 @@ impl Table {
         loop {
             let id = self.next_id;
             self.next_id = if id == c_int::MAX { 1 } else { id + 1 };
-            if !self.open.contains_key(&id) && !self.known.contains_key(&id) {
+            let is_known = self.open.contains_key(&id) || self.taken.contains_key(&id) || self.known.contains_key(&id);
+            if !is_known {
                 return id;
             }
         }

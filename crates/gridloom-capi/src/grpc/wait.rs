@@ -17,7 +17,7 @@ use super::code::{
 use super::handles::CFunctionHandle;
 use super::library::{Library, library};
 use super::memory;
-use super::sessions::{Session, Table, no_session};
+use super::sessions::{Record, Session, Table, no_session};
 
 /// `GRPC_SESSIONID_VOID`.
 pub(super) const VOID: c_int = -1;
@@ -55,17 +55,30 @@ impl Library {
 
     /// Waits for a session and collects it.
     fn wait_for(&self, id: c_int) -> Outcome<()> {
-        let session = self.await_sessions(None, |table| table.take_ended(id).transpose())??;
-        self.collected(&session)
+        match self.await_sessions(None, |table| table.take_ended(id).transpose())? {
+            Ok(session) => self.collected(&session),
+            Err(failed) => {
+                self.await_other(id);
+                Err(failed)
+            }
+        }
+    }
+
+    /// Waits until the results of a session that another thread collects are written; how it ended, if that is known.
+    fn await_other(&self, id: c_int) -> Option<Record> {
+        let taken = self.sessions.lock().taken(id);
+        match taken {
+            Some(session) => Some(session.settle(&self.grid)),
+            None => self.sessions.lock().known(id).ok().cloned(),
+        }
     }
 
     /// A session that is no longer outstanding: its results are written, and it is remembered.
     fn collected(&self, session: &Arc<Session>) -> Outcome<()> {
         let record = session.settle(&self.grid);
-        let failed = (record.code != GRPC_NO_ERROR)
-            .then(|| Failed::new(GRPC_SESSION_FAILED, format!("session {} failed: {}", session.id, record.text)));
+        let outcome = outcome_of(session.id, &record);
         self.sessions.lock().remember(session.id, record);
-        failed.map_or(Ok(()), Err)
+        outcome
     }
 
     /// Waits for all of these; the first failure, after all have ended.
@@ -74,8 +87,11 @@ impl Library {
         for id in ids {
             match self.wait_for(id) {
                 Err(failed) if failed.code == GRPC_SESSION_FAILED => outcome = outcome.and(Err(failed)),
-                // Another thread waited for it.
-                Err(failed) if failed == no_session(id) && may_be_gone => {}
+                // Another thread waited for it: how it ended counts all the same, and the others are waited for.
+                Err(failed) if failed == no_session(id) => {
+                    let ended = self.await_other(id).map_or(Ok(()), |record| outcome_of(id, &record));
+                    outcome = outcome.and(if may_be_gone { ended } else { Err(failed) });
+                }
                 other => other?,
             }
         }
@@ -114,13 +130,22 @@ impl Library {
     }
 
     pub(super) fn error_of(&self, id: c_int) -> Outcome<(c_int, String)> {
-        let open = self.sessions.lock().open(id).cloned();
-        if let Ok(session) = open {
+        let table = self.sessions.lock();
+        let open = table.open(id).ok().cloned().or_else(|| table.taken(id));
+        drop(table);
+        if let Some(session) = open {
             let record = session.peek(&self.grid);
             return Ok(record.map_or((GRPC_NO_ERROR, String::new()), |record| (record.code, record.text)));
         }
         self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))
     }
+}
+
+fn outcome_of(id: c_int, record: &Record) -> Outcome<()> {
+    if record.code == GRPC_NO_ERROR {
+        return Ok(());
+    }
+    Err(Failed::new(GRPC_SESSION_FAILED, format!("session {id} failed: {}", record.text)))
 }
 
 /// The first of these that has ended, `None` if none has; an error if one is no longer outstanding.
@@ -142,8 +167,13 @@ pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
             Ok(session) => table.has_ended(&session).then_some(Ok(session)),
             Err(failed) => Some(Err(failed)),
         })?;
-        let session = session.ok_or_else(|| Failed::new(GRPC_NOT_COMPLETED, ""))??;
-        session.settle(&library.grid);
+        match session.ok_or_else(|| Failed::new(GRPC_NOT_COMPLETED, ""))? {
+            Ok(session) => drop(session.settle(&library.grid)),
+            Err(failed) => {
+                library.await_other(session_id);
+                return Err(failed);
+            }
+        }
         Ok(())
     })
 }
@@ -296,7 +326,8 @@ pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandl
         // SAFETY: as the header asks.
         let place = unsafe { memory::place(handle, "the place for the handle") }?;
         let table = library.sessions.lock();
-        let origin = table.open(session_id).map(|session| session.origin());
+        let open = table.open(session_id).map(|session| session.origin());
+        let origin = open.or_else(|failed| table.taken(session_id).map(|session| session.origin()).ok_or(failed));
         let origin = origin.or_else(|_| table.known(session_id).map(|record| record.origin))?;
         drop(table);
         if !library.handles.has(origin.number) {

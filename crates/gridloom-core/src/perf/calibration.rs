@@ -163,7 +163,11 @@ impl Calibration {
         for sample in &self.samples {
             let point = sample.point();
             reached.spread = reached.spread.max(point.spread_s / point.seconds);
-            // What is not known of a time, and what a curve that never falls makes of it, is off as well.
+            // What is not known of a time, and what a curve that never falls makes of it, is off as well; of calls too short for
+            // their times to matter both are noise.
+            if point.seconds < PACE_CALL_S_MIN {
+                continue;
+            }
             let fitted_s = curve.predict(point.size, f64::INFINITY).map_or(point.seconds, |found| found.seconds);
             let misfit = (fitted_s - point.seconds).abs() / point.seconds;
             reached.error = reached.error.max(sample.uncertainty()).max(misfit);
