@@ -175,7 +175,7 @@ def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
         (lambda text: '{"tasks": []}', "it does not say its 'format'; expected 'gridloom plan 1'"),
         (lambda text: text.replace('"number":1', '"number":0'), "task 0 is there twice"),
         (lambda text: text.replace('"order":2', '"order":-1'), "'order' of task 2 is -1; expected 0 or more"),
-        (lambda text: re.sub('"start_seconds":[^,]*', '"start_seconds":-5', text), "'start_seconds' of task 0 is -5;"),
+        (lambda text: re.sub('"start_seconds":[^,]*', '"start_seconds":-5', text), "task 0: 'start_seconds' is -5.0; it must be 0 or above"),
         (lambda text: text.replace('"number":2', '"number":3'), "task 2 is missing"),
         (lambda text: re.sub('"server":"s.*?"', '"server":"desk"', text), "'desk', and there is none of that name"),
     ],
