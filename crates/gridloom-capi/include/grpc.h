@@ -37,7 +37,7 @@
  *     array, of any mode     a pointer to its first element; as many as the signature's extents say are read or
  *                            written, row by row ("C") or column by column ("FORTRAN") as the function has it: memory
  *                            is passed as it is
- *     IN string              char *, which ends in a NUL
+ *     IN string              char *, in UTF-8, which ends in a NUL; another text is GRPC_OTHER_ERROR_CODE
  *     WORK                   nothing
  *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
  *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
@@ -195,7 +195,7 @@ grpc_error_t grpc_probe_or(const grpc_sessionid_t *session_ids, size_t length, g
 /* ---- Cancelling
  * --------------------------------------------------------------------------------------------------------- */
 
-/* Asks for a session to be cancelled, and returns at once. It still has to be waited for; the wait gives
+/* Asks for a session to be cancelled, and returns at once, unless a probe just then writes its results. It still has to be waited for; the wait gives
  * GRPC_SESSION_FAILED, and grpc_get_error then GRPC_CANCELED_NP, unless it had ended before. A native function that
  * runs is ended with its worker process.
  * @return GRPC_INVALID_SESSION_ID, also for one that was waited for. */

@@ -73,7 +73,7 @@ typedef struct grpc_session_info_np {
     double transfer_s;  /* until its arguments were at the server */
     double queue_s;     /* until it ran */
     double run_s;
-    double total_s;     /* from the call until its results were at the client */
+    double total_s;     /* from the call until a probe or wait found that it had ended */
 } grpc_session_info_np;
 
 /* @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */

@@ -158,6 +158,21 @@ fn first_ended(table: &Table, ids: &[c_int]) -> Outcome<Option<c_int>> {
     Ok(None)
 }
 
+/// A program's ids, copied, since the place for one of them may be among them.
+///
+/// # Safety
+/// As of [`memory::array`] and [`memory::place`].
+unsafe fn ids_and_place<'a>(
+    ids: *const c_int,
+    length: usize,
+    place: *mut c_int,
+) -> Outcome<(Vec<c_int>, &'a mut c_int)> {
+    // SAFETY: the caller's, for both.
+    unsafe {
+        Ok((memory::array(ids, length, "the array of ids")?.to_vec(), memory::place(place, "the place for the id")?))
+    }
+}
+
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
@@ -188,14 +203,9 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
     run(|| {
         let library = library()?;
         // SAFETY: as the header asks.
-        let (ids, place) = unsafe {
-            (
-                memory::array(session_ids, length, "the array of ids")?,
-                memory::place(session_id, "the place for the id")?,
-            )
-        };
-        library.check(ids)?;
-        let session = library.probe_sessions(|table| match first_ended(table, ids) {
+        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        library.check(&ids)?;
+        let session = library.probe_sessions(|table| match first_ended(table, &ids) {
             Ok(found) => found.map(|id| table.open(id).cloned()),
             Err(failed) => Some(Err(failed)),
         })?;
@@ -260,18 +270,13 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
     run(|| {
         let library = library()?;
         // SAFETY: as the header asks.
-        let (ids, place) = unsafe {
-            (
-                memory::array(session_ids, length, "the array of ids")?,
-                memory::place(session_id, "the place for the id")?,
-            )
-        };
-        library.check(ids)?;
+        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        library.check(&ids)?;
         if ids.is_empty() {
             *place = VOID;
             return Ok(());
         }
-        library.wait_for_one(ids, place)
+        library.wait_for_one(&ids, place)
     })
 }
 

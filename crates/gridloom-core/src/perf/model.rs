@@ -372,13 +372,13 @@ pub(super) fn typical(values: Vec<f64>) -> f64 {
     }
     let is_near = |value: &&f64| **value <= WAITED * middle;
     let near = values.iter().filter(is_near).count();
-    let sum = if values.len() - near < WAITED_MIN {
+    let mean = if values.len() - near < WAITED_MIN {
         values.iter().filter(is_near).sum::<f64>() / near as f64
     } else {
         let waits = values.iter().map(|value| value.min(middle + TURN_S));
         waits.sum::<f64>() / values.len() as f64
     };
-    sum.max(middle)
+    mean.max(middle)
 }
 
 /// The middle value, or the mean of the two in the middle.

@@ -147,15 +147,10 @@ impl PlanRecord {
 }
 
 impl FileTask {
-    /// No number in it is below 0.
-    fn check(&self) -> Result<(), Error> {
-        let FileTask { number, order, start_seconds, end_seconds, .. } = self;
-        let order = order.as_f64().unwrap_or(f64::INFINITY);
-        let fields = [("order", order), ("start_seconds", *start_seconds), ("end_seconds", *end_seconds)];
-        match fields.into_iter().find(|(_, value)| *value < 0.0) {
-            Some((what, value)) => {
-                Err(Error::Input(format!("'{what}' of task {number} is {value}; expected 0 or more")))
-            }
+    /// Its times are checked with all others.
+    fn check_order(&self) -> Result<(), Error> {
+        match self.order.as_f64().filter(|order| *order < 0.0) {
+            Some(order) => Err(Error::Input(format!("'order' of task {} is {order}; expected 0 or more", self.number))),
             None => Ok(()),
         }
     }
@@ -173,7 +168,7 @@ impl File {
                 "task {number} is {why}; tasks are numbered from 0 in order of their calls"
             )));
         }
-        self.tasks.iter().try_for_each(FileTask::check)?;
+        self.tasks.iter().try_for_each(FileTask::check_order)?;
         let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
         let rank = |task: &u32| self.tasks[*task as usize].order.as_f64().unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| rank(a).total_cmp(&rank(b)).then(a.cmp(b)));
