@@ -23,29 +23,6 @@ PLANNED = "not supported yet"
 # What the library does not have: each of these cases is skipped, and no other for that reason.
 NOT_YET = {
     "NetSolve component: a result stays remote and is read there",
-    "map: a chain of calls",
-    "map: calls that do not wait",
-    "map: servers run ahead, and sessions are waited for outside",
-    "map: plain calls around a block",
-    "map: an empty block, and one with work of the program only",
-    "map: the program's own work reads a result",
-    "map: work that says which buffer it changes",
-    "map: work that does not say which buffer it changes",
-    "map: an earlier value is fetched",
-    "map: left by break",
-    "map: left by continue",
-    "map: left by return, with a value of the second run",
-    "map: left by goto",
-    "map: a block in a block",
-    "map: handles made in the block",
-    "map: parts of a buffer",
-    "map: results that stay remote",
-    "map: a call that fails",
-    "map: a call that was not discovered",
-    "map: a discovered call that does not come",
-    "map: a heuristic that is not known",
-    "map: a block before initialize",
-    "map: sessions are discovered as ended",
 }
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
@@ -226,6 +203,43 @@ def examples(tmp_path_factory):
     source = EXAMPLES / "functions.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", folder / "libexamples.so", "-lm"], check=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def hydropad(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hydropad")
+    sources = EXAMPLES / "hydropad"
+    for name in ("hydropad.idl", "grid.toml"):
+        shutil.copy(sources / name, folder)
+    kernels = [sources / name for name in ("fft.c", "gravity.c", "matter.c", "gas.c")]
+    flags = ["-O2", "-ffp-contract=off"]
+    library = ["-shared", "-fPIC", "-o", folder / "libhydropad.so"]
+    subprocess.run(["cc", *flags, *kernels, *library, "-lm"], check=True)
+    more = [sources / "hydropad.c", sources / "cosmology.c"]
+    for name in ("plain", "mapped", "adaptive"):
+        compile_c([sources / f"{name}.c", *more], folder / name, "-std=c11", "-D_POSIX_C_SOURCE=200809L")
+    subprocess.run(["cc", *flags, sources / "check.c", *kernels, more[1], "-o", folder / "check", "-lm"], check=True)
+    return folder
+
+
+def physics(folder, program, *before):
+    done = subprocess.run(
+        [*before, folder / program, "grid.toml"], capture_output=True, text=True, cwd=folder, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return re.search(rf"^{program}: 8 steps of 16\^3 cells .* checksum ([0-9a-f]{{16}})$", done.stdout, re.MULTILINE)[1]
+
+
+def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
+    """Plain, mapped, and mapped with groups of adaptive size: bitwise, for real and in simulation."""
+    simulate = [PROGRAM, "simulate", "-p", SUITE / "platform.toml", "--execute", "--"]
+    programs = ("plain", "mapped", "adaptive")
+    sums = [physics(hydropad, program, *before) for before in ([], simulate) for program in programs]
+    assert len(set(sums)) == 1, sums
+
+
+def test_hydropad_kernels_are_right(hydropad):
+    subprocess.run([hydropad / "check"], check=True, cwd=hydropad, timeout=300)
 
 
 @pytest.mark.parametrize("name", SAYS)

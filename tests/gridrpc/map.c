@@ -1,8 +1,6 @@
 /* Groups that are mapped together: what grpc_map.h promises. */
 #include "suite.h"
 
-#ifdef GRIDLOOM_GRPC_PLANNED
-
 #include <stdlib.h>
 
 enum { N = 1000 };
@@ -348,31 +346,29 @@ static void sessions_are_discovered_as_ended(void) {
     EQUAL(1, results[0]);
     EQUAL(2, results[1]);
 }
-#endif
-
 const test_case map_cases[] = {
-    {"map: a chain of calls", PLANNED(a_chain)},
-    {"map: calls that do not wait", PLANNED(calls_that_do_not_wait)},
-    {"map: servers run ahead, and sessions are waited for outside", PLANNED(servers_run_ahead)},
-    {"map: plain calls around a block", PLANNED(plain_calls_around)},
-    {"map: an empty block, and one with work of the program only", PLANNED(an_empty_block)},
-    {"map: the program's own work reads a result", PLANNED(the_programs_own_work)},
-    {"map: work that says which buffer it changes", PLANNED(work_that_says_what_it_changes)},
-    {"map: work that does not say which buffer it changes", PLANNED(work_that_does_not_say_what_it_changes)},
-    {"map: an earlier value is fetched", PLANNED(an_earlier_value)},
-    {"map: left by break", PLANNED(left_by_break)},
-    {"map: left by continue", PLANNED(left_by_continue)},
-    {"map: left by return, with a value of the second run", PLANNED(left_by_return)},
-    {"map: left by goto", PLANNED(left_by_goto)},
-    {"map: a block in a block", PLANNED(a_block_in_a_block)},
-    {"map: handles made in the block", PLANNED(handles_of_the_block)},
-    {"map: parts of a buffer", PLANNED(parts_of_a_buffer)},
-    {"map: results that stay remote", PLANNED(results_that_stay_remote)},
-    {"map: a call that fails", PLANNED(a_call_that_fails)},
-    {"map: a call that was not discovered", PLANNED(a_call_that_was_not_discovered)},
-    {"map: a discovered call that does not come", PLANNED(a_call_that_does_not_come)},
-    {"map: a heuristic that is not known", PLANNED(a_heuristic_that_is_not_known)},
-    {"map: a block before initialize", PLANNED(blocks_before_initialize)},
-    {"map: sessions are discovered as ended", PLANNED(sessions_are_discovered_as_ended)},
+    {"map: a chain of calls", a_chain},
+    {"map: calls that do not wait", calls_that_do_not_wait},
+    {"map: servers run ahead, and sessions are waited for outside", servers_run_ahead},
+    {"map: plain calls around a block", plain_calls_around},
+    {"map: an empty block, and one with work of the program only", an_empty_block},
+    {"map: the program's own work reads a result", the_programs_own_work},
+    {"map: work that says which buffer it changes", work_that_says_what_it_changes},
+    {"map: work that does not say which buffer it changes", work_that_does_not_say_what_it_changes},
+    {"map: an earlier value is fetched", an_earlier_value},
+    {"map: left by break", left_by_break},
+    {"map: left by continue", left_by_continue},
+    {"map: left by return, with a value of the second run", left_by_return},
+    {"map: left by goto", left_by_goto},
+    {"map: a block in a block", a_block_in_a_block},
+    {"map: handles made in the block", handles_of_the_block},
+    {"map: parts of a buffer", parts_of_a_buffer},
+    {"map: results that stay remote", results_that_stay_remote},
+    {"map: a call that fails", a_call_that_fails},
+    {"map: a call that was not discovered", a_call_that_was_not_discovered},
+    {"map: a discovered call that does not come", a_call_that_does_not_come},
+    {"map: a heuristic that is not known", a_heuristic_that_is_not_known},
+    {"map: a block before initialize", blocks_before_initialize},
+    {"map: sessions are discovered as ended", sessions_are_discovered_as_ended},
     {NULL, NULL},
 };

@@ -258,9 +258,9 @@ char *grpc_error_string(grpc_error_t error_code);
 #endif
 
 #include "grpc_extensions.h"
+#include "grpc_map.h"
 #ifdef GRIDLOOM_GRPC_PLANNED
 #include "grpc_data.h"
-#include "grpc_map.h"
 #include "grpc_objects.h"
 #endif
 

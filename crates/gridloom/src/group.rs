@@ -16,7 +16,7 @@ use gridloom_core::idl::Signature;
 use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
-pub use following::Follow;
+pub use following::{Follow, Submitted};
 pub(crate) use launch::Launches;
 use launch::drop_recording;
 use regroup::Held;
@@ -180,6 +180,12 @@ impl Parts {
     }
 }
 
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parts({})", self.all().len())
+    }
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
         self.grid.forget_groups_later(vec![self.id]);
@@ -215,7 +221,7 @@ impl Group {
     pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         if let Some(following) = &self.recorder.following {
-            return self.call_followed(following, function, args, named);
+            return Ok(self.call_followed(following, function, args, named)?.results().to_vec());
         }
         if let Some(held) = &self.recorder.held {
             // What is held back waits for nothing but itself: so no two loops or groups wait for each other.

@@ -186,6 +186,11 @@ impl GroupRecord {
         self.tasks.push((at, server, report));
     }
 
+    /// How a task ended last, and on which server.
+    pub(crate) fn end_of(&self, task: TaskId) -> Option<(Option<NodeId>, &TaskReport)> {
+        self.tasks.iter().rev().find(|(_, _, report)| report.task == task).map(|(_, server, report)| (*server, report))
+    }
+
     pub(crate) fn transferred(&mut self, at: Time, report: TransferReport) {
         self.transfers.push((at, report));
     }

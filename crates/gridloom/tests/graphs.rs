@@ -220,7 +220,7 @@ fn inputs_may_be_results() {
     let mut graph = Graph::new();
     let x = graph.input("x", square(600)).unwrap();
     graph.call("y", "kernels/product", &[(&x).into(), (&x).into()]).unwrap();
-    let follow = || Follow { is_strict: true, inputs: vec![("x".into(), made[1].clone())] };
+    let follow = || Follow { is_strict: true, inputs: vec![("x".into(), made[1].clone())], ..Follow::default() };
     let group = grid.follow(&graph, "heft", follow()).unwrap();
     let program = Program::new(&grid, &group);
     let y = program.one(&program.product, &[(&made[1]).into(), (&made[1]).into()]).unwrap();
@@ -236,6 +236,29 @@ fn inputs_may_be_results() {
         .unwrap();
     refused(vec![("z".into(), made[0].clone())], "'z' is given, and is no input");
     refused(vec![("x".into(), small)], "input 'x' is float64[600, 600], and float64[5, 5] was given for it");
+}
+
+#[test]
+fn a_call_has_ended_while_its_result_stays() {
+    let grid = grid("graph-submitted");
+    let graph = steps(1, 600);
+    let unwanted = Follow { unwanted: vec![gridloom::GraphRef::named("x1")], ..Follow::default() };
+    let group = grid.follow(&graph, "heft", unwanted).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let call = group.submit(&product, &[matrix(600).into(), matrix(600).into()], &[]).unwrap();
+    assert!(call.end().is_none());
+    call.note_end();
+    let told = grid.await_ends(None, |ended| ended.contains(&call.task()).then_some(())).is_ok();
+    assert!(told && call.end().unwrap().error.is_none());
+    call.wait_within(None).unwrap();
+    // The one number that nothing reads was to come, the matrix not.
+    let moved = |report: &Report| report.transfers.iter().filter(|moved| moved.to == "client").count();
+    assert_eq!(moved(&group.report().unwrap()), 0);
+    let planned = &group.followed().unwrap().transfers;
+    assert!(planned.iter().all(|moved| moved.to != "client" || moved.size_bytes == 8), "{planned:?}");
+    let plain = grid.group("heft");
+    let error = plain.submit(&product, &[matrix(6).into(), matrix(6).into()], &[]).unwrap_err().to_string();
+    assert!(error.contains("described group"), "{error}");
 }
 
 #[test]

@@ -35,20 +35,47 @@ pub(super) struct Gathered {
     pub(super) destinations: Vec<Destination>,
 }
 
-/// Reads all arguments of a call.
+/// An argument as the signature has it; arrays are still in the program's memory.
+pub(super) struct Item<'a> {
+    pub(super) param: &'a Param,
+    /// What was passed, of what is passed by pointer.
+    pub(super) pointer: *mut c_void,
+    /// As it lies in the program's memory.
+    pub(super) meta: Meta,
+    /// The bytes of a scalar that is only an input, and of a text.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+impl Item<'_> {
+    /// Whether it is an input that is looked for in memory: an array, or a scalar that is changed.
+    pub(super) fn is_read(&self) -> bool {
+        self.param.is_input() && self.bytes.is_none()
+    }
+
+    /// Whether it is a result that the program wants.
+    pub(super) fn is_written(&self) -> bool {
+        self.param.is_output() && !self.pointer.is_null()
+    }
+
+    /// Its first address, and how many bytes there are.
+    pub(super) fn range(&self) -> (usize, usize) {
+        (self.pointer.expose_provenance(), usize::try_from(self.meta.size_bytes()).unwrap_or(usize::MAX))
+    }
+}
+
+/// What the arguments of a call are; no array is looked at.
 ///
 /// # Safety
 /// What was passed is as the signature says (`memory`).
-pub(super) unsafe fn gather(
-    grid: &Grid,
-    signature: &Signature,
+pub(super) unsafe fn survey<'a>(
+    signature: &'a Signature,
     plan: &ReadingPlan,
     given: Given<'_>,
-) -> Outcome<Gathered> {
+) -> Outcome<Vec<Item<'a>>> {
     let mut scalars = vec![None; signature.params.len()];
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
-        if param.is_input() && !param.is_array {
+        if param.is_input() && !param.is_output() && !param.is_array {
             // SAFETY: promised by the caller.
             scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
         }
@@ -57,28 +84,50 @@ pub(super) unsafe fn gather(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
+    let mut item = |(at, index): (usize, &usize)| {
+        let param = &signature.params[*index];
+        let by_value = scalars[*index].take();
+        let meta = match (&by_value, param.base, shapes.get(*index).cloned().flatten()) {
+            (Some((meta, _)), ..) => meta.clone(),
+            (None, BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
+            (None, BaseType::Number(dtype), None) => Meta::scalar(dtype),
+            (None, BaseType::Text | BaseType::Bytes, _) => Meta::Text { size_bytes: 0 },
+        };
+        let pointer = if by_value.is_some() { std::ptr::null_mut() } else { given.pointer(at) };
+        Item { param, pointer, meta, bytes: by_value.map(|(_, bytes)| bytes) }
+    };
+    Ok(plan.params.iter().enumerate().map(&mut item).collect())
+}
+
+/// The arguments of a call, read. `known` gives what stands for memory that need not be read.
+///
+/// # Safety
+/// What was passed is as the signature says (`memory`).
+pub(super) unsafe fn gather(
+    grid: &Grid,
+    signature: &Signature,
+    items: Vec<Item<'_>>,
+    mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
+) -> Outcome<Gathered> {
     let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
     let mut copies: Vec<(usize, Value)> = Vec::new();
-    for (at, index) in plan.params.iter().enumerate() {
-        let param = &signature.params[*index];
-        let meta = match (param.base, shapes.get(*index).cloned().flatten()) {
-            (BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
-            (BaseType::Number(dtype), None) => Meta::scalar(dtype),
-            (BaseType::Text | BaseType::Bytes, _) => Meta::Text { size_bytes: 0 },
-        };
-        if param.is_input() {
-            let value = match scalars[*index].take() {
-                Some((meta, bytes)) => Value::new(meta, Payload::Inline(bytes.into()))?,
-                // SAFETY: promised by the caller.
-                None => unsafe { array(grid, signature, param, &meta, given.pointer(at), &mut copies) }?,
+    for mut item in items {
+        if item.param.is_input() {
+            let arg = match item.bytes.take() {
+                Some(bytes) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
+                None => match known(&item)? {
+                    Some(arg) => arg,
+                    // SAFETY: promised by the caller.
+                    None => unsafe { copied(grid, signature, &item, &mut copies) }?.into(),
+                },
             };
-            match param.hidden {
-                true => gathered.named.push((param.name.clone(), value.into())),
-                false => gathered.args.push(value.into()),
+            match item.param.hidden {
+                true => gathered.named.push((item.param.name.clone(), arg)),
+                false => gathered.args.push(arg),
             }
         }
-        if param.is_output() {
-            gathered.destinations.push(Destination::new(&param.name, given.pointer(at), meta));
+        if item.param.is_output() {
+            gathered.destinations.push(Destination::new(&item.param.name, item.pointer, item.meta));
         }
     }
     Ok(gathered)
@@ -104,7 +153,7 @@ fn missing(signature: &Signature, param: &Param) -> Failed {
     Failed::other(format!("{}: argument '{}' is NULL; give its address", signature.name, param.name))
 }
 
-/// An input that is no array: its description and bytes.
+/// An input that is neither an array nor a result: its description and bytes.
 unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usize) -> Outcome<(Meta, Vec<u8>)> {
     let BaseType::Number(dtype) = param.base else {
         let what = format!("{}: argument '{}'", signature.name, param.name);
@@ -113,9 +162,9 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
         return Ok((Meta::Text { size_bytes: text.len() as u64 }, text.as_bytes().to_vec()));
     };
     let bytes = match given {
-        Given::Slots(slots) if !param.is_output() => slots[at].scalar(dtype),
+        Given::Slots(slots) => slots[at].scalar(dtype),
         // SAFETY: promised by the caller.
-        _ => unsafe { memory::read(given.pointer(at), dtype.size_bytes()) }
+        Given::Pointers(_) => unsafe { memory::read(given.pointer(at), dtype.size_bytes()) }
             .ok_or_else(|| missing(signature, param))?
             .to_vec(),
     };
@@ -127,23 +176,33 @@ fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
     Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape }
 }
 
-/// A copy of an array that is an input; the same memory is copied once a call.
-unsafe fn array(
+/// A copy of an input in the program's memory; the same memory is copied once a call.
+unsafe fn copied(
     grid: &Grid,
     signature: &Signature,
-    param: &Param,
-    meta: &Meta,
-    pointer: *const c_void,
+    item: &Item<'_>,
     copies: &mut Vec<(usize, Value)>,
 ) -> Outcome<Value> {
-    let known = copies.iter().find(|(address, value)| *address == pointer.addr() && value.meta() == meta);
+    let (address, _) = item.range();
+    let known = copies.iter().find(|(other, value)| *other == address && *value.meta() == item.meta);
     if let Some((_, value)) = known {
         return Ok(value.clone());
     }
-    let size_bytes = meta.size_bytes();
-    grid.admit_argument(&signature.name, &param.name, size_bytes)?;
     // SAFETY: promised by the caller.
-    let bytes = unsafe { memory::read(pointer, size_bytes) }.ok_or_else(|| missing(signature, param))?;
+    let value = unsafe { copy_of(grid, signature, item) }?;
+    copies.push((address, value.clone()));
+    Ok(value)
+}
+
+/// A copy of an input in the program's memory.
+///
+/// # Safety
+/// What was passed is as the signature says (`memory`).
+pub(super) unsafe fn copy_of(grid: &Grid, signature: &Signature, item: &Item<'_>) -> Outcome<Value> {
+    let size_bytes = item.meta.size_bytes();
+    grid.admit_argument(&signature.name, &item.param.name, size_bytes)?;
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { memory::read(item.pointer, size_bytes) }.ok_or_else(|| missing(signature, item.param))?;
     let payload = if size_bytes <= EAGER_BYTES_MAX {
         Payload::copied(bytes)
     } else {
@@ -151,7 +210,5 @@ unsafe fn array(
         segment.bytes_mut().copy_from_slice(bytes);
         Payload::segment(segment.freeze())
     };
-    let value = Value::new(meta.clone(), payload)?;
-    copies.push((pointer.addr(), value.clone()));
-    Ok(value)
+    Ok(Value::new(item.meta.clone(), payload)?)
 }

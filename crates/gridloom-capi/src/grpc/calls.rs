@@ -5,16 +5,20 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::arguments::{Gathered, Given, gather};
+use gridloom::{Arg, Function, Pending};
+
+use super::arguments::{Gathered, Given, Item, gather, survey};
 use super::code::{Failed, Outcome, run};
-use super::deliver::deliver;
+use super::deliver::{Destination, deliver};
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
+use super::map;
 use super::memory;
 use super::sessions::Origin;
 use super::slots::Slot;
-use gridloom::{Arg, Pending};
+use super::work::Work;
 
 /// `gridloom_open_call`.
 #[derive(Debug)]
@@ -45,21 +49,70 @@ impl Opened {
         Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
     }
 
-    /// Sends the call.
-    unsafe fn send(&self, given: Given<'_>) -> Outcome<(Pending, Gathered)> {
-        let Bound { function, plan, server, .. } = &*self.bound;
+    pub(super) fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    pub(super) fn function(&self) -> &Function {
+        &self.bound.function
+    }
+
+    /// The time that it may take.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.bound.limit()
+    }
+
+    /// Whether the program has chosen its server.
+    pub(super) fn is_bound(&self) -> bool {
+        self.bound.server.is_some()
+    }
+
+    /// A session through this handle that begins now.
+    pub(super) fn origin(&self) -> Origin {
+        Origin { handle: self.handle, number: self.number, begun_s: self.library.grid.now() }
+    }
+
+    /// What its arguments are.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    unsafe fn items<'a>(&'a self, given: Given<'_>) -> Outcome<Vec<Item<'a>>> {
+        let Bound { function, plan, .. } = &*self.bound;
         if given.len() != plan.reads.len() {
             let (name, needed) = (function.name(), plan.reads.len());
             return Err(Failed::other(format!("{name}: {} arguments given, expected {needed}", given.len())));
         }
         // SAFETY: promised by the caller.
-        let mut gathered = unsafe { gather(&self.library.grid, function.signature(), plan, given) }?;
-        let args: Vec<Arg> = std::mem::take(&mut gathered.args);
+        unsafe { survey(function.signature(), plan, given) }
+    }
+
+    /// Sends the call by itself. `known` gives what stands for memory that need not be read.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    pub(super) unsafe fn send(
+        &self,
+        items: Vec<Item<'_>>,
+        known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
+    ) -> Outcome<(Pending, Vec<Destination>)> {
+        let Bound { function, server, .. } = &*self.bound;
+        // SAFETY: promised by the caller.
+        let Gathered { args, named, destinations } =
+            unsafe { gather(&self.library.grid, function.signature(), items, known) }?;
         let pending = match server {
-            Some(server) => function.submit_on(*server, &args, &gathered.named, self.bound.limit()),
-            None => function.submit(&args, &gathered.named, self.bound.limit()),
+            Some(server) => function.submit_on(*server, &args, &named, self.limit()),
+            None => function.submit(&args, &named, self.limit()),
         };
-        Ok((pending?, gathered))
+        Ok((pending?, destinations))
+    }
+
+    /// Sends a call that is of no mapped block.
+    unsafe fn send_plain(&self, items: Vec<Item<'_>>) -> Outcome<(Pending, Vec<Destination>)> {
+        let written: Vec<(usize, usize)> = items.iter().filter(|i| i.is_written()).map(Item::range).collect();
+        // SAFETY: promised by the caller.
+        let sent = unsafe { self.send(items, |item| self.library.remote.known(item)) }?;
+        written.into_iter().for_each(|(start, bytes)| self.library.remote.forget(start, bytes));
+        Ok(sent)
     }
 
     /// Calls, waits, and writes the results.
@@ -67,11 +120,14 @@ impl Opened {
     /// # Safety
     /// What was passed is as the signature says (`memory`).
     pub(super) unsafe fn run(&self, given: Given<'_>) -> Outcome<()> {
-        // SAFETY: promised by the caller.
-        let (pending, gathered) = unsafe { self.send(given) }?;
+        // SAFETY: promised by the caller, here and below.
+        let items = unsafe { self.items(given) }?;
+        if map::is_open() {
+            return unsafe { map::call(self, items) };
+        }
+        let (pending, destinations) = unsafe { self.send_plain(items) }?;
         let values = pending.wait()?;
-        // SAFETY: promised by the caller.
-        unsafe { deliver(&values, &gathered.destinations) }
+        unsafe { deliver(&values, &destinations) }
     }
 
     /// Begins the call; the session's id.
@@ -79,11 +135,14 @@ impl Opened {
     /// # Safety
     /// As for [`Opened::run`], until the session is waited for.
     pub(super) unsafe fn begin(&self, given: Given<'_>) -> Outcome<c_int> {
-        let begun_s = self.library.grid.now();
-        // SAFETY: promised by the caller.
-        let (pending, gathered) = unsafe { self.send(given) }?;
-        let origin = Origin { handle: self.handle, number: self.number, begun_s };
-        Ok(self.library.sessions.begin(pending, gathered.destinations, origin))
+        let origin = self.origin();
+        // SAFETY: promised by the caller, here and below.
+        let items = unsafe { self.items(given) }?;
+        if map::is_open() {
+            return unsafe { map::begin(self, items) };
+        }
+        let (pending, destinations) = unsafe { self.send_plain(items) }?;
+        Ok(self.library.sessions.begin(Work::Plain(pending, destinations), origin).id)
     }
 }
 

@@ -13,6 +13,8 @@ use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outc
 
 /// Names the file if the program does not.
 const FILE_VARIABLE: &str = "GRIDLOOM_GRPC_CONFIG";
+/// Has mapped blocks fill buffers whose results are elsewhere, if it is neither empty nor 0.
+const DEBUG_VARIABLE: &str = "GRIDLOOM_GRPC_DEBUG";
 /// Names the agent if the file does not.
 const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 
@@ -28,6 +30,7 @@ pub(super) struct Config {
     session_timeout: f64,
     pub(super) save_session_info: i64,
     local: Local,
+    map: Map,
     server: BTreeMap<String, Server>,
 }
 
@@ -51,6 +54,14 @@ struct Local {
     python: Option<PathBuf>,
 }
 
+/// Of `grpc_map`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Map {
+    heuristic: Option<String>,
+    debug: bool,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Server {
@@ -66,6 +77,7 @@ impl Default for Config {
             session_timeout: 0.0,
             save_session_info: 256,
             local: Local::default(),
+            map: Map::default(),
             server: BTreeMap::new(),
         }
     }
@@ -79,6 +91,16 @@ impl Default for Local {
 }
 
 impl Config {
+    /// By what blocks are mapped that do not say it.
+    pub(super) fn heuristic(&self) -> String {
+        self.map.heuristic.clone().unwrap_or_else(|| "auto".to_string())
+    }
+
+    /// Whether buffers whose results are elsewhere are filled.
+    pub(super) fn is_debugged(&self) -> bool {
+        self.map.debug || std::env::var(DEBUG_VARIABLE).is_ok_and(|value| !value.is_empty() && value != "0")
+    }
+
     /// The first that there is: the file named, the one that the environment names, none.
     pub(super) fn read(named: Option<&str>) -> Outcome<Config> {
         let variable = || std::env::var(FILE_VARIABLE).ok();

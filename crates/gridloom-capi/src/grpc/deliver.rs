@@ -47,7 +47,7 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
 }
 
 /// The bytes in this machine's byte order and the memory order that the program expects.
-fn arranged<'a>(from: &Meta, payload: &'a Payload, to: &Meta) -> Cow<'a, [u8]> {
+pub(super) fn arranged<'a>(from: &Meta, payload: &'a Payload, to: &Meta) -> Cow<'a, [u8]> {
     let mut bytes = Cow::Borrowed(payload.bytes());
     let (Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. }) = from else { return bytes };
     if *byte_order != ByteOrder::NATIVE && dtype.swap_bytes() > 1 {

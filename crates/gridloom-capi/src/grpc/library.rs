@@ -10,6 +10,7 @@ use gridloom::Grid;
 use super::code::{Failed, GRPC_ALREADY_INITIALIZED, GRPC_NOT_INITIALIZED, Outcome, run};
 use super::config::Config;
 use super::handles::Handles;
+use super::map::Remote;
 use super::memory;
 use super::sessions::Sessions;
 use crate::current;
@@ -20,6 +21,12 @@ static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 pub(super) struct Library {
     pub(super) handles: Handles,
     pub(super) sessions: Sessions,
+    /// Results of mapped blocks that stay where they were made.
+    pub(super) remote: Remote,
+    /// By what blocks are mapped that do not say it.
+    pub(super) heuristic: String,
+    /// Whether blocks fill buffers whose results are elsewhere.
+    pub(super) is_debugged: bool,
     /// Of calls whose handle has none of its own.
     pub(super) limit: Option<Duration>,
     /// Addresses of servers by the names of the configuration.
@@ -50,6 +57,9 @@ impl Library {
         Ok(Library {
             handles: Handles::default(),
             sessions: Sessions::new(config.save_session_info),
+            remote: Remote::default(),
+            heuristic: config.heuristic(),
+            is_debugged: config.is_debugged(),
             limit: config.session_limit(),
             server_names: config.server_names(),
             pid: std::process::id(),
@@ -95,6 +105,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
         let own = library()?;
         LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
         own.sessions.cancel_all();
+        own.remote.clear();
         Ok(())
     })
 }

@@ -20,13 +20,16 @@
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
 //! | `memory` | where it is read and written |
+//! | `work` | what a session is of: a call by itself, or in a mapped block |
+//! | `map` | `grpc_map` |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
 //! - Locks are taken in this order: a session's stage, the grid's, the table of sessions. Nothing of the grid is called or
 //!   dropped under the table's.
 //! - No panic leaves a function of the header (`code::run`).
-//! - Memory of the program is read before a call returns, and written by who learns of the session's end.
+//! - Memory of the program is read before a call returns, and written by who learns of the session's end, or by the end of
+//!   the block that the call is of.
 
 mod arguments;
 mod calls;
@@ -36,17 +39,20 @@ mod deliver;
 mod extensions;
 mod handles;
 mod library;
+mod map;
 mod memory;
 mod sessions;
 mod slots;
 mod stacks;
 mod wait;
+mod work;
 
 pub use calls::*;
 pub use code::*;
 pub use extensions::*;
 pub use handles::*;
 pub use library::*;
+pub use map::*;
 pub use slots::Slot;
 pub use stacks::*;
 pub use wait::*;

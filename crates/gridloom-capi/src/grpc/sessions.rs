@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom::{Grid, Pending};
+use gridloom::Grid;
 use gridloom_core::base::TaskId;
 
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
-use super::deliver::{Destination, deliver};
+use super::work::Work;
 
 /// Failed sessions that are kept until somebody asks for them.
 const FAILED_MAX: usize = 1 << 20;
@@ -32,6 +32,7 @@ pub(super) struct Session {
     order: u64,
     origin: Origin,
     stage: Mutex<Stage>,
+    expired: Mutex<Option<Failed>>,
 }
 
 /// From where a session was begun.
@@ -46,7 +47,7 @@ pub(super) struct Origin {
 
 enum Stage {
     /// Its results are not written.
-    Begun(Pending, Vec<Destination>),
+    Begun(Work),
     Delivered(Record),
 }
 
@@ -71,14 +72,13 @@ impl Session {
             return record.clone();
         }
         let record = self.record(grid, &stage);
-        let Stage::Begun(pending, destinations) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
+        let Stage::Begun(work) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
             unreachable!("looked at above, under the lock");
         };
         // SAFETY: the pointers of the call are valid until its session is waited for, as the header asks.
-        let written =
-            pending.wait().map_err(Failed::from).and_then(|values| unsafe { deliver(&values, &destinations) });
+        let written = unsafe { work.collect() };
         let Stage::Delivered(record) = &mut *stage else { unreachable!("put there above, under the lock") };
-        if let Err(failed) = written {
+        if let Err(failed) = self.expired().map_or(written, Err) {
             (record.code, record.text) = (failed.code, failed.text);
         }
         record.clone()
@@ -89,16 +89,16 @@ impl Session {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         match &*stage {
             Stage::Delivered(record) => Some(record.clone()),
-            Stage::Begun(pending, _) => pending.is_done().then(|| self.record(grid, &stage)),
+            Stage::Begun(work) => work.is_done().then(|| self.record(grid, &stage)),
         }
     }
 
     fn record(&self, grid: &Grid, stage: &Stage) -> Record {
         let end = match stage {
-            Stage::Begun(pending, _) => pending.end(),
+            Stage::Begun(work) => work.end(),
             Stage::Delivered(_) => None,
         };
-        let failed = end.as_ref().and_then(|end| end.error.clone()).map(Failed::from);
+        let failed = self.expired().or_else(|| end.as_ref().and_then(|end| end.error.clone()).map(Failed::from));
         let (code, text) = failed.map_or((GRPC_NO_ERROR, String::new()), |failed| (failed.code, failed.text));
         Record {
             code,
@@ -116,11 +116,27 @@ impl Session {
 
     pub(super) fn cancel(&self) {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Begun(pending, _) = &*stage
-            && !pending.is_done()
+        if let Stage::Begun(work) = &*stage
+            && !work.is_done()
         {
-            pending.cancel();
+            work.cancel();
         }
+    }
+
+    /// Its time is over: it is cancelled, and ends as such.
+    fn expire(&self) {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Begun(work @ Work::Mapped(limited)) = &*stage
+            && !work.is_done()
+        {
+            *self.expired.lock().unwrap_or_else(PoisonError::into_inner) = Some(limited.timed_out());
+            work.cancel();
+        }
+    }
+
+    /// Why it was ended, if that was for its time.
+    fn expired(&self) -> Option<Failed> {
+        self.expired.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -137,6 +153,8 @@ pub(super) struct Table {
     /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
     listed: BTreeMap<u64, c_int>,
     ended: BTreeSet<(u64, c_int)>,
+    /// Calls of mapped blocks that have time limits, with when these run out.
+    limited: Vec<(f64, Arc<Session>)>,
     next_id: c_int,
     next_order: u64,
     known: HashMap<c_int, Remembered>,
@@ -162,6 +180,7 @@ impl Sessions {
             by_task: HashMap::new(),
             listed: BTreeMap::new(),
             ended: BTreeSet::new(),
+            limited: Vec::new(),
             next_id: 1,
             next_order: 0,
             known: HashMap::new(),
@@ -175,26 +194,34 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session for a call; its id.
-    pub(super) fn begin(&self, pending: Pending, destinations: Vec<Destination>, origin: Origin) -> c_int {
-        let task = pending.task();
-        let stage = Mutex::new(Stage::Begun(pending, destinations));
+    /// A session for a call.
+    pub(super) fn begin(&self, work: Work, origin: Origin) -> Arc<Session> {
+        let (task, deadline_s) = (work.task(), work.deadline_s());
+        let stage = Mutex::new(Stage::Begun(work));
         let mut table = self.lock();
         let (id, order) = (table.free_id(), table.next_order);
         table.next_order += 1;
-        let session = Arc::new(Session { id, order, origin, stage });
+        let session = Arc::new(Session { id, order, origin, stage, expired: Mutex::default() });
+        table.limited.extend(deadline_s.map(|at| (at, session.clone())));
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);
         drop(table);
         // Its end is told from now on, when it can be found in the table.
-        if let Stage::Begun(pending, _) = &*session.stage.lock().unwrap_or_else(PoisonError::into_inner) {
-            pending.note_end();
+        if let Stage::Begun(work) = &*session.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            work.note_end();
         }
         let mut table = self.lock();
         if table.open.contains_key(&id) {
             table.listed.insert(order, id);
         }
-        id
+        drop(table);
+        session
+    }
+
+    /// Ends those whose limit has run out.
+    pub(super) fn expire(&self, now_s: f64) {
+        let expired = self.lock().take_expired(now_s);
+        expired.iter().for_each(|session| session.expire());
     }
 
     /// Asks for all that are outstanding to be cancelled.
@@ -213,6 +240,18 @@ impl Table {
                 self.ended.insert((order, id));
             }
         }
+    }
+
+    /// When the next limit of a call of a mapped block runs out.
+    pub(super) fn next_deadline_s(&mut self) -> Option<f64> {
+        let open = &self.open;
+        self.limited.retain(|(_, session)| open.contains_key(&session.id));
+        self.limited.iter().map(|(at, _)| *at).reduce(f64::min)
+    }
+
+    /// Those whose limit has run out.
+    pub(super) fn take_expired(&mut self, now_s: f64) -> Vec<Arc<Session>> {
+        self.limited.extract_if(.., |(at, _)| *at <= now_s).map(|(_, session)| session).collect()
     }
 
     /// The outstanding session of that id.
@@ -314,7 +353,8 @@ impl Table {
         true
     }
 
-    fn free_id(&mut self) -> c_int {
+    /// An id that is of no session that is known.
+    pub(super) fn free_id(&mut self) -> c_int {
         loop {
             let id = self.next_id;
             self.next_id = if id == c_int::MAX { 1 } else { id + 1 };

@@ -16,6 +16,7 @@ use super::code::{
 };
 use super::handles::CFunctionHandle;
 use super::library::{Library, library};
+use super::map;
 use super::memory;
 use super::sessions::{Record, Session, Table, no_session};
 
@@ -32,11 +33,23 @@ impl Library {
         limit: Option<Duration>,
         mut look: impl FnMut(&mut Table) -> Option<R>,
     ) -> Result<R, Error> {
-        self.grid.await_ends(limit, |ended| {
-            let mut table = self.sessions.lock();
-            table.note(ended);
-            look(&mut table)
-        })
+        let until_s = limit.map(|limit| self.grid.now() + limit.as_secs_f64());
+        loop {
+            let deadline_s = self.sessions.lock().next_deadline_s();
+            let left_s = deadline_s.into_iter().chain(until_s).reduce(f64::min).map(|at| at - self.grid.now());
+            let left = left_s.map(|left| Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(Duration::MAX));
+            let found = self.grid.await_ends(left, |ended| {
+                let mut table = self.sessions.lock();
+                table.note(ended);
+                look(&mut table)
+            });
+            match (&found, deadline_s) {
+                (Err(Error::TimedOut { .. }), Some(deadline)) if until_s.is_none_or(|until| deadline < until) => {
+                    self.sessions.expire(deadline);
+                }
+                _ => return found,
+            }
+        }
     }
 
     /// What `look` finds among the sessions now; `None` if nothing has ended, which takes a little time in simulation.
@@ -62,6 +75,16 @@ impl Library {
                 Err(failed)
             }
         }
+    }
+
+    /// Waits for the end of a session, and for its results; it stays outstanding.
+    pub(super) fn await_ended(&self, session: &Arc<Session>) -> Outcome<()> {
+        self.await_sessions(None, |table| {
+            let is_open = table.open(session.id).is_ok_and(|open| Arc::ptr_eq(open, session));
+            (!is_open || table.has_ended(session)).then_some(())
+        })?;
+        let Record { code, text, .. } = session.settle(&self.grid);
+        if code == GRPC_NO_ERROR { Ok(()) } else { Err(Failed::new(code, text)) }
     }
 
     /// Waits until the results of a session that another thread collects are written; how it ended, if that is known.
@@ -130,6 +153,9 @@ impl Library {
     }
 
     pub(super) fn error_of(&self, id: c_int) -> Outcome<(c_int, String)> {
+        if map::discovering(|run, _| run.origin(id)).flatten().is_some() {
+            return Ok((GRPC_NO_ERROR, String::new()));
+        }
         let table = self.sessions.lock();
         let open = table.open(id).ok().cloned().or_else(|| table.taken(id));
         drop(table);
@@ -139,6 +165,15 @@ impl Library {
         }
         self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))
     }
+}
+
+/// Waits for sessions of a block that is being discovered; `None` if none is.
+fn wait_if_discovering(ids: &[c_int]) -> Option<Outcome<()>> {
+    map::discovering(|run, library| {
+        run.check(ids, library)?;
+        run.wait(ids);
+        Ok(())
+    })
 }
 
 fn outcome_of(id: c_int, record: &Record) -> Outcome<()> {
@@ -177,6 +212,9 @@ unsafe fn ids_and_place<'a>(
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
     run(|| {
+        if let Some(found) = map::discovering(|run, library| run.check(&[session_id], library)) {
+            return found;
+        }
         let library = library()?;
         let session = library.probe_sessions(|table| match table.open(session_id).cloned() {
             Ok(session) => table.has_ended(&session).then_some(Ok(session)),
@@ -204,6 +242,14 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
         let library = library()?;
         // SAFETY: as the header asks.
         let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        let found = map::discovering(|run, library| {
+            run.check(&ids, library)?;
+            ids.first().copied().ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
+        });
+        if let Some(found) = found {
+            *place = found.as_ref().copied().unwrap_or(VOID);
+            return found.map(drop);
+        }
         library.check(&ids)?;
         let session = library.probe_sessions(|table| match first_ended(table, &ids) {
             Ok(found) => found.map(|id| table.open(id).cloned()),
@@ -224,6 +270,9 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_cancel(session_id: c_int) -> c_int {
     run(|| {
+        if let Some(found) = map::discovering(|run, library| run.check(&[session_id], library)) {
+            return found;
+        }
         let library = library()?;
         let session = library.sessions.lock().open(session_id)?.clone();
         session.cancel();
@@ -235,6 +284,9 @@ pub extern "C-unwind" fn grpc_cancel(session_id: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_cancel_all() -> c_int {
     run(|| {
+        if map::discovering(|_, _| ()).is_some() {
+            return Ok(());
+        }
         library()?.sessions.cancel_all();
         Ok(())
     })
@@ -243,7 +295,10 @@ pub extern "C-unwind" fn grpc_cancel_all() -> c_int {
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_wait(session_id: c_int) -> c_int {
-    run(|| library()?.wait_for(session_id))
+    run(|| {
+        let library = library()?;
+        wait_if_discovering(&[session_id]).unwrap_or_else(|| library.wait_for(session_id))
+    })
 }
 
 /// See `grpc.h`.
@@ -253,6 +308,9 @@ pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length:
         let library = library()?;
         // SAFETY: as the header asks.
         let ids = unsafe { memory::array(session_ids, length, "the array of ids") }?;
+        if let Some(waited) = wait_if_discovering(ids) {
+            return waited;
+        }
         library.check(ids)?;
         // One that stands twice counts once.
         let mut seen = BTreeSet::new();
@@ -271,11 +329,20 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
         let library = library()?;
         // SAFETY: as the header asks.
         let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
-        library.check(&ids)?;
         if ids.is_empty() {
             *place = VOID;
             return Ok(());
         }
+        let found = map::discovering(|run, library| {
+            run.check(&ids, library)?;
+            run.wait(&ids[..1]);
+            Outcome::Ok(ids[0])
+        });
+        if let Some(found) = found {
+            *place = found?;
+            return Ok(());
+        }
+        library.check(&ids)?;
         library.wait_for_one(&ids, place)
     })
 }
@@ -285,6 +352,13 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
 pub extern "C-unwind" fn grpc_wait_all() -> c_int {
     run(|| {
         let library = library()?;
+        let is_discovering = map::discovering(|run, library| {
+            let all = run.outstanding(library);
+            run.wait(&all);
+        });
+        if is_discovering.is_some() {
+            return Ok(());
+        }
         let all = library.sessions.lock().all();
         library.wait_for_all(all.into_iter(), true)
     })
@@ -296,7 +370,17 @@ pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
     run(|| {
         let library = library()?;
         // SAFETY: as the header asks.
-        library.wait_for_any(unsafe { memory::place(session_id, "the place for the id") }?)
+        let place = unsafe { memory::place(session_id, "the place for the id") }?;
+        let found = map::discovering(|run, library| {
+            let first = run.outstanding(library).first().copied();
+            run.wait(first.as_slice());
+            first.unwrap_or(VOID)
+        });
+        match found {
+            Some(id) => *place = id,
+            None => library.wait_for_any(place)?,
+        }
+        Ok(())
     })
 }
 
@@ -307,7 +391,9 @@ pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int
         let library = library()?;
         // SAFETY: as the header asks.
         let place = unsafe { memory::place(session_id, "the place for the id") }?;
-        *place = library.sessions.lock().take_failed().unwrap_or(VOID);
+        let is_discovering = map::discovering(|_, _| ()).is_some();
+        let failed = if is_discovering { None } else { library.sessions.lock().take_failed() };
+        *place = failed.unwrap_or(VOID);
         Ok(())
     })
 }
@@ -330,8 +416,9 @@ pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandl
         let library = library()?;
         // SAFETY: as the header asks.
         let place = unsafe { memory::place(handle, "the place for the handle") }?;
+        let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
         let table = library.sessions.lock();
-        let open = table.open(session_id).map(|session| session.origin());
+        let open = discovered.map_or_else(|| table.open(session_id).map(|session| session.origin()), Ok);
         let origin = open.or_else(|failed| table.taken(session_id).map(|session| session.origin()).ok_or(failed));
         let origin = origin.or_else(|_| table.known(session_id).map(|record| record.origin))?;
         drop(table);

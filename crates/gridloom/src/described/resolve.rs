@@ -27,6 +27,14 @@ pub(crate) struct DescribedDatum {
     pub(crate) is_result: bool,
 }
 
+impl Resolved {
+    /// These results need not come to the client.
+    pub(crate) fn leave(&mut self, unwanted: &[GraphRef]) {
+        let names: BTreeSet<&str> = unwanted.iter().map(GraphRef::name).collect();
+        self.group.wanted.retain(|datum| !names.contains(self.data[datum].name.as_str()));
+    }
+}
+
 impl Graph {
     /// With the functions of a grid; `inputs` are those that are results already, by name.
     pub(crate) fn resolve(&self, grid: &Grid, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {

@@ -1,13 +1,14 @@
-//! Ends of plain calls as they come: for who has very many under way and waits for some of them.
+//! Ends of calls as they come: for who has very many under way and waits for some of them.
 
 use std::time::Duration;
 
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{TaskError, TaskId};
+use gridloom_core::node::message::TaskReport;
 
 use crate::{Error, Grid};
 
-/// How a plain call ended.
+/// How a call ended.
 #[derive(Clone, Debug)]
 pub struct CallEnd {
     /// The server that had it last, if one had.
@@ -18,14 +19,40 @@ pub struct CallEnd {
     pub error: Option<TaskError>,
 }
 
+impl CallEnd {
+    fn new(server: Option<String>, report: &TaskReport) -> CallEnd {
+        let error = report.outcome.as_ref().err().cloned();
+        CallEnd { server, run_s: ns_to_seconds(report.timing.run_ns), error }
+    }
+}
+
 impl Grid {
     pub(crate) fn note_end(&self, task: TaskId) {
         let mut state = self.state();
         match state.calls.get(&task) {
             Some(None) => drop(state.noted.insert(task)),
             Some(Some(_)) => state.ends.push(task),
-            None => {}
+            None => match state.group_record(task).map(|group| group.end_of(task).is_some()) {
+                Some(true) => state.ends.push(task),
+                Some(false) => drop(state.noted.insert(task)),
+                None => {}
+            },
         }
+    }
+
+    /// Waits until a call of a group has ended; one that is forgotten has.
+    pub(crate) fn await_task(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
+        self.wait(limit, |state| {
+            state.group_record(task).is_none_or(|group| group.end_of(task).is_some()).then_some(())
+        })
+    }
+
+    /// How a call of a group ended.
+    pub(crate) fn task_end(&self, task: TaskId) -> Option<CallEnd> {
+        self.absorb();
+        let state = self.state();
+        let (server, report) = state.group_record(task)?.end_of(task)?;
+        Some(CallEnd::new(server.and_then(|server| state.names.get(&server).cloned()), report))
     }
 
     /// Waits until `look` finds what it looks for: at once, and then whenever something has happened. It is given the noted
@@ -49,10 +76,6 @@ impl Grid {
         self.absorb();
         let state = self.state();
         let (server, report) = state.calls.get(&task)?.as_ref()?;
-        Some(CallEnd {
-            server: server.and_then(|server| state.names.get(&server).cloned()),
-            run_s: ns_to_seconds(report.timing.run_ns),
-            error: report.outcome.as_ref().err().cloned(),
-        })
+        Some(CallEnd::new(server.and_then(|server| state.names.get(&server).cloned()), report))
     }
 }

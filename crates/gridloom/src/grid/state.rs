@@ -61,6 +61,11 @@ pub(super) struct Asked {
 }
 
 impl State {
+    /// What is remembered of the group of a task.
+    pub(super) fn group_record(&self, task: TaskId) -> Option<&GroupRecord> {
+        self.groups.get(self.group_of_task.get(&task)?)
+    }
+
     /// Of all groups that ran, forgotten or not.
     pub(super) fn all_summaries(&self) -> BTreeMap<GroupId, (String, f64, f64)> {
         let mut groups = self.summaries.clone();
@@ -169,6 +174,9 @@ impl State {
                 } else if let Some(record) =
                     self.group_of_task.get(&report.task).and_then(|group| self.groups.get_mut(group))
                 {
+                    if self.noted.remove(&report.task) {
+                        self.ends.push(report.task);
+                    }
                     record.task_ended(at, server, report);
                 }
             }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use gridloom_core::base::{GroupId, Meta};
+use gridloom_core::base::{GroupId, Meta, TaskId};
 use gridloom_core::graph::{self, Source};
 
 use super::{Group, Handle, Parts, Recorder, handle_of};
 use crate::described::{Difference, Following, Verdict};
 use crate::function::Prepared;
-use crate::{Arg, Error, Function, Graph, Grid, Mapping, PlanRecord};
+use crate::grid::CallEnd;
+use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 
 /// How a described graph is followed.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Follow {
     pub is_strict: bool,
     /// Inputs of the graph that are results already, so that the plan knows where they are.
     pub inputs: Vec<(String, Handle)>,
+    /// Results that stay where they are made though no call reads them.
+    pub unwanted: Vec<GraphRef>,
 }
 
 impl Grid {
@@ -43,7 +47,8 @@ impl Grid {
         for (_, handle) in &follow.inputs {
             handle.launch()?;
         }
-        let resolved = graph.resolve(self, &follow.inputs)?;
+        let mut resolved = graph.resolve(self, &follow.inputs)?;
+        resolved.leave(&follow.unwanted);
         let by = mapping.by(self, &resolved.group)?;
         let plan = self.plan_to_follow(resolved.group.clone(), by)?;
         let following = Following::new(resolved, plan, follow.is_strict)?;
@@ -55,7 +60,65 @@ impl Grid {
     }
 }
 
+/// A call of a described group: it runs, and its end can be awaited apart from its results.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    grid: Grid,
+    task: TaskId,
+    results: Vec<Handle>,
+    /// What the session remembers of its group stays as long as it does.
+    _parts: Arc<Parts>,
+}
+
+impl Submitted {
+    /// Its results, in the order of the function's.
+    pub fn results(&self) -> &[Handle] {
+        &self.results
+    }
+
+    /// By which [`Grid::await_ends`] tells of it.
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+    pub fn note_end(&self) {
+        self.grid.note_end(self.task);
+    }
+
+    /// How it ended; `None` while it is under way. Its results may be on a server, not here.
+    pub fn end(&self) -> Option<CallEnd> {
+        self.grid.task_end(self.task)
+    }
+
+    /// Waits until it has ended, however it did, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
+    pub fn wait_within(&self, limit: Option<Duration>) -> Result<(), Error> {
+        self.grid.await_task(self.task, limit)
+    }
+
+    /// Asks for it to be cancelled.
+    pub fn cancel(&self) {
+        self.grid.cancel(vec![self.task]);
+    }
+}
+
 impl Group {
+    /// Makes a call of a group that was described ([`Grid::follow`]): as [`Group::call_named`], for who waits for its end
+    /// without its results.
+    ///
+    /// # Errors
+    /// If the arguments do not fit, or the group was not described; nothing runs then.
+    pub fn submit(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Submitted, Error> {
+        let Some(following) = &self.recorder.following else {
+            return Err(Error::Usage("only calls of a described group run one by one; use call() and launch()".into()));
+        };
+        args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
+        self.call_followed(following, function, args, named)
+    }
+
     /// The plan that is followed, of a group that was described.
     pub fn followed(&self) -> Option<PlanRecord> {
         self.following(|following| following.plan().clone())
@@ -98,7 +161,7 @@ impl Group {
         function: &Function,
         args: &[Arg],
         named: &[(String, Arg)],
-    ) -> Result<Vec<Handle>, Error> {
+    ) -> Result<Submitted, Error> {
         let lock = || following.lock().expect("no panic while held");
         let mut fresh = Vec::new();
         let prepared = function.prepare(args, named, |value| {
@@ -148,6 +211,7 @@ impl Group {
             following.placed(&task, place.server);
         }
         let id = GroupId { client, serial: self.grid.next_serial() };
+        let task_id = task.id;
         let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
         self.recorder.parts.add(id);
         let plan = following.group();
@@ -160,6 +224,7 @@ impl Group {
                 self.grid.run(group, by, Vec::new());
             }
         }
-        Ok(self.handles(function, outputs))
+        let results = self.handles(function, outputs);
+        Ok(Submitted { grid: self.grid.clone(), task: task_id, results, _parts: self.recorder.parts.clone() })
     }
 }

@@ -105,8 +105,27 @@ impl<W: Clone> Regions<W> {
         self.parts.values()
     }
 
+    /// The same memory, with other names for the writers.
+    pub(crate) fn map<V>(self, name: impl Fn(W) -> V) -> Regions<V> {
+        let part = |(start, part): (usize, Part<W>)| {
+            let Part { end, writer, offset, whole, .. } = part;
+            (start, Part { start, end, writer: name(writer), offset, whole })
+        };
+        Regions { parts: self.parts.into_iter().map(part).collect() }
+    }
+
+    /// Puts back what is left of a write; what was there before is gone.
+    pub(crate) fn put(&mut self, part: Part<W>) {
+        self.forget(part.start, part.end - part.start);
+        self.parts.insert(part.start, part);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Parts that have bytes in common with that memory.
-    fn over(&self, start: usize, end: usize) -> Vec<Part<W>> {
+    pub(crate) fn over(&self, start: usize, end: usize) -> Vec<Part<W>> {
         if start == end {
             return Vec::new();
         }

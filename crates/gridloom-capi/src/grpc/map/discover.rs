@@ -1,0 +1,346 @@
+//! The first run of a block: its calls become a described graph, and its sessions have ended at once.
+//!
+//! **Invariant:** nothing of the program's arrays is read or written, and nothing is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use gridloom::{Graph, GraphArg, GraphRef, Handle};
+use gridloom_core::base::{Dtype, Meta};
+
+use super::super::arguments::Item;
+use super::super::calls::Opened;
+use super::super::code::{Failed, Outcome};
+use super::super::library::Library;
+use super::super::sessions::{Origin, no_session};
+use super::made::{Made, whole_at};
+use super::regions::{Found, Part, Regions};
+
+/// What was found out so far.
+pub(crate) struct Discovery {
+    graph: Graph,
+    /// Why the block cannot be mapped.
+    failed: Option<Failed>,
+    calls: usize,
+    inputs: usize,
+    regions: Regions<Writer>,
+    /// What the client passes, by first address and size, until something else is written there.
+    passed: BTreeMap<(usize, usize), Vec<(Meta, GraphRef)>>,
+    /// Inputs that are results of earlier blocks.
+    earlier: Vec<(GraphRef, Arc<Made>)>,
+    results: Vec<Described>,
+    /// Of these, those that come to the client.
+    wanted: BTreeSet<usize>,
+    /// Addresses in buffers whose results stay where they are made.
+    pub(super) stays: BTreeSet<usize>,
+    /// Addresses in buffers that the program's next own work changes.
+    to_write: Vec<usize>,
+    sessions: BTreeMap<c_int, Session>,
+    /// Sessions of before the block that were waited for in it.
+    waited: BTreeSet<c_int>,
+}
+
+#[derive(Clone)]
+enum Writer {
+    /// A call of the block, by its result's number.
+    Call(usize),
+    Earlier(Arc<Made>),
+}
+
+struct Described {
+    node: GraphRef,
+    meta: Meta,
+    stays: bool,
+}
+
+struct Session {
+    origin: Origin,
+    is_waited: bool,
+}
+
+/// What a block's first run has found.
+pub(super) struct Discovered {
+    pub(super) graph: Graph,
+    pub(super) failed: Option<Failed>,
+    /// Inputs of the graph that are results of earlier blocks, by name.
+    pub(super) earlier: Vec<(String, Handle)>,
+    /// Whether each result, in the order of the calls, comes to the client.
+    pub(super) wanted: Vec<bool>,
+    /// Those that do not.
+    pub(super) unwanted: Vec<GraphRef>,
+}
+
+impl Discovery {
+    pub(super) fn new(library: &Library) -> Discovery {
+        Discovery {
+            graph: Graph::new(),
+            failed: None,
+            calls: 0,
+            inputs: 0,
+            regions: library.remote.all().map(Writer::Earlier),
+            passed: BTreeMap::new(),
+            earlier: Vec::new(),
+            results: Vec::new(),
+            wanted: BTreeSet::new(),
+            stays: BTreeSet::new(),
+            to_write: Vec::new(),
+            sessions: BTreeMap::new(),
+            waited: BTreeSet::new(),
+        }
+    }
+
+    /// A call of the block.
+    pub(super) fn call(&mut self, opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+        check_results(opened, items)?;
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        if is_apart(opened, items) {
+            self.call_apart(items);
+            return Ok(());
+        }
+        if let Err(failed) = self.describe(opened, items) {
+            let why = format!("call {} of the block, of '{}'", self.calls + 1, opened.function().name());
+            self.failed = Some(Failed::new(failed.code, format!("{why}: {}", failed.text)));
+        }
+        Ok(())
+    }
+
+    fn describe(&mut self, opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+        let (mut args, mut named) = (Vec::new(), Vec::new());
+        for item in items.iter().filter(|item| item.param.is_input()) {
+            let arg = match item.bytes.as_deref().and_then(|bytes| number_of(&item.meta, bytes)) {
+                Some(number) => number,
+                None if item.bytes.is_some() => self.new_input(&item.meta)?.into(),
+                None => self.read(item)?.into(),
+            };
+            match item.param.hidden {
+                true => named.push((item.param.name.clone(), arg)),
+                false => args.push(arg),
+            }
+        }
+        let name = format!("call{}", self.calls + 1);
+        let node = self.graph.call_named(&name, opened.function().name(), &args, &named, false)?;
+        self.calls += 1;
+        let outputs: Vec<&Item<'_>> = items.iter().filter(|item| item.param.is_output()).collect();
+        for item in &outputs {
+            let node = if outputs.len() == 1 { node.clone() } else { node.result(&item.param.name) };
+            let number = self.results.len();
+            let stays = item.is_written() && stays(&self.stays, item);
+            self.results.push(Described { node, meta: item.meta.clone(), stays });
+            if item.is_written() {
+                let (start, bytes) = item.range();
+                self.write(start, bytes);
+                self.regions.write(start, bytes, Writer::Call(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands for the memory that a call reads.
+    fn read(&mut self, item: &Item<'_>) -> Outcome<GraphRef> {
+        let (start, bytes) = item.range();
+        match self.regions.read(start, bytes) {
+            Found::Whole(Writer::Call(number)) if self.results[number].meta == item.meta => {
+                return Ok(self.results[number].node.clone());
+            }
+            Found::Whole(Writer::Earlier(made)) if made.fits(item) => return self.read_earlier(&made),
+            Found::Whole(_) | Found::Parts(_) => self.want(start, bytes),
+            Found::Nothing => {}
+        }
+        let passed = self.passed.get(&(start, bytes)).into_iter().flatten();
+        if let Some((_, node)) = passed.clone().find(|(meta, _)| *meta == item.meta) {
+            return Ok(node.clone());
+        }
+        let node = self.new_input(&item.meta)?;
+        self.passed.entry((start, bytes)).or_default().push((item.meta.clone(), node.clone()));
+        Ok(node)
+    }
+
+    fn read_earlier(&mut self, made: &Arc<Made>) -> Outcome<GraphRef> {
+        if let Some((node, _)) = self.earlier.iter().find(|(_, known)| Arc::ptr_eq(known, made)) {
+            return Ok(node.clone());
+        }
+        let node = self.new_input(&made.meta)?;
+        self.earlier.push((node.clone(), made.clone()));
+        Ok(node)
+    }
+
+    fn new_input(&mut self, meta: &Meta) -> Outcome<GraphRef> {
+        self.inputs += 1;
+        Ok(self.graph.input(&format!("input{}", self.inputs), meta.clone())?)
+    }
+
+    /// A call that has no place in the plan: what it reads comes to the client, and what it writes is the client's.
+    fn call_apart(&mut self, items: &[Item<'_>]) {
+        for (start, bytes) in items.iter().filter(|item| item.is_read()).map(Item::range) {
+            self.want(start, bytes);
+        }
+        for (start, bytes) in items.iter().filter(|item| item.is_written()).map(Item::range) {
+            self.write(start, bytes);
+            self.regions.forget(start, bytes);
+        }
+    }
+
+    /// Results that lie there come to the client.
+    fn want(&mut self, start: usize, bytes: usize) {
+        for Part { writer, .. } in self.regions.over(start, start + bytes) {
+            if let Writer::Call(number) = writer {
+                self.wanted.insert(number);
+            }
+        }
+    }
+
+    /// What was passed from there before is not what is passed from now on.
+    fn write(&mut self, start: usize, bytes: usize) {
+        self.passed.retain(|(first, size), _| first + size <= start || start + bytes <= *first);
+    }
+
+    /// The program wants to see what lies over an address.
+    pub(super) fn fetch(&mut self, address: usize) {
+        if let Some((start, bytes)) = whole_at(&self.regions, address) {
+            self.want(start, bytes);
+        }
+    }
+
+    /// The program's next own work changes these buffers.
+    pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
+        self.to_write.extend(addresses);
+    }
+
+    /// The program's own work, which changes what was said.
+    pub(super) fn program_writes(&mut self) {
+        for address in std::mem::take(&mut self.to_write) {
+            if let Some((start, bytes)) = whole_at(&self.regions, address) {
+                self.regions.forget(start, bytes);
+            }
+            self.passed.retain(|(start, bytes), _| !(*start..start + bytes).contains(&address));
+        }
+    }
+
+    /// The block's first run has ended.
+    pub(super) fn end(mut self) -> Discovered {
+        for Part { writer, .. } in self.regions.iter() {
+            if let Writer::Call(number) = writer
+                && !self.results[*number].stays
+            {
+                self.wanted.insert(*number);
+            }
+        }
+        let mut failed = self.failed;
+        for number in &self.wanted {
+            if let Err(error) = self.graph.want(&self.results[*number].node) {
+                failed.get_or_insert(error.into());
+            }
+        }
+        let wanted: Vec<bool> = (0..self.results.len()).map(|number| self.wanted.contains(&number)).collect();
+        let unwanted = self.results.into_iter().zip(&wanted).filter(|(_, is_wanted)| !**is_wanted);
+        Discovered {
+            graph: self.graph,
+            failed,
+            earlier: self.earlier.iter().map(|(node, made)| (node.name().to_string(), made.handle.clone())).collect(),
+            unwanted: unwanted.map(|(described, _)| described.node).collect(),
+            wanted,
+        }
+    }
+}
+
+/// Sessions, which have all ended.
+impl Discovery {
+    pub(super) fn begin_session(&mut self, opened: &Opened) -> c_int {
+        let id = opened.library().sessions.lock().free_id();
+        self.sessions.insert(id, Session { origin: opened.origin(), is_waited: false });
+        id
+    }
+
+    /// Whether it is a session of this run, and if so from where it was begun.
+    pub(crate) fn origin(&self, id: c_int) -> Option<Origin> {
+        self.sessions.get(&id).map(|session| session.origin)
+    }
+
+    /// Refuses ids of no session that is outstanding.
+    pub(crate) fn check(&self, ids: &[c_int], library: &Library) -> Outcome<()> {
+        let table = library.sessions.lock();
+        let is_open = |id: &c_int| match self.sessions.get(id) {
+            Some(session) => !session.is_waited,
+            None => !self.waited.contains(id) && table.open(*id).is_ok(),
+        };
+        ids.iter().find(|id| !is_open(id)).map_or(Ok(()), |id| Err(no_session(*id)))
+    }
+
+    /// They are waited for; they are outstanding.
+    pub(crate) fn wait(&mut self, ids: &[c_int]) {
+        for id in ids {
+            match self.sessions.get_mut(id) {
+                Some(session) => session.is_waited = true,
+                None => drop(self.waited.insert(*id)),
+            }
+        }
+    }
+
+    /// All that are outstanding, those of the block first.
+    pub(crate) fn outstanding(&self, library: &Library) -> Vec<c_int> {
+        let own = self.sessions.iter().filter(|(_, session)| !session.is_waited).map(|(id, _)| *id);
+        let others = library.sessions.lock().all().into_iter().filter(|id| !self.waited.contains(id));
+        own.chain(others).collect()
+    }
+}
+
+/// Whether a result lies over one of these addresses.
+pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
+    let (start, bytes) = item.range();
+    addresses.range(start..start + bytes).next().is_some()
+}
+
+/// Whether a call has no place in a plan: it has a server, or arrays without elements.
+pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
+    opened.is_bound() || items.iter().any(|item| item.param.is_array && item.meta.size_bytes() == 0)
+}
+
+/// Results of one call lie apart, or nobody could say what is there.
+pub(super) fn check_results(opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+    let mut written: Vec<(usize, usize, &str)> = items
+        .iter()
+        .filter(|item| item.is_written())
+        .map(|item| (item.range().0, item.range().0 + item.range().1, item.param.name.as_str()))
+        .filter(|(start, end, _)| start < end)
+        .collect();
+    written.sort_unstable();
+    match written.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+        None => Ok(()),
+        Some(pair) => {
+            let (name, first, second) = (opened.function().name(), pair[0].2, pair[1].2);
+            let text = format!("{name}: results '{first}' and '{second}' lie in the same memory; give each its own");
+            Err(Failed::other(text))
+        }
+    }
+}
+
+/// A scalar as a described graph has it; `None` if it has no form for it.
+fn number_of(meta: &Meta, bytes: &[u8]) -> Option<GraphArg> {
+    let dtype = match meta {
+        Meta::Scalar { dtype, .. } => *dtype,
+        Meta::Text { .. } => return std::str::from_utf8(bytes).ok().map(|text| GraphArg::Text(text.to_string())),
+        Meta::Array { .. } | Meta::Bytes { .. } => return None,
+    };
+    macro_rules! number {
+        ($type:ty) => {
+            bytes.try_into().map(<$type>::from_ne_bytes).ok()
+        };
+    }
+    match dtype {
+        Dtype::Bool => Some(GraphArg::Truth(bytes.first() != Some(&0))),
+        Dtype::Int8 => number!(i8).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Int16 => number!(i16).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Int32 => number!(i32).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Int64 => number!(i64).map(GraphArg::Integer),
+        Dtype::Uint8 => number!(u8).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Uint16 => number!(u16).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Uint32 => number!(u32).map(|number| GraphArg::Integer(number.into())),
+        Dtype::Uint64 => number!(u64).and_then(|number| i64::try_from(number).ok()).map(GraphArg::Integer),
+        Dtype::Float32 => number!(f32).filter(|number| number.is_finite()).map(|number| GraphArg::Real(number.into())),
+        Dtype::Float64 => number!(f64).filter(|number| number.is_finite()).map(GraphArg::Real),
+        Dtype::Float16 | Dtype::LongDouble | Dtype::Complex64 | Dtype::Complex128 | Dtype::ComplexLongDouble => None,
+    }
+}

@@ -1,0 +1,371 @@
+//! The second run of a block: each call is made in its place in the plan, or by itself if it has none.
+//!
+//! What memory a call reads decides where its value comes from: the result of a mapped call that lies there goes from server
+//! to server; anything else is the client's, as its memory then is. A result is brought when the program asks for it, when a
+//! call reads only parts of it, or at the end.
+//!
+//! **Invariants**
+//! - Memory of which `regions` know nothing has the value that the program would see without a block.
+//! - What lies in a region of a session that delivers by itself is delivered before a call reads or writes there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridloom::{Arg, Error, Follow, Group, Submitted, Value};
+
+use super::super::arguments::{Gathered, Item, copy_of, gather};
+use super::super::calls::Opened;
+use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
+use super::super::deliver::deliver;
+use super::super::library::Library;
+use super::super::memory;
+use super::super::sessions::Session;
+use super::super::work::{Limited, Work};
+use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
+use super::made::{Made, bring, parts_of, whole_at};
+use super::regions::{Found, Part, Regions};
+
+/// First address and bytes of memory.
+type Range = (usize, usize);
+
+/// A block whose calls are made.
+pub(super) struct Run {
+    library: Arc<Library>,
+    /// None if nothing was to be mapped, or could not be.
+    group: Option<Group>,
+    /// Why it could not be.
+    not_mapped: Option<Failed>,
+    regions: Regions<Arc<Made>>,
+    /// Sessions of calls without a place in the plan, and the memory that they will write.
+    apart: Vec<(Vec<Range>, Arc<Session>)>,
+    /// What calls were passed of the client's memory, by first address and size.
+    passed: BTreeMap<Range, Vec<Value>>,
+    /// Whether each described result comes to the client, and how many have been made.
+    wanted: Vec<bool>,
+    results: usize,
+    pub(super) stays: BTreeSet<usize>,
+    to_write: Vec<usize>,
+    calls: Vec<Call>,
+}
+
+/// A call that was made, by whom its end is known.
+enum Call {
+    Mapped(Arc<Limited>),
+    Session(Arc<Session>),
+    Ended(Outcome<()>),
+}
+
+/// How a block ended.
+pub(super) struct Ended {
+    pub(super) failed: Option<Failed>,
+    pub(super) report: Option<String>,
+}
+
+impl Run {
+    pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovery: Discovery) -> Run {
+        let Discovered { graph, failed, earlier, wanted, unwanted } = discovery.end();
+        let follow = Follow { is_strict: false, inputs: earlier, unwanted };
+        let group = match (failed, graph.is_empty()) {
+            (Some(failed), _) => Err(failed),
+            (None, true) => Ok(None),
+            (None, false) => library.grid.follow(&graph, heuristic, follow).map(Some).map_err(Failed::from),
+        };
+        let not_mapped = group.as_ref().err().map(|failed| {
+            let text =
+                format!("the block could not be mapped by '{heuristic}', each call was by itself: {}", failed.text);
+            Failed::new(GRPC_OTHER_ERROR_CODE, text)
+        });
+        Run {
+            library: library.clone(),
+            group: group.ok().flatten(),
+            not_mapped,
+            regions: library.remote.all(),
+            apart: Vec::new(),
+            passed: BTreeMap::new(),
+            wanted,
+            results: 0,
+            stays: BTreeSet::new(),
+            to_write: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// A blocking call.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says, until the block has ended.
+    pub(super) unsafe fn call(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<()> {
+        // SAFETY: promised by the caller, here and below.
+        let made = unsafe { self.make(opened, items) }?;
+        let outcome = match made {
+            MadeCall::Mapped(limited) => {
+                self.calls.push(Call::Mapped(limited.clone()));
+                return await_end(&self.library, &limited);
+            }
+            MadeCall::Apart { pending, destinations, written } => {
+                let values = pending.wait().map_err(Failed::from);
+                let outcome = values.and_then(|values| unsafe { deliver(&values, &destinations) });
+                written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
+                outcome
+            }
+        };
+        self.calls.push(Call::Ended(outcome.clone()));
+        outcome
+    }
+
+    /// A call that is begun; the session's id.
+    ///
+    /// # Safety
+    /// As for [`Run::call`].
+    pub(super) unsafe fn begin(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<c_int> {
+        let origin = opened.origin();
+        // SAFETY: promised by the caller.
+        let session = match unsafe { self.make(opened, items) }? {
+            MadeCall::Mapped(limited) => {
+                self.calls.push(Call::Mapped(limited.clone()));
+                self.library.sessions.begin(Work::Mapped(limited), origin)
+            }
+            MadeCall::Apart { pending, destinations, written } => {
+                let session = self.library.sessions.begin(Work::Plain(pending, destinations), origin);
+                written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
+                self.apart.push((written, session.clone()));
+                self.calls.push(Call::Session(session.clone()));
+                session
+            }
+        };
+        Ok(session.id)
+    }
+
+    /// Makes a call, in its place in the plan if it can have one.
+    unsafe fn make(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<MadeCall> {
+        check_results(opened, &items)?;
+        for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
+            let (start, bytes) = item.range();
+            self.settle(start, bytes);
+        }
+        let written: Vec<Range> = items.iter().filter(|item| item.is_written()).map(Item::range).collect();
+        let group = self.group.clone().filter(|_| !is_apart(opened, &items));
+        let Some(group) = group else {
+            // SAFETY: promised by the caller.
+            let (pending, destinations) = unsafe { opened.send(items, |item| self.known(opened, item).map(Some)) }?;
+            written.iter().for_each(|(start, bytes)| self.forget_passed(*start, *bytes));
+            return Ok(MadeCall::Apart { pending, destinations, written });
+        };
+        let results: Vec<(String, usize, usize, bool)> = items
+            .iter()
+            .filter(|item| item.param.is_output())
+            .map(|item| {
+                let (start, bytes) = if item.is_written() { item.range() } else { (0, 0) };
+                (item.param.name.clone(), start, bytes, stays(&self.stays, item))
+            })
+            .collect();
+        let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
+        let (grid, function) = (&self.library.clone().grid, opened.function());
+        // SAFETY: promised by the caller.
+        let gathered = unsafe { gather(grid, function.signature(), items, |item| self.known(opened, item).map(Some)) }?;
+        let Gathered { args, named, .. } = gathered;
+        let call = group.submit(function, &args, &named)?;
+        self.write_results(opened, &call, results, metas);
+        Ok(MadeCall::Mapped(Arc::new(Limited::new(grid, call, opened.limit()))))
+    }
+
+    /// The results of a call are somewhere from now on, not in the program's memory.
+    fn write_results(
+        &mut self,
+        opened: &Opened,
+        call: &Submitted,
+        results: Vec<(String, usize, usize, bool)>,
+        metas: Vec<gridloom_core::base::Meta>,
+    ) {
+        for ((handle, (name, start, bytes, stays)), meta) in call.results().iter().zip(results).zip(metas) {
+            let is_wanted = self.wanted.get(self.results).copied().unwrap_or(false);
+            self.results += 1;
+            if bytes == 0 {
+                continue;
+            }
+            if is_wanted {
+                // What hinders it is told when it is asked for.
+                let _ = handle.prefetch();
+            }
+            let name = format!("result '{name}' of '{}'", opened.function().name());
+            let made = Arc::new(Made::new(handle.clone(), name, meta, stays));
+            self.forget_passed(start, bytes);
+            self.regions.write(start, bytes, made);
+            if self.library.is_debugged {
+                fill(start, bytes);
+            }
+        }
+    }
+
+    /// What a call reads.
+    fn known(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Arg> {
+        let (start, bytes) = item.range();
+        match self.regions.read(start, bytes) {
+            // SAFETY: the item is as the signature says, promised to `make`.
+            Found::Whole(made) if made.fits(item) => match unsafe { made.is_changed(item) } {
+                false => return Ok(Arg::Handle(made.handle.clone())),
+                true => self.regions.forget(start, bytes),
+            },
+            Found::Whole(_) | Found::Parts(_) => {
+                let parts = parts_of(&self.regions, start, bytes);
+                // SAFETY: memory of the block's calls, promised by the caller.
+                unsafe { bring(&self.regions, &parts) }?;
+            }
+            Found::Nothing => {}
+        }
+        // SAFETY: as above.
+        unsafe { self.value(opened, item) }.map(Arg::from)
+    }
+
+    /// A value of the client's memory: the one that was passed before, if it is the same.
+    unsafe fn value(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Value> {
+        let range = item.range();
+        // SAFETY: promised by the caller, here and below.
+        let now = unsafe { memory::read(item.pointer, item.meta.size_bytes()) };
+        let is_now = |value: &&Value| {
+            *value.meta() == item.meta && value.payload().zip(now).is_some_and(|(payload, now)| payload.bytes() == now)
+        };
+        if let Some(value) = self.passed.get(&range).into_iter().flatten().find(is_now) {
+            return Ok(value.clone());
+        }
+        let value = unsafe { copy_of(&self.library.grid, opened.function().signature(), item) }?;
+        let passed = self.passed.entry(range).or_default();
+        passed.retain(|other| *other.meta() != item.meta);
+        passed.push(value.clone());
+        Ok(value)
+    }
+
+    fn forget_passed(&mut self, start: usize, bytes: usize) {
+        self.passed.retain(|(first, size), _| first + size <= start || start + bytes <= *first);
+    }
+
+    /// Sessions that deliver by themselves into that memory have done so.
+    fn settle(&mut self, start: usize, bytes: usize) {
+        let meets =
+            |written: &[Range]| written.iter().any(|(first, size)| first + size > start && start + bytes > *first);
+        let met: Vec<_> = self.apart.extract_if(.., |(written, _)| meets(written)).collect();
+        for (_, session) in met {
+            // How it ended is told to who waits for it, and at the block's end.
+            let _ = self.library.await_ended(&session);
+        }
+    }
+
+    /// Has the results over these addresses brought as soon as they are made.
+    pub(super) fn prefetch(&self, addresses: &[usize]) {
+        for address in addresses {
+            let Some((start, bytes)) = whole_at(&self.regions, *address) else { continue };
+            for part in parts_of(&self.regions, start, bytes).iter().filter(|part| !part.writer.is_here()) {
+                // What hinders it is told when it is asked for.
+                let _ = part.writer.handle.prefetch();
+            }
+        }
+    }
+
+    /// Brings what lies over an address.
+    ///
+    /// # Safety
+    /// The memory of the block's calls is valid.
+    pub(super) unsafe fn fetch(&mut self, address: usize) -> Outcome<()> {
+        self.settle(address, 1);
+        let Some((start, bytes)) = whole_at(&self.regions, address) else { return Ok(()) };
+        let parts = parts_of(&self.regions, start, bytes);
+        // SAFETY: promised by the caller.
+        unsafe { bring(&self.regions, &parts) }
+    }
+
+    /// The program's next own work changes these buffers.
+    pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
+        self.to_write.extend(addresses);
+    }
+
+    /// The program's own work begins: what it said that it changes is its own from now on.
+    pub(super) fn program_writes(&mut self) {
+        for address in std::mem::take(&mut self.to_write) {
+            self.settle(address, 1);
+            if let Some((start, bytes)) = whole_at(&self.regions, address) {
+                self.regions.forget(start, bytes);
+            }
+        }
+    }
+
+    /// The block's end: all calls have ended, and results are in the program's memory but for those that stay.
+    ///
+    /// # Safety
+    /// The memory of the block's calls is valid.
+    pub(super) unsafe fn end(mut self, library: &Library) -> Ended {
+        let parts: Vec<Part<Arc<Made>>> = self.regions.iter().cloned().collect();
+        let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
+        for part in coming.iter().filter(|part| !part.writer.is_here()) {
+            // What hinders it is told when it is asked for.
+            let _ = part.writer.handle.prefetch();
+        }
+        let mut failed: Option<Failed> = None;
+        for call in &self.calls {
+            let outcome = match call {
+                Call::Mapped(limited) => await_end(library, limited),
+                Call::Session(session) => library.await_ended(session),
+                Call::Ended(outcome) => outcome.clone(),
+            };
+            failed = failed.or(outcome.err());
+        }
+        // SAFETY: promised by the caller.
+        let brought = unsafe { bring(&self.regions, &coming) };
+        failed = failed.or(brought.err());
+        self.keep(staying);
+        if let Some(group) = &self.group {
+            failed = failed.or(group.finish().err().map(Failed::from));
+        }
+        let differs = self.group.as_ref().and_then(|group| {
+            let differences = group.differences();
+            let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+            (!told.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, told.join("\n")))
+        });
+        let report = self.group.as_ref().and_then(|group| group.report().ok()).map(|report| report.to_string());
+        Ended { failed: failed.or(self.not_mapped.take()).or(differs), report }
+    }
+
+    /// Results that stay where they are; what lay in memory that the block wrote is no longer there.
+    fn keep(&self, staying: Vec<Part<Arc<Made>>>) {
+        self.library.remote.clear();
+        self.library.remote.keep(staying);
+    }
+}
+
+/// A call on its way.
+enum MadeCall {
+    Mapped(Arc<Limited>),
+    Apart { pending: gridloom::Pending, destinations: Vec<super::super::deliver::Destination>, written: Vec<Range> },
+}
+
+/// Waits for the end of a mapped call, no longer than its limit.
+fn await_end(library: &Library, limited: &Limited) -> Outcome<()> {
+    let left = limited.deadline_s().map(|at| Duration::from_secs_f64((at - library.grid.now()).max(0.0)));
+    match limited.call.wait_within(left) {
+        Err(Error::TimedOut { .. }) => {
+            limited.call.cancel();
+            limited.call.wait_within(None)?;
+            return Err(limited.timed_out());
+        }
+        other => other?,
+    }
+    match limited.call.end().and_then(|end| end.error) {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// What the debug mode puts where a result will not come by itself.
+const PATTERN: u8 = 0xFB;
+
+fn fill(start: usize, bytes: usize) {
+    let pattern = vec![PATTERN; bytes.min(1 << 16)];
+    let mut at = 0;
+    while at < bytes {
+        let piece = &pattern[..pattern.len().min(bytes - at)];
+        // SAFETY: memory that the program gave for a result of so many bytes.
+        unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start + at), piece) };
+        at += piece.len();
+    }
+}

@@ -1,0 +1,215 @@
+//! Results that may be elsewhere than in the program's memory, and those that stay there when their block has ended.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom::{Arg, Handle, Value};
+use gridloom_core::base::{Meta, TaskError};
+
+use super::super::arguments::Item;
+use super::super::code::{Failed, GRPC_INVALID_DATA_NP, GRPC_SESSION_FAILED, Outcome};
+use super::super::deliver::arranged;
+use super::super::memory;
+use super::regions::{Found, Part, Regions};
+
+/// A result of a mapped call.
+pub(super) struct Made {
+    pub(super) handle: Handle,
+    /// `module/function` and the parameter, for messages.
+    pub(super) name: String,
+    /// As the program has it in memory.
+    pub(super) meta: Meta,
+    /// It stays where it is when the block ends.
+    pub(super) stays: bool,
+    /// Once it was brought to the program's memory.
+    here: Mutex<Option<Value>>,
+}
+
+impl Made {
+    pub(super) fn new(handle: Handle, name: String, meta: Meta, stays: bool) -> Made {
+        Made { handle, name, meta, stays, here: Mutex::default() }
+    }
+
+    fn here(&self) -> MutexGuard<'_, Option<Value>> {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        self.here().is_some()
+    }
+
+    /// Its value, which is brought.
+    fn value(&self) -> Outcome<Value> {
+        if let Some(value) = &*self.here() {
+            return Ok(value.clone());
+        }
+        let value = self.handle.get().map_err(|error| {
+            let code = match &error {
+                gridloom::Error::Task(TaskError::DatumLost { .. }) => GRPC_INVALID_DATA_NP,
+                _ => GRPC_SESSION_FAILED,
+            };
+            Failed::new(code, format!("{}: {error}", self.name))
+        })?;
+        let expected = self.meta.size_bytes();
+        if value.meta().checked_size_bytes() != Some(expected) {
+            let text = format!("{} is {}, expected {}; nothing is written", self.name, value.meta(), self.meta);
+            return Err(Failed::other(text));
+        }
+        Ok(value)
+    }
+
+    /// Writes those parts of it into the program's memory.
+    ///
+    /// # Safety
+    /// They lie in memory that was given to a call for this result.
+    pub(super) unsafe fn write(&self, parts: &[&Part<Arc<Made>>]) -> Outcome<()> {
+        let value = self.value()?;
+        // A simulation that does not run bodies has no content.
+        if let Some(payload) = value.payload() {
+            let bytes = arranged(value.meta(), payload, &self.meta);
+            for part in parts {
+                let from = &bytes[part.offset..part.offset + (part.end - part.start)];
+                // SAFETY: promised by the caller.
+                unsafe { memory::write(std::ptr::with_exposed_provenance_mut(part.start), from) };
+            }
+        }
+        *self.here() = Some(value);
+        Ok(())
+    }
+
+    /// Whether the program has changed it since it was brought.
+    ///
+    /// # Safety
+    /// The item's memory is as the signature says.
+    pub(super) unsafe fn is_changed(&self, item: &Item<'_>) -> bool {
+        let here = self.here();
+        let Some((value, payload)) = here.as_ref().and_then(|value| Some((value, value.payload()?))) else {
+            return false;
+        };
+        // SAFETY: promised by the caller.
+        let now = unsafe { memory::read(item.pointer, item.meta.size_bytes()) };
+        now.is_none_or(|now| *now != *arranged(value.meta(), payload, &self.meta))
+    }
+
+    /// Whether a call that reads memory as the item says gets what the program would pass.
+    pub(super) fn fits(&self, item: &Item<'_>) -> bool {
+        self.meta == item.meta
+    }
+}
+
+/// All that was written with the byte at that address, as parts, those that were written over since included; first address
+/// and size.
+pub(super) fn whole_at<W: Clone>(regions: &Regions<W>, address: usize) -> Option<(usize, usize)> {
+    let part = regions.at(address)?;
+    Some((part.start - part.offset, part.whole))
+}
+
+/// Parts of what was found, by who wrote them.
+pub(super) fn parts_of<W: Clone>(regions: &Regions<W>, start: usize, bytes: usize) -> Vec<Part<W>> {
+    match regions.read(start, bytes) {
+        Found::Nothing => Vec::new(),
+        Found::Whole(_) | Found::Parts(_) => regions.over(start, start + bytes),
+    }
+}
+
+/// Writes all parts of these results that are not here.
+///
+/// # Safety
+/// As for [`Made::write`].
+pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>>]) -> Outcome<()> {
+    let mut outcome = Ok(());
+    for part in parts.iter().filter(|part| !part.writer.is_here()) {
+        // With what else there is of it, since it is brought once.
+        let all: Vec<&Part<Arc<Made>>> =
+            regions.iter().filter(|other| Arc::ptr_eq(&other.writer, &part.writer)).collect();
+        // SAFETY: promised by the caller.
+        outcome = outcome.and(unsafe { part.writer.write(&all) });
+    }
+    outcome
+}
+
+/// Results that stay where they are, by the memory that they are of.
+#[derive(Default)]
+pub(crate) struct Remote(Mutex<Regions<Arc<Made>>>);
+
+impl Remote {
+    fn lock(&self) -> MutexGuard<'_, Regions<Arc<Made>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn all(&self) -> Regions<Arc<Made>> {
+        self.lock().clone()
+    }
+
+    /// What stands for memory that a call reads, if a result is there; parts of results are brought.
+    pub(crate) fn known(&self, item: &Item<'_>) -> Outcome<Option<Arg>> {
+        let (start, bytes) = item.range();
+        let regions = self.lock();
+        if regions.is_empty() {
+            return Ok(None);
+        }
+        let regions = regions.clone();
+        match regions.read(start, bytes) {
+            Found::Nothing => Ok(None),
+            Found::Whole(made) if made.fits(item) => Ok(Some(Arg::Handle(made.handle.clone()))),
+            Found::Whole(_) | Found::Parts(_) => {
+                // SAFETY: memory that stays the program's until it is fetched, as the header asks.
+                unsafe { self.bring(&regions, start, bytes) }?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The memory has another value, or none is kept elsewhere any more.
+    pub(crate) fn forget(&self, start: usize, bytes: usize) {
+        let mut regions = self.lock();
+        if regions.is_empty() {
+            return;
+        }
+        let former = parts_of(&regions, start, bytes);
+        regions.forget(start, bytes);
+        drop(regions);
+        // Handles end outside of the lock.
+        drop(former);
+    }
+
+    pub(crate) fn forget_at(&self, address: usize) {
+        let found = whole_at(&self.lock(), address);
+        if let Some((start, bytes)) = found {
+            self.forget(start, bytes);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        let former = std::mem::take(&mut *self.lock());
+        drop(former);
+    }
+
+    /// Brings the results over an address, and forgets them here.
+    ///
+    /// # Safety
+    /// The memory of these results is still the program's.
+    pub(super) unsafe fn fetch(&self, address: usize) -> Outcome<()> {
+        let regions = self.all();
+        match whole_at(&regions, address) {
+            // SAFETY: promised by the caller.
+            Some((start, bytes)) => unsafe { self.bring(&regions, start, bytes) },
+            None => Ok(()),
+        }
+    }
+
+    unsafe fn bring(&self, regions: &Regions<Arc<Made>>, start: usize, bytes: usize) -> Outcome<()> {
+        let parts = parts_of(regions, start, bytes);
+        // SAFETY: promised by the caller.
+        let outcome = unsafe { bring(regions, &parts) };
+        for part in regions.iter().filter(|part| part.writer.is_here()) {
+            self.forget(part.start, part.end - part.start);
+        }
+        outcome
+    }
+
+    /// A block has ended: it wrote that memory last, and the result stays where it is.
+    pub(super) fn keep(&self, parts: Vec<Part<Arc<Made>>>) {
+        let mut regions = self.lock();
+        parts.into_iter().for_each(|part| regions.put(part));
+    }
+}

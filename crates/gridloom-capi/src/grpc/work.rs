@@ -1,0 +1,106 @@
+//! A call that was begun: by itself, or in its place in a mapped block.
+
+use std::sync::Arc;
+
+use gridloom::{CallEnd, Grid, Pending, Submitted};
+use gridloom_core::base::TaskId;
+
+use super::code::{Failed, GRPC_TIMEOUT_NP, Outcome};
+use super::deliver::{Destination, deliver};
+
+/// What a session is of.
+pub(super) enum Work {
+    /// A call by itself, and where its results go.
+    Plain(Pending, Vec<Destination>),
+    /// A call of a mapped block, which sees to its results.
+    Mapped(Arc<Limited>),
+}
+
+/// A call of a mapped block, and when it has to have ended.
+pub(super) struct Limited {
+    pub(super) call: Submitted,
+    /// By the grid's clock; what the limit was, in seconds.
+    limit: Option<(f64, f64)>,
+}
+
+impl Limited {
+    /// A call that was just made.
+    pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<std::time::Duration>) -> Limited {
+        let limit = limit.map(|limit| (grid.now() + limit.as_secs_f64(), limit.as_secs_f64()));
+        Limited { call, limit }
+    }
+
+    /// When it has to have ended, by the grid's clock.
+    pub(super) fn deadline_s(&self) -> Option<f64> {
+        self.limit.map(|(at, _)| at)
+    }
+
+    /// What is said of it if its limit ran out.
+    pub(super) fn timed_out(&self) -> Failed {
+        let (_, seconds) = self.limit.unwrap_or_default();
+        Failed::new(GRPC_TIMEOUT_NP, format!("not done within {seconds} s"))
+    }
+}
+
+impl Work {
+    pub(super) fn task(&self) -> TaskId {
+        match self {
+            Work::Plain(pending, _) => pending.task(),
+            Work::Mapped(limited) => limited.call.task(),
+        }
+    }
+
+    pub(super) fn note_end(&self) {
+        match self {
+            Work::Plain(pending, _) => pending.note_end(),
+            Work::Mapped(limited) => limited.call.note_end(),
+        }
+    }
+
+    pub(super) fn end(&self) -> Option<CallEnd> {
+        match self {
+            Work::Plain(pending, _) => pending.end(),
+            Work::Mapped(limited) => limited.call.end(),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Work::Plain(pending, _) => pending.is_done(),
+            Work::Mapped(limited) => limited.call.end().is_some(),
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        match self {
+            Work::Plain(pending, _) => pending.cancel(),
+            Work::Mapped(limited) => limited.call.cancel(),
+        }
+    }
+
+    /// When it has to have ended, if that is seen to here.
+    pub(super) fn deadline_s(&self) -> Option<f64> {
+        match self {
+            Work::Plain(..) => None,
+            Work::Mapped(limited) => limited.deadline_s(),
+        }
+    }
+
+    /// Writes its results where they go; it has ended.
+    ///
+    /// # Safety
+    /// The pointers of the call still lead to what the signature says.
+    pub(super) unsafe fn collect(self) -> Outcome<()> {
+        match self {
+            Work::Plain(pending, destinations) => {
+                let values = pending.wait()?;
+                // SAFETY: promised by the caller.
+                unsafe { deliver(&values, &destinations) }
+            }
+            Work::Mapped(limited) => match limited.call.end().and_then(|end| end.error) {
+                Some(error) => Err(error.into()),
+                None => Ok(()),
+            },
+        }
+    }
+}
