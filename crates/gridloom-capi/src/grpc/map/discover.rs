@@ -215,7 +215,7 @@ impl Discovery {
             if let Some((start, bytes)) = whole_at(&self.regions, address) {
                 self.regions.forget(start, bytes);
             }
-            self.passed.retain(|(start, bytes), _| !(*start..start + bytes).contains(&address));
+            self.write(address, 1);
         }
     }
 

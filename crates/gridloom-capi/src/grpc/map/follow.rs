@@ -287,6 +287,7 @@ impl Run {
             if let Some((start, bytes)) = whole_at(&self.regions, address) {
                 self.regions.forget(start, bytes);
             }
+            self.forget_passed(address, 1);
         }
     }
 
