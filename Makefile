@@ -1,7 +1,7 @@
 # Everything Gridloom needs is built into target/ and .venv/ of this folder.
 #   make demo    build, start a local grid, run the demonstration on real input, write out/demo/
 #   make test    all tests
-#   make capi    the library for C, its headers, manual pages, pkg-config and CMake files: target/capi/
+#   make capi    the library for C, its headers, the Fortran module, manual pages, pkg-config and CMake files: target/capi/
 #   make install PREFIX=/usr/local    the same and the program, somewhere else
 #   make bench   figures beside the machine's limits, out/bench/figures.json
 #   make lint    formatting, lint and type checks, and whether the stubs fit
@@ -16,6 +16,7 @@ RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl
 HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc.hpp) \
 	crates/gridloom-core/include/gridloom_layout.h
 CMAKE := $(addprefix crates/gridloom-capi/cmake/,gridloomConfig.cmake gridloomConfigVersion.cmake)
+FORTRAN := crates/gridloom-capi/fortran/grpc.f90
 MANUAL := crates/gridloom-capi/manual
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PREFIX ?= /usr/local
@@ -34,11 +35,11 @@ target/release/gridloom: $(RUST)
 capi: target/capi/ready
 
 # Built with the program, so that both share what they are made of, and manual pages say what it says of itself.
-target/capi/ready: target/release/gridloom $(HEADERS) crates/gridloom-capi/gridloom.pc $(CMAKE) $(wildcard $(MANUAL)/*.py)
+target/capi/ready: target/release/gridloom $(HEADERS) crates/gridloom-capi/gridloom.pc $(CMAKE) $(FORTRAN) $(wildcard $(MANUAL)/*.py)
 	mkdir -p target/capi/lib/pkgconfig target/capi/lib/cmake/gridloom target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
-	install -m 644 $(HEADERS) target/capi/include/
+	install -m 644 $(HEADERS) $(FORTRAN) target/capi/include/
 	install -m 644 crates/gridloom-capi/gridloom.pc target/capi/lib/pkgconfig/
 	install -m 644 $(CMAKE) target/capi/lib/cmake/gridloom/
 	rm -rf target/capi/share/man

@@ -1,11 +1,8 @@
-# For programs in C and C++:
+# For programs in C, C++ and Fortran:
 #   find_package(gridloom REQUIRED)
 #   target_link_libraries(program gridloom::gridloom)     or gridloom::static
 # It goes with the folder that it lies in.
 get_filename_component(gridloom_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-
-include(CMakeFindDependencyMacro)
-find_dependency(Threads)
 
 if(NOT TARGET gridloom::gridloom)
   add_library(gridloom::gridloom SHARED IMPORTED)
@@ -17,8 +14,12 @@ if(NOT TARGET gridloom::gridloom)
   set_target_properties(gridloom::static PROPERTIES
     IMPORTED_LOCATION "${gridloom_PREFIX}/lib/libgridloom.a"
     INTERFACE_INCLUDE_DIRECTORIES "${gridloom_PREFIX}/include"
-    INTERFACE_LINK_LIBRARIES "Threads::Threads;m;dl;gcc_s")
+    INTERFACE_LINK_LIBRARIES "pthread;m;dl;gcc_s")
 endif()
+
+# The Fortran module's source, compiled with the program, since module files are the compiler's own:
+#   add_executable(program program.f90 ${gridloom_FORTRAN})
+set(gridloom_FORTRAN "${gridloom_PREFIX}/include/grpc.f90")
 
 foreach(gridloom_file
     "${gridloom_PREFIX}/lib/libgridloom.so" "${gridloom_PREFIX}/lib/libgridloom.a" "${gridloom_PREFIX}/include/grpc.h")
