@@ -182,7 +182,8 @@ grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *s
  *
  * A session that a probe says has ended has its results written, and still has to be waited for. */
 
-/* @return GRPC_NO_ERROR if it has ended, however it did; GRPC_NOT_COMPLETED; GRPC_INVALID_SESSION_ID, also for one that
+/* Whether a session has ended.
+ * @return GRPC_NO_ERROR if it has ended, however it did; GRPC_NOT_COMPLETED; GRPC_INVALID_SESSION_ID, also for one that
  *         was waited for. */
 grpc_error_t grpc_probe(grpc_sessionid_t session_id);
 

@@ -22,18 +22,19 @@ extern "C" {
 /* Ninf-G's form. */
 typedef struct grpc_arg_stack grpc_arg_stack_t;
 
-/* @param max_arguments  Above 0. @return NULL if there is no memory or it is not above 0. Needs no grpc_initialize.
- *                       MT-safe. */
+/* Makes a stack.
+ * @param max_arguments  How many it holds, above 0.
+ * @return It; NULL if there is no memory or the number is not above 0. Needs no grpc_initialize. MT-safe. */
 grpc_arg_stack_t *grpc_arg_stack_new(int max_arguments);
-/* @return 0, or -1 if the stack is full or NULL. */
+/* Pushes an argument. @return 0, or -1 if the stack is full or NULL. */
 int grpc_arg_stack_push_arg(grpc_arg_stack_t *stack, void *argument);
-/* @return What was pushed last and is on the stack no longer; NULL if it is empty. */
+/* Takes the last argument from a stack. @return What was pushed last; NULL if it is empty. */
 void *grpc_arg_stack_pop_arg(grpc_arg_stack_t *stack);
-/* @return 0, or -1 for NULL. */
+/* Ends a stack. @return 0, or -1 for NULL. */
 int grpc_arg_stack_destruct(grpc_arg_stack_t *stack);
-/* As grpc_call. @return 0, or -1 on an error, which grpc_last_error_get_np gives. */
+/* Calls with the arguments of a stack, as grpc_call does. @return 0, or -1 on an error, which grpc_last_error_get_np gives. */
 int grpc_call_arg_stack(grpc_function_handle_t *handle, grpc_arg_stack_t *stack);
-/* As grpc_call_async. @return The session id, or -1 on an error. */
+/* The same without waiting, as grpc_call_async. @return The session id, or -1 on an error. */
 int grpc_call_arg_stack_async(grpc_function_handle_t *handle, grpc_arg_stack_t *stack);
 
 /* NetSolve's form: the same under other names, and the call gives a code. */
@@ -43,9 +44,9 @@ ArgStack *newArgStack(int max_arguments);
 int pushArg(ArgStack *stack, void *argument);
 void *popArg(ArgStack *stack);
 int destructArgStack(ArgStack *stack);
-/* @return As grpc_call. */
+/* Calls with the arguments of a stack. @return As grpc_call. */
 grpc_error_t grpc_call_argstack(grpc_function_handle_t *handle, ArgStack *stack);
-/* @return The session id, or GRPC_SESSIONID_VOID on an error. */
+/* The same without waiting. @return The session id, or GRPC_SESSIONID_VOID on an error. */
 grpc_sessionid_t grpc_call_argstack_async(grpc_function_handle_t *handle, ArgStack *stack);
 
 /* ---- Errors (after Ninf-G)
@@ -76,7 +77,7 @@ typedef struct grpc_session_info_np {
     double total_s;     /* from the call until a probe or wait found that it had ended */
 } grpc_session_info_np;
 
-/* @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */
+/* What is known of a session. @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */
 grpc_error_t grpc_session_info_get_np(grpc_sessionid_t session_id, grpc_session_info_np *info);
 /* Forgets a session that was waited for. @return GRPC_INVALID_SESSION_ID. (Ninf-G) MT-safe. */
 grpc_error_t grpc_session_info_remove_np(grpc_sessionid_t session_id);

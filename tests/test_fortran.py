@@ -1,0 +1,108 @@
+"""The GridRPC API as Fortran programs see it: the module grpc, and the examples."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import gridloom as gl
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).parent / "bin" / "gridloom"))
+SUITE = ROOT / "tests" / "gridrpc"
+EXAMPLES = ROOT / "examples" / "gridrpc"
+CAPI = ROOT / "target" / "capi"
+MODULE = CAPI / "include" / "grpc.f90"
+
+pytestmark = pytest.mark.skipif(not MODULE.exists(), reason="the library has no grpc.f90: 'make capi'")
+needs_gfortran = pytest.mark.skipif(shutil.which("gfortran") is None, reason="there is no Fortran compiler 'gfortran'")
+
+
+@pytest.fixture(autouse=True)
+def the_program(monkeypatch):
+    monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
+    monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
+
+
+def compile_fortran(source, target):
+    """A program with the module, in its folder."""
+    # Numbers that went through a function unchanged are compared.
+    warnings = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-Wno-compare-reals", "-O2", "-g"]
+    library = [f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
+    subprocess.run(["gfortran", *warnings, MODULE, source, "-o", target, *library], check=True, cwd=target.parent)
+    return target
+
+
+def test_the_module_has_what_the_header_has():
+    module = re.sub(r"&\n\s*", "", MODULE.read_text()).lower()
+    header = (CAPI / "include" / "grpc.h").read_text()
+    constants = re.findall(r"#define (GRPC_\w+) \(?(-?\d+)\)?", header)
+    assert len(constants) > 20
+    for name, value in constants:
+        assert f"parameter, public :: {name.lower()} = {value}\n" in module, name
+    public = set(re.findall(r"grpc_\w+", "\n".join(re.findall(r"public :: (.*)", module))))
+    functions = set(re.findall(r"\b(grpc_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)))
+    assert len(functions) == 20 and functions <= public, functions - public
+
+
+@needs_gfortran
+def test_calls_of_all_kinds(tmp_path):
+    """Of functions in Fortran, so that matrices keep their indices from one end to the other."""
+    shutil.copy(SUITE / "fortran.idl", tmp_path)
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"]
+    source = SUITE / "functions.f90"
+    subprocess.run(["gfortran", *options, source, "-o", tmp_path / "libfortran.so"], check=True, cwd=tmp_path)
+    (tmp_path / "grid.toml").write_text(
+        '[local]\nservers = 2\nfunctions = ["fortran.idl"]\nlibraries = ["libfortran.so"]\n'
+    )
+    program = compile_fortran(SUITE / "calls.f90", tmp_path / "calls")
+    done = subprocess.run([program, "grid.toml", "server-1"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    said = done.stdout.splitlines()
+    assert done.returncode == 0 and all(line.startswith("ok ") for line in said), done.stdout + done.stderr
+    assert len(said) == (SUITE / "calls.f90").read_text().count('call tell("')
+
+
+@needs_gfortran
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("dgesv", "200 equations: info 0, the residual is small"),
+        ("pi", r"pi is about 3\.1[34]\d\d after 16000000 points"),
+    ],
+)
+def test_examples_say_what_their_page_says(tmp_path, name, says):
+    for file in ("functions.idl", "grid.toml"):
+        shutil.copy(EXAMPLES / file, tmp_path)
+    library = ["-o", tmp_path / "libexamples.so", "-lm"]
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", EXAMPLES / "functions.c", *library], check=True)
+    program = compile_fortran(EXAMPLES / f"{name}.f90", tmp_path / name)
+    done = subprocess.run([program, "grid.toml"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0 and re.fullmatch(says, done.stdout.strip()), done.stdout + done.stderr
+
+
+PROJECT = """cmake_minimum_required(VERSION 3.10)
+project(trial Fortran)
+find_package(gridloom 0.1 REQUIRED)
+add_executable(trial trial.f90 ${gridloom_FORTRAN})
+target_link_libraries(trial gridloom::gridloom)
+"""
+TRIAL = """program trial
+    use grpc
+    print '(a)', grpc_error_string(GRPC_NOT_COMPLETED)
+end program
+"""
+
+
+@needs_gfortran
+def test_a_cmake_project(tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("there is no cmake")
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    (tmp_path / "trial.f90").write_text(TRIAL)
+    build = tmp_path / "build"
+    for command in (["-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={CAPI}"], ["--build", build]):
+        done = subprocess.run(["cmake", *command], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert subprocess.run([build / "trial"], capture_output=True, text=True).stdout == "GRPC_NOT_COMPLETED\n"
