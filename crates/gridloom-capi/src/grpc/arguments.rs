@@ -3,7 +3,9 @@
 //! Scalars first, since extents need them, then extents, then arrays, which are copied once: what the program does with its
 //! memory after the call has returned changes nothing.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
@@ -12,7 +14,7 @@ use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
-use super::deliver::Destination;
+use super::deliver::{Destination, Target};
 use super::memory;
 use super::slots::{ReadingPlan, Slot};
 
@@ -48,7 +50,7 @@ pub(super) unsafe fn gather(
     let mut scalars = vec![None; signature.params.len()];
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
-        if param.is_input() && !param.is_array {
+        if param.is_input() && !param.is_array && param.base != BaseType::File {
             // SAFETY: promised by the caller.
             scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
         }
@@ -61,16 +63,34 @@ pub(super) unsafe fn gather(
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
+        let pointer = given.pointer(at);
+        if param.base == BaseType::File {
+            // SAFETY: promised by the caller.
+            let path = unsafe { path(pointer) };
+            if param.is_input() {
+                let none = || Value::text("");
+                let read = |path: &Path| grid.file_argument(&signature.name, &param.name, path);
+                gathered.args.push(path.as_deref().map_or_else(|| Ok(none()), read)?.into());
+            }
+            if param.is_output() {
+                let target = path.map_or(Target::Unwanted, Target::File);
+                gathered.destinations.push(Destination::new(&param.name, target));
+            }
+            continue;
+        }
         let meta = match (param.base, shapes.get(*index).cloned().flatten()) {
-            (BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
-            (BaseType::Number(dtype), None) => Meta::scalar(dtype),
-            (BaseType::Text | BaseType::Bytes, _) => Meta::Text { size_bytes: 0 },
+            (BaseType::Number(dtype), Some(shape)) => Some(array_of(param, dtype, shape)),
+            (BaseType::Number(dtype), None) => Some(Meta::scalar(dtype)),
+            (BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File, _) => None,
         };
         if param.is_input() {
             let value = match scalars[*index].take() {
                 Some((meta, bytes)) => Value::new(meta, Payload::Inline(bytes.into()))?,
-                // SAFETY: promised by the caller.
-                None => unsafe { array(grid, signature, param, &meta, given.pointer(at), &mut copies) }?,
+                None => {
+                    let meta = meta.as_ref().expect("what is no number was read above");
+                    // SAFETY: promised by the caller.
+                    unsafe { array(grid, signature, param, meta, pointer, &mut copies) }?
+                }
             };
             match param.hidden {
                 true => gathered.named.push((param.name.clone(), value.into())),
@@ -78,7 +98,7 @@ pub(super) unsafe fn gather(
             }
         }
         if param.is_output() {
-            gathered.destinations.push(Destination::new(&param.name, given.pointer(at), meta));
+            gathered.destinations.push(Destination::new(&param.name, Target::new(pointer, meta)));
         }
     }
     Ok(gathered)
@@ -108,9 +128,19 @@ fn missing(signature: &Signature, param: &Param) -> Failed {
 unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usize) -> Outcome<(Meta, Vec<u8>)> {
     let BaseType::Number(dtype) = param.base else {
         let what = format!("{}: argument '{}'", signature.name, param.name);
+        let mut pointer: *const c_void = given.pointer(at);
+        if param.is_output() {
+            // SAFETY: the place of a pointer, promised by the caller.
+            pointer = *unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what) }?;
+        }
         // SAFETY: promised by the caller.
-        let text = unsafe { memory::text(given.pointer(at).cast(), &what) }?;
-        return Ok((Meta::Text { size_bytes: text.len() as u64 }, text.as_bytes().to_vec()));
+        let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
+        let size_bytes = bytes.len() as u64;
+        let meta = match std::str::from_utf8(bytes) {
+            Err(_) if param.base == BaseType::String => Meta::Bytes { size_bytes },
+            _ => Meta::Text { size_bytes },
+        };
+        return Ok((meta, bytes.to_vec()));
     };
     let bytes = match given {
         Given::Slots(slots) if !param.is_output() => slots[at].scalar(dtype),
@@ -120,6 +150,16 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
             .to_vec(),
     };
     Ok((Meta::scalar(dtype), bytes))
+}
+
+/// The path that a program gives for a file: null and the empty one stand for none.
+unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: a string, promised by the caller.
+    let path = unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes();
+    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {

@@ -20,6 +20,7 @@
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
 //! | `memory` | where it is read and written |
+//! | `files` | result files |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -34,6 +35,7 @@ mod code;
 mod config;
 mod deliver;
 mod extensions;
+mod files;
 mod handles;
 mod library;
 mod memory;
