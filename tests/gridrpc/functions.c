@@ -1,5 +1,6 @@
 /* What functions.idl describes. cc -shared -fPIC -O1 -o libgridrpc.so functions.c */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -61,4 +62,41 @@ int gridrpc_upper(const char *text, int n, signed char *letters) {
 void gridrpc_scratch(int n, const int *x, int *w, int *y) {
     memcpy(w, x, (size_t)n * sizeof *w);
     for (int i = 0; i < n; i++) y[i] = w[n - 1 - i];
+}
+
+int gridrpc_grep(const char *pattern, const char *text, const char *hits) {
+    char line[1024];
+    int count = 0;
+    FILE *in = text == NULL ? NULL : fopen(text, "r"), *out;
+    if (in == NULL) return -1;
+    out = fopen(hits, "w");
+    while (out != NULL && fgets(line, sizeof line, in) != NULL)
+        if (strstr(line, pattern) != NULL) {
+            fputs(line, out);
+            count++;
+        }
+    if (out != NULL) fclose(out);
+    fclose(in);
+    return count;
+}
+
+void gridrpc_append(const char *log, const char *line) {
+    FILE *out = fopen(log, "a");
+    if (out == NULL) return;
+    fprintf(out, "%s\n", line);
+    fclose(out);
+}
+
+int gridrpc_join(const char *first, const char *second, char **both) {
+    *both = malloc(strlen(first) + strlen(second) + 1);
+    strcpy(*both, first);
+    strcat(*both, second);
+    return (int)strlen(*both);
+}
+
+void gridrpc_shout(char **text) {
+    size_t length = strlen(*text);
+    *text = realloc(*text, 2 * length + 1);
+    for (size_t i = 0; i < 2 * length; i++) (*text)[i] = (char)toupper((unsigned char)(*text)[i % length]);
+    (*text)[2 * length] = 0;
 }

@@ -28,7 +28,13 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
     };
     let dtype = match param.base {
         BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is no text (UTF-8)")?)),
-        BaseType::Bytes => return Ok(Value::from(std::sync::Arc::<[u8]>::from(content))),
+        BaseType::String => {
+            return Ok(match std::str::from_utf8(&content) {
+                Ok(text) => Value::text(text),
+                Err(_) => Value::from(std::sync::Arc::<[u8]>::from(content)),
+            });
+        }
+        BaseType::Bytes | BaseType::File => return Ok(Value::from(std::sync::Arc::<[u8]>::from(content))),
         BaseType::Number(dtype) => dtype,
     };
     match file {

@@ -68,6 +68,17 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
         ),
         native("upper", vec![text("in", In), text("out", Out)]),
         native("upper_in_place", vec![text("text", InOut)]),
+        native("another", vec![text("text", InOut), scalar("which", In, Int32)]),
+        native(
+            "change_file",
+            vec![
+                file("in", In),
+                file("both", InOut),
+                file("out", Out),
+                scalar("how", In, Int32),
+                scalar("had", Out, Int32),
+            ],
+        ),
         native_with(
             "with_work",
             vec![
@@ -299,6 +310,44 @@ fn text_goes_in_and_out() {
     let payload = bench.store.get(&made[0].0).unwrap().1;
     assert!(matches!(payload, Payload::Segment { .. }) && payload.bytes().iter().all(|byte| *byte == b'X'));
     assert_eq!(payload.size_bytes(), 60_000);
+}
+
+#[test]
+fn a_string_may_be_replaced_and_of_any_bytes() {
+    let mut bench = bench();
+    let empty = Meta::Text { size_bytes: 0 };
+    let mut made =
+        |which| bench.call_described("another", vec![string("old"), small(which)], vec![empty.clone()]).unwrap();
+    assert_eq!(made(0), [(Meta::Text { size_bytes: 0 }, vec![])]);
+    assert_eq!(made(1), [(Meta::Text { size_bytes: 3 }, b"new".to_vec())]);
+    assert_eq!(made(2), [(Meta::Bytes { size_bytes: 2 }, vec![0xff, 0xfe])]);
+}
+
+#[test]
+fn files_go_in_and_out() {
+    let mut bench = bench();
+    let large = vec![b'x'; 100_000];
+    let given = |bytes: &[u8]| Arg::Inline(Meta::Bytes { size_bytes: bytes.len() as u64 }, bytes.to_vec());
+    let outs = vec![Meta::Bytes { size_bytes: 0 }, Meta::Bytes { size_bytes: 0 }, out_scalar(Dtype::Int32)];
+    let mut call = |input: Arg, how| {
+        let args = vec![input, given(b"both"), small(how)];
+        bench.call_described("change_file", args, outs.clone())
+    };
+    let file = |bytes: &[u8]| (Meta::Bytes { size_bytes: bytes.len() as u64 }, bytes.to_vec());
+    let none = (Meta::Text { size_bytes: 0 }, vec![]);
+    let had = |had: i32| (out_scalar(Dtype::Int32), had.to_ne_bytes().to_vec());
+    assert_eq!(call(given(b"text"), 0).unwrap(), [file(b"both"), file(b"text"), had(1)]);
+    assert_eq!(call(given(&large), 0).unwrap(), [file(b"both"), file(&large), had(1)]);
+    assert_eq!(call(given(b""), 1).unwrap(), [file(b"both+"), none.clone(), had(1)]);
+    assert_eq!(call(string(""), 2).unwrap(), [file(b"both"), none, had(0)]);
+    let error = call(given(b""), 3).unwrap_err().to_string();
+    assert!(error.contains("2-out") && error.contains("cannot be read"), "{error}");
+    let scratch = format!("gridloom-{}-", std::process::id());
+    let left = std::fs::read_dir(std::env::temp_dir())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&scratch));
+    assert_eq!(left.count(), 0, "a call's folder goes with it");
 }
 
 #[test]

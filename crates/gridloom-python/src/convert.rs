@@ -5,6 +5,7 @@
 //! element stay as they are: byte order and NaNs too.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridloom::{Arg, Grid, Value};
@@ -79,6 +80,11 @@ impl Target<'_> {
         if let Ok(array) = object.cast::<PyUntypedArray>() {
             return self.array(array, param).map(Arg::Value);
         }
+        if let Some(param @ Param { base: BaseType::File, .. }) = param
+            && let Some(value) = self.file(object, param)?
+        {
+            return Ok(Arg::Value(value));
+        }
         if let Some(value) = self.plain(object, param)? {
             return Ok(Arg::Value(value));
         }
@@ -113,6 +119,25 @@ impl Target<'_> {
         let wanted = numpy.call_method1("dtype", (want.name(),))?;
         let is_safe = numpy.call_method1("can_cast", (array.getattr("dtype")?, &wanted, "safe"))?;
         if is_safe.extract()? { array.call_method1("astype", (wanted,)) } else { Ok(array) }
+    }
+
+    /// What a path leads to; `None` stands for no file.
+    fn file(&self, object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Value>> {
+        if object.is_none() {
+            return Ok(Some(Value::text("")));
+        }
+        let is_path = object.is_instance_of::<PyString>() || object.hasattr("__fspath__")?;
+        if !is_path {
+            return Ok(None);
+        }
+        let (grid, function, name) = (self.grid.clone(), self.signature.name.clone(), param.name.clone());
+        let path: PathBuf = object.extract()?;
+        if self.describes_only
+            && let Ok(about) = path.metadata()
+        {
+            return Ok(Some(Value::placeholder(Meta::Bytes { size_bytes: about.len() })));
+        }
+        detached(object.py(), move || grid.file_argument(&function, &name, &path)).or_raise(object.py()).map(Some)
     }
 
     /// Python's own numbers and texts.
@@ -232,7 +257,9 @@ impl Target<'_> {
                 (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
                 (BaseType::Number(dtype), false) => format!("a {dtype} number"),
                 (BaseType::Text, _) => "a string".to_string(),
+                (BaseType::String, _) => "a string or bytes".to_string(),
                 (BaseType::Bytes, _) => "bytes".to_string(),
+                (BaseType::File, _) => "a path, bytes or None".to_string(),
             }
         });
         let kind = object.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());

@@ -44,6 +44,8 @@ impl Arg {
             Arg::Value(value) => {
                 let inline = match value.meta {
                     Meta::Array { .. } => None,
+                    // The content of a file: nothing in it is checked, and it is not copied for that.
+                    Meta::Bytes { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
                     Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => value.inline_bytes(),
                 };
                 Actual { meta: value.meta.clone(), inline }

@@ -27,6 +27,7 @@ mod backend;
 mod calibrate;
 mod described;
 mod error;
+mod file;
 mod function;
 mod grid;
 mod group;

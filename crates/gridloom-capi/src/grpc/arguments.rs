@@ -3,7 +3,9 @@
 //! Scalars first, since extents need them, then extents, then arrays, which are copied once: what the program does with its
 //! memory after the call has returned changes nothing.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
@@ -12,7 +14,7 @@ use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
-use super::deliver::Destination;
+use super::deliver::{Destination, Target};
 use super::memory;
 use super::slots::{ReadingPlan, Slot};
 
@@ -40,21 +42,26 @@ pub(super) struct Item<'a> {
     pub(super) param: &'a Param,
     /// What was passed, of what is passed by pointer.
     pub(super) pointer: *mut c_void,
-    /// As it lies in the program's memory.
+    /// As it lies in the program's memory; of what is no number, as it is passed.
     pub(super) meta: Meta,
-    /// The bytes of a scalar that is only an input, and of a text.
+    /// The bytes of a scalar that is only an input, and of a string.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
 impl Item<'_> {
     /// Whether it is an input that is looked for in memory: an array, or a scalar that is changed.
     pub(super) fn is_read(&self) -> bool {
-        self.param.is_input() && self.bytes.is_none()
+        self.param.is_input() && self.bytes.is_none() && self.is_number()
     }
 
     /// Whether it is a result that the program wants.
     pub(super) fn is_written(&self) -> bool {
-        self.param.is_output() && !self.pointer.is_null()
+        self.param.is_output() && !self.pointer.is_null() && self.is_number()
+    }
+
+    /// Whether it is a number or an array of them, whose place in memory and size are known before the call.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self.param.base, BaseType::Number(_))
     }
 
     /// Its first address, and how many bytes there are.
@@ -75,7 +82,8 @@ pub(super) unsafe fn survey<'a>(
     let mut scalars = vec![None; signature.params.len()];
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
-        if param.is_input() && !param.is_output() && !param.is_array {
+        let is_memory = param.is_array || param.is_output() && matches!(param.base, BaseType::Number(_));
+        if param.is_input() && !is_memory && param.base != BaseType::File {
             // SAFETY: promised by the caller.
             scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
         }
@@ -91,9 +99,10 @@ pub(super) unsafe fn survey<'a>(
             (Some((meta, _)), ..) => meta.clone(),
             (None, BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
             (None, BaseType::Number(dtype), None) => Meta::scalar(dtype),
-            (None, BaseType::Text | BaseType::Bytes, _) => Meta::Text { size_bytes: 0 },
+            (None, _, _) => Meta::Text { size_bytes: 0 },
         };
-        let pointer = if by_value.is_some() { std::ptr::null_mut() } else { given.pointer(at) };
+        let is_passed = by_value.is_some() && !param.is_output();
+        let pointer = if is_passed { std::ptr::null_mut() } else { given.pointer(at) };
         Item { param, pointer, meta, bytes: by_value.map(|(_, bytes)| bytes) }
     };
     Ok(plan.params.iter().enumerate().map(&mut item).collect())
@@ -112,6 +121,11 @@ pub(super) unsafe fn gather(
     let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for mut item in items {
+        if item.param.base == BaseType::File {
+            // SAFETY: promised by the caller.
+            unsafe { gather_file(grid, signature, &item, &mut gathered) }?;
+            continue;
+        }
         if item.param.is_input() {
             let arg = match item.bytes.take() {
                 Some(bytes) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
@@ -127,10 +141,36 @@ pub(super) unsafe fn gather(
             }
         }
         if item.param.is_output() {
-            gathered.destinations.push(Destination::new(&item.param.name, item.pointer, item.meta));
+            let meta = item.is_number().then_some(item.meta);
+            gathered.destinations.push(Destination::new(&item.param.name, Target::new(item.pointer, meta)));
         }
     }
     Ok(gathered)
+}
+
+unsafe fn gather_file(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut Gathered) -> Outcome<()> {
+    // SAFETY: promised by the caller.
+    let path = unsafe { path(item.pointer) };
+    if item.param.is_input() {
+        let none = || Value::text("");
+        let read = |path: &Path| grid.file_argument(&signature.name, &item.param.name, path);
+        gathered.args.push(path.as_deref().map_or_else(|| Ok(none()), read)?.into());
+    }
+    if item.param.is_output() {
+        let target = path.map_or(Target::Unwanted, Target::File);
+        gathered.destinations.push(Destination::new(&item.param.name, target));
+    }
+    Ok(())
+}
+
+/// The path that a program gives for a file: null and the empty one stand for none.
+unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: a string, promised by the caller.
+    let path = unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes();
+    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 impl Given<'_> {
@@ -153,13 +193,23 @@ fn missing(signature: &Signature, param: &Param) -> Failed {
     Failed::other(format!("{}: argument '{}' is NULL; give its address", signature.name, param.name))
 }
 
-/// An input that is neither an array nor a result: its description and bytes.
+/// An input that is neither an array nor a number that is changed: its description and bytes.
 unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usize) -> Outcome<(Meta, Vec<u8>)> {
     let BaseType::Number(dtype) = param.base else {
         let what = format!("{}: argument '{}'", signature.name, param.name);
+        let mut pointer: *const c_void = given.pointer(at);
+        if param.is_output() {
+            // SAFETY: the place of a pointer, promised by the caller.
+            pointer = *unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what) }?;
+        }
         // SAFETY: promised by the caller.
-        let text = unsafe { memory::text(given.pointer(at).cast(), &what) }?;
-        return Ok((Meta::Text { size_bytes: text.len() as u64 }, text.as_bytes().to_vec()));
+        let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
+        let size_bytes = bytes.len() as u64;
+        let meta = match std::str::from_utf8(bytes) {
+            Err(_) if param.base == BaseType::String => Meta::Bytes { size_bytes },
+            _ => Meta::Text { size_bytes },
+        };
+        return Ok((meta, bytes.to_vec()));
     };
     let bytes = match given {
         Given::Slots(slots) => slots[at].scalar(dtype),

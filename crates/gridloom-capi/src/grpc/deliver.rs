@@ -2,48 +2,108 @@
 
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::path::PathBuf;
 
 use gridloom::Value;
 use gridloom_core::base::{ByteOrder, Meta, Order};
+use gridloom_core::idl::BaseType;
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
-use super::memory;
+use super::files::NewFile;
+use super::memory::{self, Allocated};
 
-/// Where a result goes: an address that the program gave, 0 if it does not want it.
+/// A result's name, and where it goes.
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     name: String,
-    address: usize,
-    /// As the program expects it in memory.
-    meta: Meta,
+    target: Target,
 }
 
-impl Destination {
-    pub(super) fn new(name: &str, pointer: *mut c_void, meta: Meta) -> Destination {
-        Destination { name: name.to_string(), address: pointer.expose_provenance(), meta }
+/// Where a result goes.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// The program does not want it.
+    Unwanted,
+    /// To an address, as the program expects it there.
+    Memory { address: usize, meta: Meta },
+    /// A copy of `malloc` with a zero byte behind it, whose address goes to that address.
+    Text { address: usize },
+    /// To a file of that name.
+    File(PathBuf),
+}
+
+impl Target {
+    /// For what the program gave a pointer; no description is that of a string.
+    pub(super) fn new(pointer: *mut c_void, meta: Option<Meta>) -> Target {
+        match (pointer.expose_provenance(), meta) {
+            (0, _) => Target::Unwanted,
+            (address, Some(meta)) => Target::Memory { address, meta },
+            (address, None) => Target::Text { address },
+        }
     }
 }
 
-/// Writes a call's results where they go, all or, if one is not as expected, none.
+impl Destination {
+    pub(super) fn new(name: &str, target: Target) -> Destination {
+        Destination { name: name.to_string(), target }
+    }
+
+    /// Whether a result is what is expected.
+    fn check(&self, got: &Meta) -> Outcome<()> {
+        let expected = match &self.target {
+            Target::Memory { meta, .. } if got.checked_size_bytes() != Some(meta.size_bytes()) => meta.to_string(),
+            Target::Text { .. } if !matches!(got, Meta::Text { .. } | Meta::Bytes { .. }) => "a string".to_string(),
+            Target::File(_) if !BaseType::File.holds(got) => "the content of a file".to_string(),
+            Target::Memory { .. } | Target::Text { .. } | Target::File(_) | Target::Unwanted => return Ok(()),
+        };
+        Err(Failed::other(format!("result '{}' is {got}, expected {expected}; nothing is written", self.name)))
+    }
+}
+
+/// A result that only has to be put in its place, which cannot fail but for the names of files.
+enum Ready<'a> {
+    Bytes(usize, Cow<'a, [u8]>),
+    Text(usize, Allocated),
+    File(NewFile, &'a str),
+}
+
+/// Writes a call's results where they go, all or, if one is not as expected or cannot be written, none.
 ///
 /// # Safety
 /// The pointers of the call still lead to what the signature says (`memory`).
 pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> Outcome<()> {
-    let results = || values.iter().zip(destinations).filter(|(_, destination)| destination.address != 0);
-    if let Some((value, Destination { name, meta, .. })) =
-        results().find(|(value, to)| value.meta().checked_size_bytes() != Some(to.meta.size_bytes()))
-    {
-        return Err(Failed::other(format!("result '{name}' is {}, expected {meta}; nothing is written", value.meta())));
-    }
-    for (value, destination) in results() {
-        // A simulation that does not run bodies has no content.
-        let Some(payload) = value.payload() else { continue };
-        let bytes = arranged(value.meta(), payload, &destination.meta);
-        // SAFETY: promised by the caller: room for a value of that description, whose size this has.
-        unsafe { memory::write(std::ptr::with_exposed_provenance_mut(destination.address), &bytes) };
+    let results = || values.iter().zip(destinations);
+    results().try_for_each(|(value, destination)| destination.check(value.meta()))?;
+    let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
+    for ready in ready.collect::<Outcome<Vec<Ready<'_>>>>()? {
+        match ready {
+            // SAFETY: promised by the caller: room for a value of that description, whose size this has.
+            Ready::Bytes(address, bytes) => unsafe {
+                memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
+            },
+            // SAFETY: promised by the caller: a place for a pointer.
+            Ready::Text(address, text) => unsafe { text.give(std::ptr::with_exposed_provenance_mut(address)) },
+            Ready::File(file, name) => file.place(name)?,
+        }
     }
     Ok(())
+}
+
+fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<Ready<'a>>> {
+    // A simulation that does not run bodies has no content.
+    let Some(payload) = value.payload() else { return Ok(None) };
+    let name = &destination.name;
+    Ok(match &destination.target {
+        Target::Unwanted => None,
+        Target::Memory { address, meta } => Some(Ready::Bytes(*address, arranged(value.meta(), payload, meta))),
+        Target::Text { address } => {
+            Some(Ready::Text(*address, memory::allocated(payload.bytes(), &format!("result '{name}'"))?))
+        }
+        // The function made none.
+        Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
+        Target::File(path) => Some(Ready::File(NewFile::write(name, path, payload.bytes())?, name)),
+    })
 }
 
 /// The bytes in this machine's byte order and the memory order that the program expects.
@@ -130,7 +190,8 @@ mod tests {
         let mut place = [7u16; 2];
         let pointer = std::ptr::from_mut(&mut place).cast();
         let value = Value::new(meta(Order::C, ByteOrder::NATIVE, &[1]), Payload::copied(&bytes(&[1]))).unwrap();
-        let to = Destination::new("y", pointer, meta(Order::C, ByteOrder::NATIVE, &[2]));
+        let to = Target::new(pointer, Some(meta(Order::C, ByteOrder::NATIVE, &[2])));
+        let to = Destination::new("y", to);
         // SAFETY: room for two elements.
         let failed = unsafe { deliver(&[value], &[to]) }.unwrap_err();
         assert!(failed.text.contains("'y'"), "{}", failed.text);

@@ -31,17 +31,63 @@ pub(super) unsafe fn write(pointer: *mut c_void, bytes: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), bytes.len()) };
 }
 
+/// A string as it lies there, which must be there.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn string<'a>(pointer: *const std::ffi::c_char, what: &str) -> Outcome<&'a [u8]> {
+    if pointer.is_null() {
+        return Err(Failed::null(what));
+    }
+    // SAFETY: a string that ends in a NUL, promised by the caller.
+    Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
+}
+
+/// A copy that the program frees, of `malloc`; a zero byte follows it.
+pub(super) fn allocated(bytes: &[u8], what: &str) -> Outcome<Allocated> {
+    // SAFETY: `malloc` gives room for all, or null.
+    unsafe {
+        let memory: *mut u8 = libc::malloc(bytes.len() + 1).cast();
+        if memory.is_null() {
+            return Err(Failed::other(format!("no memory for {} bytes of {what}", bytes.len())));
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len());
+        memory.add(bytes.len()).write(0);
+        Ok(Allocated(memory.cast()))
+    }
+}
+
+/// Memory of `malloc` until the program has it.
+pub(super) struct Allocated(*mut c_void);
+
+impl Allocated {
+    /// Writes its address where the program wants it.
+    ///
+    /// # Safety
+    /// See the module: a place for a pointer.
+    pub(super) unsafe fn give(self, place: *mut *mut c_void) {
+        // SAFETY: promised by the caller.
+        unsafe { place.write_unaligned(self.0) };
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: of `malloc`, and nobody else has it.
+        unsafe { libc::free(self.0) };
+    }
+}
+
 /// A text, which must be there.
 ///
 /// # Safety
 /// See the module.
 pub(super) unsafe fn text<'a>(pointer: *const std::ffi::c_char, what: &str) -> Outcome<&'a str> {
-    if pointer.is_null() {
-        return Err(Failed::null(what));
-    }
-    // SAFETY: a string that ends in a NUL, promised by the caller.
-    let text = unsafe { CStr::from_ptr(pointer) };
-    text.to_str().map_err(|_| Failed::other(format!("{what} is not UTF-8: '{}'", text.to_string_lossy())))
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { string(pointer, what) }?;
+    std::str::from_utf8(bytes)
+        .map_err(|_| Failed::other(format!("{what} is not UTF-8: '{}'", String::from_utf8_lossy(bytes))))
 }
 
 /// A place for a result of a function of the header, which must be there.

@@ -22,6 +22,7 @@
 //! | `memory` | where it is read and written |
 //! | `work` | what a session is of: a call by itself, or in a mapped block |
 //! | `map` | `grpc_map` |
+//! | `files` | result files |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -37,6 +38,7 @@ mod code;
 mod config;
 mod deliver;
 mod extensions;
+mod files;
 mod handles;
 mod library;
 mod map;

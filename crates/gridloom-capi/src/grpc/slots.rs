@@ -97,8 +97,7 @@ fn read_of(signature: &Signature, param: &Param) -> Outcome<Read> {
     };
     let dtype = match param.base {
         BaseType::Number(dtype) => dtype,
-        BaseType::Text if param.mode == Mode::In && !param.is_array => return Ok(Read::Pointer),
-        BaseType::Text => return refuse("a string that is a result"),
+        BaseType::Text | BaseType::String | BaseType::File => return Ok(Read::Pointer),
         BaseType::Bytes => return refuse("bytes"),
     };
     if param.is_array || param.mode != Mode::In {

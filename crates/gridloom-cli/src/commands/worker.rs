@@ -72,7 +72,8 @@ fn check() -> Result<()> {
     let definitions: Vec<Definition> = serde_json::from_value(question["definitions"].clone())?;
     let libraries: Vec<PathBuf> = serde_json::from_value(question["libraries"].clone())?;
     let mut native = Native::default();
-    let setup = Setup { server_name: String::new(), libraries, modules: Vec::new(), slowdown: 1.0 };
+    let (modules, scratch) = (Vec::new(), PathBuf::new());
+    let setup = Setup { server_name: String::new(), libraries, modules, slowdown: 1.0, scratch };
     native.setup(&setup).map_err(anyhow::Error::msg)?;
     // Said once, and not again for each function that is not found for it.
     let unloadable: Vec<String> =

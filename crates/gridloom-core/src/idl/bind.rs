@@ -164,21 +164,32 @@ impl Binding<'_> {
             {
                 self.take_scalar(index, *dtype, *byte_order, want, actual.inline.as_deref())
             }
-            (Meta::Text { .. }, BaseType::Text) | (Meta::Bytes { .. }, BaseType::Bytes) => {
-                if let Some(bytes) = &actual.inline {
-                    if bytes.len() as u64 != actual.meta.size_bytes() {
-                        let why = format!("{} bytes of {} given", bytes.len(), actual.meta.size_bytes());
-                        return Err(self.0.malformed(param, why));
-                    }
-                    if param.base == BaseType::Text && std::str::from_utf8(bytes).is_err() {
-                        return Err(self.0.malformed(param, "its text is not UTF-8".to_string()));
-                    }
-                    self.0.scalars[index] = Some((actual.meta.clone(), bytes.clone()));
-                }
-                Ok(())
-            }
+            (meta, base) if base.holds(meta) => self.take_bytes(index, actual),
             _ => wrong(String::new()),
         }
+    }
+
+    /// A text, a string, bytes or a file.
+    fn take_bytes(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
+        let Some(bytes) = &actual.inline else { return Ok(()) };
+        let param = &self.0.signature.params[index];
+        if bytes.len() as u64 != actual.meta.size_bytes() {
+            let why = format!("{} bytes of {} given", bytes.len(), actual.meta.size_bytes());
+            return Err(self.0.malformed(param, why));
+        }
+        if matches!(actual.meta, Meta::Text { .. }) && std::str::from_utf8(bytes).is_err() {
+            return Err(self.0.malformed(param, "its text is not UTF-8".to_string()));
+        }
+        if let (BaseType::String, Some(at)) = (param.base, bytes.iter().position(|byte| *byte == 0)) {
+            let why = format!("its byte {} is zero, where a string of C ends; cut it there, or pass an array", at + 1);
+            return Err(BindError::Value {
+                function: self.0.function(),
+                what: format!("argument '{}'", param.name),
+                why,
+            });
+        }
+        self.0.scalars[index] = Some((actual.meta.clone(), bytes.clone()));
+        Ok(())
     }
 
     fn take_scalar(
@@ -264,10 +275,8 @@ impl Binding<'_> {
 
     fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {
         let param = &self.0.signature.params[index];
-        let dtype = match param.base {
-            BaseType::Number(dtype) => dtype,
-            BaseType::Text => return Ok(Meta::Text { size_bytes: 0 }),
-            BaseType::Bytes => return Ok(Meta::Bytes { size_bytes: 0 }),
+        let BaseType::Number(dtype) = param.base else {
+            return Ok(param.base.unknown_result().expect("what is no number has a size of its own"));
         };
         if !param.is_array {
             return Ok(Meta::scalar(dtype));

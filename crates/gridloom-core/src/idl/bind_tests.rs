@@ -274,3 +274,20 @@ fn arrays_of_no_dimension_are_built() {
     assert!(built.bind(&[array(&[])], &[]).is_ok());
     assert!(built.bind(&[array(&[1])], &[]).is_err());
 }
+
+#[test]
+fn strings_and_files_are_text_or_bytes() {
+    let function = signature("Define f(IN string s, IN filename f, OUT filename g, OUT string t) Calls f(s, f, g, t);");
+    let text = |text: &[u8]| Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.to_vec()) };
+    let bytes =
+        |bytes: &[u8]| Actual { meta: Meta::Bytes { size_bytes: bytes.len() as u64 }, inline: Some(bytes.to_vec()) };
+    let bind = |s: Actual, f: Actual| function.bind(&[s, f], &[]);
+    let bound = bind(bytes(b"\xff"), bytes(b"a\0b")).unwrap();
+    let (none, empty) = (Meta::Bytes { size_bytes: 0 }, Meta::Text { size_bytes: 0 });
+    assert_eq!(bound.outputs, [(2, none), (3, empty)]);
+    assert!(bind(text(b"x"), text(b"")).is_ok(), "an empty text is no file");
+    let refused = refusal(bind(text(b"x"), text(b"path")));
+    assert_eq!(refused, "linalg/f: argument 'f' is a string, expected the content of a file (bytes)");
+    let refused = refusal(bind(text(b"a\0b"), bytes(b"")));
+    assert!(refused.contains("argument 's': its byte 2 is zero, where a string of C ends"), "{refused}");
+}

@@ -106,6 +106,8 @@ impl Signature {
                 BaseType::Number(dtype) => Dtype::ALL.iter().position(|one| *one == dtype).map_or(255, |at| at as u8),
                 BaseType::Text => 64,
                 BaseType::Bytes => 65,
+                BaseType::String => 66,
+                BaseType::File => 67,
             });
             hash.number(param.dims.len() as u64);
             param.dims.iter().for_each(|dim| hash.expression(dim));

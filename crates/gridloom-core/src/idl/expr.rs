@@ -11,6 +11,7 @@
 use thiserror::Error;
 
 use crate::base::limits::EXPRESSION_DEPTH_MAX;
+use crate::idl::parse_param::type_name;
 use crate::idl::scalar;
 use crate::idl::signature::{BaseType, Mode, Param};
 
@@ -305,8 +306,8 @@ fn usable(param: &Param, real: bool) -> Result<(), String> {
             Err(format!("parameter '{name}' is {dtype}, and expressions use only integer and real numbers"))
         }
         BaseType::Number(dtype) => Err(format!("parameter '{name}' is {dtype}, and sizes use only integers")),
-        BaseType::Text | BaseType::Bytes => {
-            Err(format!("parameter '{name}' is a string, and expressions use only numbers"))
+        BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File => {
+            Err(format!("parameter '{name}' is a {}, and expressions use only numbers", type_name(param.base)))
         }
     }
 }

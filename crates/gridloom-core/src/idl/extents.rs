@@ -131,8 +131,9 @@ pub(super) fn wanted(param: &Param) -> String {
     match (param.base, param.is_array) {
         (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
         (BaseType::Number(dtype), false) => format!("a {dtype} number"),
-        (BaseType::Text, _) => "a string".to_string(),
+        (BaseType::Text | BaseType::String, _) => "a string".to_string(),
         (BaseType::Bytes, _) => "bytes".to_string(),
+        (BaseType::File, _) => "the content of a file (bytes)".to_string(),
     }
 }
 

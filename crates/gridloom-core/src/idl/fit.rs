@@ -80,7 +80,7 @@ fn fitting<'a>(sizes: &Sizes<'_>, param: &Param, meta: &'a Meta) -> Result<Optio
             }
         }
         (Meta::Scalar { dtype, .. }, BaseType::Number(want)) if !param.is_array && *dtype == want => Ok(None),
-        (Meta::Text { .. }, BaseType::Text) | (Meta::Bytes { .. }, BaseType::Bytes) => Ok(None),
+        (meta, base) if base.holds(meta) => Ok(None),
         _ => {
             let (expected, got) = (wanted(param), described(meta));
             let (function, param) = (sizes.function(), param.name.clone());

@@ -64,8 +64,8 @@ impl Parser<'_> {
         let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
         let message = match (word.as_str(), self.peek_second()?) {
             ("allocate" | "broadcast", _) => format!("'{word}' (for MPI ranks) is not supported yet"),
-            ("filename" | "filepointer", _) => {
-                format!("type '{word}' is not supported yet; pass the content as an array of char")
+            ("filepointer", _) => {
+                "type 'filepointer' is not supported; write filename, which passes the path of a file".to_string()
             }
             (_, Token::Mark("(")) if !has_mode => {
                 format!("callback parameters such as '{word}' are not supported yet; leave it out")
@@ -124,11 +124,17 @@ impl Parser<'_> {
             (BaseType::Number(_), Mode::Work) if !pointer && !array => {
                 format!("scratch space needs a size: write `WORK {type_text} {name}[n]`")
             }
-            (BaseType::Text, _) if pointer || array => {
-                format!("arrays of strings are not supported; write `IN string {name}`, or `char {name}[n]`")
+            (BaseType::String, _) if array => {
+                format!("arrays of strings are not supported; write `{mode} string {name}`, or `char {name}[n]`")
             }
-            (BaseType::Text, Mode::Out | Mode::InOut | Mode::Work) => {
-                format!("a string that the function sets needs a size: write `{mode} char {name}[n]`")
+            (BaseType::String, Mode::In) if pointer => {
+                format!("a string is passed as it is: write `IN string {name}`")
+            }
+            (BaseType::File, _) if pointer || array => {
+                format!("a file's path is passed as it is: write `{mode} filename {name}` for each file")
+            }
+            (BaseType::String | BaseType::File, Mode::Work) => {
+                format!("scratch space is an array of numbers: write `WORK char {name}[n]`")
             }
             _ => return Ok(()),
         };
@@ -155,7 +161,8 @@ pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
         [] if signs > 0 => (Dtype::Int32, Dtype::Uint32),
         ["long"] | ["int", "long"] | ["long", "long"] | ["int", "long", "long"] => (Dtype::Int64, Dtype::Uint64),
         _ if signs > 0 => return None,
-        ["string"] => return Some(BaseType::Text),
+        ["string"] => return Some(BaseType::String),
+        ["filename"] => return Some(BaseType::File),
         ["float"] => (Dtype::Float32, Dtype::Float32),
         ["double"] => (Dtype::Float64, Dtype::Float64),
         ["double", "long"] => (Dtype::LongDouble, Dtype::LongDouble),
@@ -168,16 +175,19 @@ pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
 }
 
 pub(crate) fn is_type_word(word: &str) -> bool {
-    const WORDS: [&str; 11] =
-        ["unsigned", "signed", "char", "short", "int", "long", "float", "double", "string", "scomplex", "dcomplex"];
+    const WORDS: [&str; 12] = [
+        "unsigned", "signed", "char", "short", "int", "long", "float", "double", "string", "filename", "scomplex",
+        "dcomplex",
+    ];
     WORDS.contains(&word) || Dtype::from_name(word).is_some()
 }
 
 /// The name of a type as the language's own texts write it.
 pub(crate) fn type_name(base: BaseType) -> &'static str {
     match base {
-        BaseType::Text => "string",
+        BaseType::Text | BaseType::String => "string",
         BaseType::Bytes => "bytes",
+        BaseType::File => "filename",
         BaseType::Number(Dtype::Int8) => "char",
         BaseType::Number(Dtype::Int16) => "short",
         BaseType::Number(Dtype::Int32) => "int",
@@ -204,5 +214,5 @@ fn mode_of(word: &str) -> Option<Mode> {
     }
 }
 
-const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, scomplex, dcomplex, \
-                     int8 to uint64, float16, bool";
+const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, filename, scomplex, \
+                     dcomplex, int8 to uint64, float16, bool";

@@ -12,7 +12,7 @@
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. `CompileOptions`, `Compiler`, `Linker` and
 //! `Required` are recorded and have no effect, as nothing is compiled. Refused by name: inline C bodies, `Globals`,
-//! `DefClass`, `FortranStringConvention`, `Backend`, `Shrink "yes"`, sub-arrays, callbacks, `filename`.
+//! `DefClass`, `FortranStringConvention`, `Backend`, `Shrink "yes"`, sub-arrays, callbacks, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).

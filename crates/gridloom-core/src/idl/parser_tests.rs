@@ -75,6 +75,9 @@ fn signatures_print_on_one_line() {
          (a: float64[n, n] in Fortran order, ipiv: int32[n], b: float64[n, nrhs] in Fortran order, info: int32)"
     );
     assert_eq!(one("Define f(IN string s) Calls f(s);").signature.to_string(), "t/f(s: string) -> ()");
+    let files = one("Define f(IN filename a, INOUT filename b, OUT filename c, OUT string s) Calls f(a, b, c, s);");
+    assert_eq!(files.signature.to_string(), "t/f(a, b: file) -> (b, c: file, s: string)");
+    assert_eq!(one(&files.to_string()).signature.params, files.signature.params);
 }
 
 #[test]
@@ -179,7 +182,11 @@ fn wrong_parameters_name_the_remedy() {
     for (params, message) in [
         ("OUT int x", "a scalar that the function sets is passed by pointer: write `OUT int *x`"),
         ("IN int *x", "an IN scalar is passed by value: write `IN int x`, or `x[1]` for a pointer"),
-        ("OUT string s", "a string that the function sets needs a size: write `OUT char s[n]`"),
+        ("IN string *s", "a string is passed as it is: write `IN string s`"),
+        ("OUT string s[4]", "arrays of strings are not supported; write `OUT string s`, or `char s[n]`"),
+        ("IN filename *f", "a file's path is passed as it is: write `IN filename f` for each file"),
+        ("WORK filename f", "scratch space is an array of numbers: write `WORK char f[n]`"),
+        ("IN filename f, IN int x[f]", "parameter 'f' is a filename, and expressions use only numbers"),
         ("WORK double w", "scratch space needs a size: write `WORK double w[n]`"),
         ("IN double *x[3]", "arrays of pointers are not supported; write `IN double x[…]`"),
         ("int x", "expected the mode of 'x': write IN, OUT, INOUT or WORK before it"),
@@ -198,7 +205,7 @@ fn wrong_parameters_name_the_remedy() {
     }
     assert!(refused_params("IN unsigned double x").starts_with("unknown type 'unsigned double'; types are char"));
     assert!(refused_params("IN quad x").starts_with("unknown type 'quad'"));
-    assert!(refused_params("IN filename x").contains("type 'filename' is not supported yet"));
+    assert!(refused_params("IN filepointer x").contains("write filename"));
 }
 
 #[test]
@@ -277,6 +284,7 @@ fn soup() -> impl Strategy<Value = String> {
         "long",
         "unsigned",
         "string",
+        "filename",
         "n",
         "x",
         "1",

@@ -43,8 +43,9 @@ impl Signature {
     fn described(&self, param: &Param) -> String {
         let base = match param.base {
             BaseType::Number(dtype) => dtype.name(),
-            BaseType::Text => "string",
+            BaseType::Text | BaseType::String => "string",
             BaseType::Bytes => "bytes",
+            BaseType::File => "file",
         };
         if !param.is_array {
             return base.to_string();
@@ -56,7 +57,7 @@ impl Signature {
 
     fn declaration(&self, param: &Param) -> String {
         let mut text = format!("{} {} ", param.mode, type_name(param.base));
-        if param.is_output() && !param.is_array {
+        if param.is_output() && !param.is_array && matches!(param.base, BaseType::Number(_)) {
             text.push('*');
         }
         text.push_str(&param.name);

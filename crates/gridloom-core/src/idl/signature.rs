@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::Dtype;
+use crate::base::{Dtype, Meta};
 use crate::idl::expr::Expr;
 
 /// Direction of a parameter.
@@ -29,10 +29,35 @@ pub enum Mode {
 pub enum BaseType {
     /// A number.
     Number(Dtype),
-    /// UTF-8 text; in native calls a `char *` that ends in a zero byte.
+    /// UTF-8 text (Python functions).
     Text,
-    /// Uninterpreted bytes (Python functions only).
+    /// Uninterpreted bytes (Python functions).
     Bytes,
+    /// A string of C, which ends in a zero byte (native functions): text if it is UTF-8, else bytes.
+    String,
+    /// The content of a file, of which the function gets the path (native functions). An empty text stands for no file.
+    File,
+}
+
+impl BaseType {
+    /// Whether a value of that description can be one of this type, if it is no array and no number.
+    pub fn holds(self, meta: &Meta) -> bool {
+        match (self, meta) {
+            (BaseType::Text | BaseType::String, Meta::Text { .. })
+            | (BaseType::Bytes | BaseType::String | BaseType::File, Meta::Bytes { .. }) => true,
+            (BaseType::File, Meta::Text { size_bytes }) => *size_bytes == 0,
+            _ => false,
+        }
+    }
+
+    /// The description of a result that is no array and no number, whose size nobody knows before.
+    pub fn unknown_result(self) -> Option<Meta> {
+        match self {
+            BaseType::Number(_) => None,
+            BaseType::Text | BaseType::String => Some(Meta::Text { size_bytes: 0 }),
+            BaseType::Bytes | BaseType::File => Some(Meta::Bytes { size_bytes: 0 }),
+        }
+    }
 }
 
 /// Memory order that a function wants of an array.

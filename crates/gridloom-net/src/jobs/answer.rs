@@ -92,11 +92,10 @@ fn keep(
                 return Err(nonsense("a result is not where it should be"));
             }
         };
-        // Only text and bytes may differ from what was asked for, and only in size.
-        let meta = match output.meta {
-            Meta::Text { .. } => Meta::Text { size_bytes: payload.size_bytes() },
-            Meta::Bytes { .. } => Meta::Bytes { size_bytes: payload.size_bytes() },
-            meta @ (Meta::Scalar { .. } | Meta::Array { .. }) => meta,
+        // Only text and bytes may differ from what was asked for: in size, and each may be the other.
+        let meta = match (output.meta, value.meta) {
+            (Meta::Text { .. } | Meta::Bytes { .. }, made @ (Meta::Text { .. } | Meta::Bytes { .. })) => made,
+            (meta, _) => meta,
         };
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
             return Err(nonsense("a result has another size than its description"));

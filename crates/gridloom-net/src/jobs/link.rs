@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::JobsConfig;
+use super::scratch::Scratch;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
 use crate::worker::Setup;
@@ -100,6 +101,8 @@ pub(super) struct Link {
     next_serial: u64,
     ended_serial: u64,
     destroyed_seen: u64,
+    /// Removed with all that is left in it, once the process is gone.
+    _scratch: Scratch,
 }
 
 impl Link {
@@ -149,6 +152,14 @@ impl Link {
                 return Err(error.into());
             }
         };
+        let scratch = Scratch::new()?;
+        let setup = Setup {
+            server_name: config.server_name.clone(),
+            libraries: config.libraries.clone(),
+            modules: config.modules.clone(),
+            slowdown: config.slowdown,
+            scratch: scratch.path().to_path_buf(),
+        };
         let mut link = Link {
             socket,
             process,
@@ -167,12 +178,7 @@ impl Link {
             next_serial: 1,
             ended_serial: 0,
             destroyed_seen: destroyed_count(),
-        };
-        let setup = Setup {
-            server_name: config.server_name.clone(),
-            libraries: config.libraries.clone(),
-            modules: config.modules.clone(),
-            slowdown: config.slowdown,
+            _scratch: scratch,
         };
         link.outbox.push_fd(words_fd);
         link.outbox.push(&ToWorker::Setup(setup), std::iter::empty())?;

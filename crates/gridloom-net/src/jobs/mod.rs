@@ -21,6 +21,7 @@ mod alone;
 mod answer;
 mod config;
 mod link;
+mod scratch;
 pub mod speed;
 
 use std::collections::{BTreeMap, VecDeque};

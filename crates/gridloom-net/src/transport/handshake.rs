@@ -36,7 +36,7 @@ use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks.
-pub const VERSIONS: (u16, u16) = (3, 3);
+pub const VERSIONS: (u16, u16) = (4, 4);
 /// Longest frame of a handshake: a stranger costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// Time that a handshake may take from its first byte to its last, nanoseconds. Also what a stranger may hold a place for.

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod native;
 pub(crate) mod protocol;
 mod serve;
+mod stand_in;
 mod values;
 
 use std::sync::Arc;

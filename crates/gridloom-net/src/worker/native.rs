@@ -1,7 +1,7 @@
 //! Native functions: symbols of shared libraries, called through libffi as their signature says.
 //!
-//! "C": scalars by value, arrays and results by pointer, text as a string that ends in a zero byte. "FORTRAN":
-//! everything by pointer, and the lengths of all strings behind the last argument, as `size_t`.
+//! "C": scalars by value, arrays and results by pointer. "FORTRAN": everything by pointer, and the lengths of all strings
+//! behind the last argument, as `size_t`. Strings and files: [`super::stand_in`].
 //!
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
 //! signature crashes this process, and no other.
@@ -17,10 +17,9 @@ use libloading::Library;
 use libloading::os::unix as os;
 
 use super::convert::Aligned;
+use super::stand_in::StandIns;
+use super::values::refused;
 use super::{ArgView, Functions, OutView, Room, Setup};
-
-/// Room for a text result whose signature states no extent, and at least for one that is updated in place.
-pub const TEXT_BYTES_DEFAULT: usize = 64 << 10;
 
 /// Room for any scalar, with its alignment.
 type Cell = [u128; 2];
@@ -38,6 +37,7 @@ pub fn native_main(fd: i32) -> io::Result<()> {
 pub struct Native {
     libraries: Vec<(PathBuf, Result<Library, String>)>,
     functions: Vec<Option<Prepared>>,
+    scratch: PathBuf,
 }
 
 struct Prepared {
@@ -53,6 +53,7 @@ struct Prepared {
 
 impl Functions for Native {
     fn setup(&mut self, setup: &Setup) -> Result<(), String> {
+        self.scratch.clone_from(&setup.scratch);
         for path in &setup.libraries {
             // SAFETY: loading runs the library's initialisers: the operator of the server chose it, and this process
             // is there to run its code.
@@ -119,7 +120,7 @@ impl Functions for Native {
 
     fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
         let prepared = self.functions.get(function as usize).and_then(Option::as_ref);
-        prepared.expect("only loaded functions are called").call(args, outs)
+        prepared.expect("only loaded functions are called").call(args, outs, &self.scratch)
     }
 }
 
@@ -153,15 +154,8 @@ fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Text in the form that native code wants, and where it came from.
-struct TextBuffer {
-    memory: Aligned,
-    capacity: usize,
-    out: Option<usize>,
-}
-
 impl Prepared {
-    fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+    fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>], scratch: &Path) -> Result<(), TaskError> {
         let params = &self.definition.signature.params;
         // Native code is free to leave parts of a result as they are.
         outs.iter_mut().for_each(OutView::clear);
@@ -169,7 +163,7 @@ impl Prepared {
         let mut cells: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut referred: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut works: Vec<Aligned> = Vec::new();
-        let mut texts: Vec<TextBuffer> = Vec::new();
+        let mut stand_ins = StandIns::new(self.language, scratch);
         for (at, arg) in self.args.iter().enumerate() {
             let by_value = self.language == Language::C;
             cells[at] = match arg {
@@ -178,22 +172,12 @@ impl Prepared {
                     let value = cell_of(&value.map_err(|error| refused(error.to_string()))?);
                     if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
                 }
-                CallArgument::Text(text) => {
-                    let mut text = TextBuffer::new(text.as_bytes(), text.len(), self.language, None);
-                    let at = pointer(text.memory.bytes_mut());
-                    texts.push(text);
-                    at
-                }
+                CallArgument::Text(text) => address(stand_ins.constant(text)),
                 CallArgument::Param(index) => {
                     let param = &params[*index];
                     let (input, output) = self.places[*index];
-                    if param.base == BaseType::Text {
-                        let old = input.map_or(&[][..], |input| args[input].bytes);
-                        let capacity = self.text_capacity(param, old, args)?;
-                        let mut text = TextBuffer::new(old, capacity, self.language, output);
-                        let at = pointer(text.memory.bytes_mut());
-                        texts.push(text);
-                        at
+                    if StandIns::are_for(param.base) {
+                        address(stand_ins.param(param, input.map(|input| &args[input]), output)?)
                     } else if param.mode == Mode::Work {
                         let mut work = Aligned::zeroed(self.size_of(param, args)?);
                         let at = pointer(work.bytes_mut());
@@ -213,15 +197,12 @@ impl Prepared {
                 }
             };
         }
-        let mut lengths: Vec<usize> = Vec::new();
-        if self.language == Language::Fortran {
-            lengths.extend(texts.iter().map(|text| text.capacity));
-        }
+        let lengths = if self.language == Language::Fortran { stand_ins.lengths() } else { Vec::new() };
         let passed: Vec<Arg<'_>> = cells.iter().map(Arg::new).chain(lengths.iter().map(Arg::new)).collect();
         let mut returned: Cell = [0; 2];
         let ret = if self.result.is_some() { Ret::new(&mut returned) } else { Ret::void() };
         // SAFETY: the call interface was made from the same list of arguments as `passed`; each cell is at least as
-        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `texts`, `referred`)
+        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `stand_ins`, `referred`)
         // outlives the call. That the symbol has this type is the signature's word, see the module's doc.
         unsafe { self.cif.call_return_into(self.code, &passed, ret) };
         if let Some((dtype, param)) = self.result
@@ -230,19 +211,7 @@ impl Prepared {
         {
             room.copy_from_slice(&bytes_of(&returned)[..dtype.size_bytes() as usize]);
         }
-        for text in &texts {
-            if let Some(output) = text.out
-                && let Room::Growing(room) = &mut outs[output].room
-            {
-                room.clear();
-                room.extend_from_slice(text.result(self.language));
-                if let Err(error) = std::str::from_utf8(room) {
-                    let why = format!("text result that is not UTF-8 ({error})");
-                    return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
-                }
-            }
-        }
-        Ok(())
+        stand_ins.finish(outs)
     }
 
     /// Values of the scalar parameters, for expressions.
@@ -258,7 +227,7 @@ impl Prepared {
         let scalars = self.scalars(args);
         let mut size: usize = match param.base {
             BaseType::Number(dtype) => dtype.size_bytes() as usize,
-            BaseType::Text | BaseType::Bytes => 1,
+            BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File => 1,
         };
         for extent in &param.dims {
             let extent = extent.extent_of(&self.definition.signature.params, &scalars);
@@ -271,35 +240,6 @@ impl Prepared {
         }
         Ok(size)
     }
-
-    fn text_capacity(&self, param: &Param, old: &[u8], args: &[ArgView<'_>]) -> Result<usize, TaskError> {
-        let stated = if param.dims.is_empty() { 0 } else { self.size_of(param, args)? };
-        Ok(match (param.is_output(), param.dims.is_empty()) {
-            (false, _) => old.len().max(stated),
-            (true, false) => stated.max(old.len()),
-            (true, true) => TEXT_BYTES_DEFAULT.max(old.len()),
-        })
-    }
-}
-
-impl TextBuffer {
-    fn new(old: &[u8], capacity: usize, language: Language, out: Option<usize>) -> TextBuffer {
-        let mut memory = Aligned::zeroed(capacity + 1);
-        memory.bytes_mut()[..old.len()].copy_from_slice(old);
-        if language == Language::Fortran {
-            memory.bytes_mut()[old.len()..capacity].fill(b' ');
-        }
-        TextBuffer { memory, capacity, out }
-    }
-
-    /// What the function left: up to the zero byte, in FORTRAN without the blanks that fill the room.
-    fn result(&self, language: Language) -> &[u8] {
-        let bytes = &self.memory.bytes()[..self.capacity];
-        match language {
-            Language::C => &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())],
-            Language::Fortran => &bytes[..bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1)],
-        }
-    }
 }
 
 fn is_array(param: &Param) -> bool {
@@ -309,7 +249,7 @@ fn is_array(param: &Param) -> bool {
 fn is_text(arg: &CallArgument, params: &[Param]) -> bool {
     match arg {
         CallArgument::Text(_) => true,
-        CallArgument::Param(index) => params.get(*index).is_some_and(|param| param.base == BaseType::Text),
+        CallArgument::Param(index) => params.get(*index).is_some_and(|param| StandIns::are_for(param.base)),
         CallArgument::Value { .. } => false,
     }
 }
@@ -330,7 +270,7 @@ fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Re
                 BaseType::Number(dtype) if language == Language::C && param.mode == Mode::In && !is_array(param) => {
                     value_type(dtype)
                 }
-                BaseType::Number(_) | BaseType::Text => Ok(Type::pointer()),
+                BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File => Ok(Type::pointer()),
             }
         }
     }
@@ -384,8 +324,4 @@ fn bytes_of(cell: &Cell) -> [u8; 32] {
     all[..16].copy_from_slice(&cell[0].to_ne_bytes());
     all[16..].copy_from_slice(&cell[1].to_ne_bytes());
     all
-}
-
-fn refused(why: String) -> TaskError {
-    TaskError::Refused { function: String::new(), server: String::new(), why }
 }

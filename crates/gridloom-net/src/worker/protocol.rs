@@ -31,6 +31,8 @@ pub struct Setup {
     pub modules: Vec<PathBuf>,
     /// How many times as long as they need calls take.
     pub slowdown: f64,
+    /// Where it may make a folder for the files of its calls: not there yet, and removed by the server after its end.
+    pub scratch: PathBuf,
 }
 
 /// From server to worker.

@@ -300,7 +300,13 @@ mod tests {
             let flags = SocketFlags::CLOEXEC;
             let (server, worker) =
                 rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let setup = Setup { server_name: "s".into(), libraries: Vec::new(), modules: Vec::new(), slowdown: 1.0 };
+            let setup = Setup {
+                server_name: "s".into(),
+                libraries: Vec::new(),
+                modules: Vec::new(),
+                slowdown: 1.0,
+                scratch: "s".into(),
+            };
             let mut outbox = Outbox::default();
             outbox.push(&ToWorker::Setup(setup), std::iter::empty()).unwrap();
             assert!(outbox.send(server.as_fd(), true).unwrap());

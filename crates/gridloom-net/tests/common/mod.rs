@@ -59,6 +59,10 @@ pub fn text(name: &str, mode: Mode) -> Param {
     Param { base: BaseType::Text, ..scalar(name, mode, Dtype::Int8) }
 }
 
+pub fn file(name: &str, mode: Mode) -> Param {
+    Param { base: BaseType::File, ..scalar(name, mode, Dtype::Int8) }
+}
+
 pub fn native(symbol: &str, params: Vec<Param>) -> Definition {
     let args = (0..params.len()).map(CallArgument::Param).collect();
     native_with(symbol, params, args, None, Language::C)
@@ -232,17 +236,25 @@ impl Bench {
 
     /// Calls and gives the bytes of the results.
     pub fn call(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Result<Vec<Vec<u8>>, TaskError> {
+        Ok(self.call_described(symbol, args, outs)?.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    /// Likewise, with the descriptions of the results.
+    pub fn call_described(
+        &mut self,
+        symbol: &str,
+        args: Vec<Arg>,
+        outs: Vec<Meta>,
+    ) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
         let task = self.start(symbol, args, outs);
         let made = self.wait(&task)?;
         assert_eq!(made.len(), task.outputs.len());
-        Ok(made
-            .iter()
-            .map(|(datum, meta)| {
-                let (stored, payload) = self.store.get(datum).unwrap();
-                assert_eq!((&stored, meta.size_bytes()), (meta, payload.size_bytes()));
-                payload.bytes().to_vec()
-            })
-            .collect())
+        let value = |(datum, meta): (DatumId, Meta)| {
+            let (stored, payload) = self.store.get(&datum).unwrap();
+            assert_eq!((&stored, meta.size_bytes()), (&meta, payload.size_bytes()));
+            (meta, payload.bytes().to_vec())
+        };
+        Ok(made.into_iter().map(value).collect())
     }
 }
 
