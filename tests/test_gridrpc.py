@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
 CASES = 141
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "mixed.c")
+APART = ("functions.c", "cycles.c", "lost.c", "mixed.c")
 PLANNED = "not supported yet"
 # What the library does not have: each of these cases is skipped, and no other for that reason.
 NOT_YET = {
@@ -86,6 +87,22 @@ def test_the_suite_passes_in_simulation(suite):
     assert counts(passes(suite, *simulate)) == GROUPS
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
+    """Random programs in blocks, while servers are killed, hang and start again: the same memory, and no error."""
+    monkeypatch.setenv("GRIDRPC_SERVERS_FAIL", "1")
+    drawn = random.Random(seed)
+    lost = drawn.sample(["server-1", "server-2", "server-3", "server-4"], 3)
+    faults = [f"at {drawn.uniform(0.02, 1.5):.3f}s {drawn.choice(['kill', 'kill', 'hang'])} {name}" for name in lost]
+    faults += [f"at 2s restart {name}" for name in lost]
+    scenario = suite / f"{seed}.faults"
+    scenario.write_text("\n".join(faults))
+    simulate = [PROGRAM, "simulate", "-p", suite / "platform.toml", "--execute", "--faults", scenario, "--"]
+    command = [*simulate, suite / "suite", suite / "gridrpc.toml", "server-1", "map: random"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=300)
+    assert done.returncode == 0 and "\nok 1" in "\n" + done.stdout, scenario.read_text() + done.stdout + done.stderr
+
+
 def test_a_failed_case_is_told(suite):
     """The suite can fail: with a server's name that is none."""
     command = [suite / "suite", suite / "gridrpc.toml", "no-such-server", "OGF handles 3"]
@@ -136,23 +153,48 @@ def test_the_header_for_cpp(suite, standard):
 
 
 @pytest.fixture
-def served(suite):
-    """The address of an agent with one server of the suite's functions."""
+def grid(suite):
+    """Starts servers of the suite's functions: the agent's address, and the servers' processes by name."""
 
     def start(*arguments):
         command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite)
         started.append(process)
-        return process.stdout.readline()
+        return process, process.stdout.readline()
+
+    def serve(*names):
+        _, said = start("agent", "--listen", "127.0.0.1:0")
+        address = re.search(r'"address":\s*"([^"]+)"', said).group(1)
+        more = ["--agent", address, "--library", suite / "libgridrpc.so", "--models", "none"]
+        servers = {name: start("serve", suite / "functions.idl", "--name", name, *more)[0] for name in names}
+        return address, servers
 
     started = []
-    address = re.search(r'"address":\s*"([^"]+)"', start("agent", "--listen", "127.0.0.1:0")).group(1)
-    library = ["--library", suite / "libgridrpc.so", "--models", "none"]
-    start("serve", suite / "functions.idl", "--agent", address, "--name", "server-1", *library)
-    yield address
+    yield serve
     for process in started:
         process.stdin.close()
         process.wait(timeout=60)
+
+
+@pytest.fixture
+def served(grid):
+    """The address of an agent with one server of the suite's functions."""
+    address, _ = grid("server-1")
+    return address
+
+
+def test_a_block_goes_on_when_a_server_is_killed(suite, grid, monkeypatch):
+    """What only that server had is computed again; the program sees no error."""
+    address, servers = grid("server-1", "server-2", "server-3")
+    monkeypatch.setenv("GRIDLOOM_AGENT", address)
+    program = compile_c([SUITE / "lost.c"], suite / "lost", "-std=c99")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite) as running:
+        servers[running.stdout.readline().strip()].kill()
+        said, _ = running.communicate("\n", timeout=120)
+    assert running.returncode == 0, said
+    report = (suite / "lost.txt").read_text()
+    # The call that it made, and the next if it was sent there before the loss was noticed.
+    assert "lost server" in report and re.search(r"^(1 call|2 calls) ran again elsewhere", report, re.MULTILINE), report
 
 
 def test_nothing_is_left_of_a_session(suite, served, monkeypatch):
