@@ -115,7 +115,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
     let bytes = match given {
         Given::Slots(slots) if !param.is_output() => slots[at].scalar(dtype),
         // SAFETY: promised by the caller.
-        _ => unsafe { memory::read(given.pointer(at), dtype.size_bytes()) }
+        _ => unsafe { memory::copied(given.pointer(at), dtype.size_bytes()) }
             .ok_or_else(|| missing(signature, param))?
             .to_vec(),
     };
@@ -142,13 +142,14 @@ unsafe fn array(
     }
     let size_bytes = meta.size_bytes();
     grid.admit_argument(&signature.name, &param.name, size_bytes)?;
-    // SAFETY: promised by the caller.
-    let bytes = unsafe { memory::read(pointer, size_bytes) }.ok_or_else(|| missing(signature, param))?;
+    let absent = || missing(signature, param);
     let payload = if size_bytes <= EAGER_BYTES_MAX {
-        Payload::copied(bytes)
+        // SAFETY: promised by the caller.
+        Payload::Inline(unsafe { memory::copied(pointer, size_bytes) }.ok_or_else(absent)?)
     } else {
         let mut segment = grid.allocate(size_bytes)?;
-        segment.bytes_mut().copy_from_slice(bytes);
+        // SAFETY: promised by the caller.
+        unsafe { memory::copy_to(pointer, segment.bytes_mut()) }.ok_or_else(absent)?;
         Payload::segment(segment.freeze())
     };
     let value = Value::new(meta.clone(), payload)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{TaskError, TaskId};
 
+use super::state::EndedCall;
 use crate::{Error, Grid};
 
 /// How a plain call ended.
@@ -14,6 +15,8 @@ pub struct CallEnd {
     pub server: Option<String>,
     /// Seconds that the function ran, 0 if it did not.
     pub run_s: f64,
+    /// When the client learned of it, by the session's clock ([`Grid::now`]).
+    pub ended_s: f64,
     /// Why it failed, if it did.
     pub error: Option<TaskError>,
 }
@@ -48,10 +51,11 @@ impl Grid {
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();
-        let (server, report) = state.calls.get(&task)?.as_ref()?;
+        let EndedCall { at, server, report } = state.calls.get(&task)?.as_ref()?;
         Some(CallEnd {
             server: server.and_then(|server| state.names.get(&server).cloned()),
             run_s: ns_to_seconds(report.timing.run_ns),
+            ended_s: at.seconds(),
             error: report.outcome.as_ref().err().cloned(),
         })
     }
