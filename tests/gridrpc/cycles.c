@@ -1,17 +1,25 @@
 /* Sessions that begin and end, many times, and calls in one session: what they leave behind.
  *
- *   cycles SESSIONS CALLS
+ *   cycles SESSIONS CALLS [LEAK]
  *
- * After the first tenth, which fills what is kept warm, neither memory nor descriptors nor threads may grow with their
- * number. What ends beside the program may take its time, so a few of these are no growth. */
+ * After the first third, which fills what is kept warm, neither memory nor descriptors nor threads may grow with their
+ * number. What ends beside the program may take its time, so a few of these are no growth. Memory is what the allocator
+ * has given away, to the byte, where it says so; LEAK bytes a round are lost on purpose, to see that this is seen. */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <grpc.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
-/* So much may come and go: KiB with the allocator, descriptors and threads with connections that end. */
-enum { SLACK_KIB = 8192, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
+/* So much may come and go: bytes a round that the allocator has given away, and what the system has given it for good;
+ * descriptors and threads with connections that end. */
+enum { SLACK_BYTES = 256, SLACK_KIB = 4096, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
 
 #define MUST(call)                                                                                                     \
     do {                                                                                                               \
@@ -22,6 +30,8 @@ enum { SLACK_KIB = 8192, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
     } while (0)
 
 static grpc_function_handle_t shared, wrong;
+static size_t leak;
+static void *volatile lost;
 
 /* A session with a call that waits, some that do not, one that fails, and one that nobody waits for. */
 static void once(void) {
@@ -59,6 +69,16 @@ static long status(const char *name) {
     return value;
 }
 
+/* Bytes that are given away now; 0 where nobody can say. */
+static long given(void) {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+    struct mallinfo2 info = mallinfo2();
+    return (long)(info.uordblks + info.hblkhd);
+#else
+    return 0;
+#endif
+}
+
 static long descriptors(void) {
     long count = 0;
     DIR *folder = opendir("/proc/self/fd");
@@ -81,25 +101,42 @@ static void calls(void) {
     MUST(grpc_wait_all());
 }
 
+/* Waits until no more threads are left than were at some time; those that end beside the program hold memory meanwhile. */
+static void settle(long threads) {
+    struct timespec pause = {0, 1000000};
+    for (int i = 0; i < 5000 && status("Threads:") > threads; i++) nanosleep(&pause, NULL);
+}
+
 /* Runs it so often; whether something has grown. */
 static int grows(const char *what, void (*run)(void), int count) {
-    long memory = 0, files = 0, threads = 0;
+    long bytes = 0, memory = 0, files = 0, threads = 0, fewest = LONG_MAX;
+    int warm = count / 3;
     for (int i = 0; i < count; i++) {
-        if (i == count / 10) {
+        if (i == warm) {
+            settle(fewest);
+            bytes = given();
             memory = status("VmRSS:");
             files = descriptors();
             threads = status("Threads:");
         }
         run();
+        lost = leak == 0 ? NULL : memset(malloc(leak), 1, leak);
+        long now = status("Threads:");
+        if (now < fewest) fewest = now;
     }
+    settle(fewest);
+    bytes = count > 0 ? (given() - bytes) / (count - warm) : 0;
     memory = status("VmRSS:") - memory;
     files = descriptors() - files;
     threads = status("Threads:") - threads;
-    printf("%d %s: %ld KiB, %ld descriptors, %ld threads more\n", count, what, memory, files, threads);
-    return count >= SMALLEST && (memory > SLACK_KIB || files > SLACK_FILES || threads > SLACK_THREADS);
+    printf("%d %s: %ld bytes each, %ld KiB, %ld descriptors, %ld threads more\n", count, what, bytes, memory, files,
+           threads);
+    return count >= SMALLEST &&
+           (bytes > SLACK_BYTES || memory > SLACK_KIB || files > SLACK_FILES || threads > SLACK_THREADS);
 }
 
 int main(int argc, char **argv) {
+    leak = argc > 3 ? (size_t)atol(argv[3]) : 0;
     int has_grown = grows("sessions", once, argc > 1 ? atoi(argv[1]) : 1000);
     MUST(grpc_initialize(NULL));
     MUST(grpc_function_handle_default(&shared, "gridrpc/add"));

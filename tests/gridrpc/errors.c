@@ -47,6 +47,16 @@ static void the_last_error(void) {
     CHECK(strstr(grpc_last_error_text_np(), "-1") != NULL);
 }
 
+/* A text that is not UTF-8 is shown as far as it is, and the error that was to be told stays. */
+static void an_error_is_told_whatever_the_text(void) {
+    grpc_error_t last;
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_wait(1));
+    OK(grpc_perror_np("caf\xe9"));
+    OK(grpc_perror_np(NULL));
+    OK(grpc_last_error_get_np(&last));
+    EQUAL(GRPC_NOT_INITIALIZED, last);
+}
+
 static void a_sessions_text(void) {
     grpc_sessionid_t id;
     BEGIN();
@@ -63,5 +73,6 @@ const test_case error_cases[] = {
     {"1.3: numbers that are no codes", no_codes},
     {"1.3: the last error, as code and text", the_last_error},
     {"1.3: a session's error in words", a_sessions_text},
+    {"1.3: an error is told whatever the text beside it", an_error_is_told_whatever_the_text},
     {NULL, NULL},
 };

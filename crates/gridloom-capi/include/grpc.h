@@ -196,7 +196,7 @@ grpc_error_t grpc_probe_or(const grpc_sessionid_t *session_ids, size_t length, g
 /* ---- Cancelling
  * --------------------------------------------------------------------------------------------------------- */
 
-/* Asks for a session to be cancelled, and returns at once, unless a probe just then writes its results. It still has to be waited for; the wait gives
+/* Asks for a session to be cancelled, and returns at once. It still has to be waited for; the wait gives
  * GRPC_SESSION_FAILED, and grpc_get_error then GRPC_CANCELED_NP, unless it had ended before. A native function that
  * runs is ended with its worker process.
  * @return GRPC_INVALID_SESSION_ID, also for one that was waited for. */

@@ -57,10 +57,12 @@ grpc_sessionid_t grpc_call_argstack_async(grpc_function_handle_t *handle, ArgSta
 const char *grpc_last_error_text_np(void);
 /* The code of this thread's last error. Needs no grpc_initialize. MT-safe. */
 grpc_error_t grpc_last_error_get_np(grpc_error_t *error);
-/* Writes "TEXT: NAME OF THE CODE: TEXT OF THE ERROR" to standard error. Needs no grpc_initialize. MT-safe. */
+/* Writes "TEXT: NAME OF THE CODE: TEXT OF THE ERROR" to standard error; the last error stays. Needs no grpc_initialize.
+ * MT-safe. */
 grpc_error_t grpc_perror_np(const char *text);
-/* The text of a session's error, as grpc_get_error gives its code; "" if it has none. It is the library's, until the
- * thread asks for another. MT-safe. */
+/* The text of a session's error, as grpc_get_error gives its code; "" if it has none. Of those that are kept for
+ * grpc_get_failed_sessionid only, as many texts are kept as 4 MiB hold. It is the library's, until the thread asks for
+ * another. MT-safe. */
 const char *grpc_session_error_text_np(grpc_sessionid_t session_id);
 
 /* ---- Sessions
@@ -74,7 +76,7 @@ typedef struct grpc_session_info_np {
     double transfer_s;  /* until its arguments were at the server */
     double queue_s;     /* until it ran */
     double run_s;
-    double total_s;     /* from the call until a probe or wait found that it had ended */
+    double total_s;     /* from the call until the program could know of its end */
 } grpc_session_info_np;
 
 /* What is known of a session. @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */

@@ -327,6 +327,11 @@ impl NetNode {
         self.shared.inbox.wake();
     }
 
+    /// Whether it has ended: nothing more will come.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
+    }
+
     /// Whether this is a copy in another process.
     pub fn is_forked(&self) -> bool {
         std::process::id() != self.pid

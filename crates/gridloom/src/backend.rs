@@ -218,12 +218,13 @@ impl Backend {
                 // Past what a clock can count there is no limit.
                 let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
                 let found = node.wait(deadline, |queue: &mut VecDeque<Event>| take(queue.drain(..).collect()));
-                found.ok_or_else(|| match (node.is_forked(), deadline) {
+                found.ok_or_else(|| match (node.is_forked(), node.is_closed()) {
                     (true, _) => {
                         Error::Usage("the session belongs to the process that forked this one; open another".into())
                     }
-                    (false, Some(deadline)) if Instant::now() >= deadline => timed_out(patience),
-                    (false, _) => Error::Connect("the session is closed".into()),
+                    // Whoever only looks, with no time to wait, has to learn it, too.
+                    (false, true) => Error::Connect("the session is closed".into()),
+                    (false, false) => timed_out(patience),
                 })
             }
             Backend::Sim(sim) => match &sim.drive {
@@ -387,4 +388,19 @@ fn timed_out(patience: Option<Duration>) -> Error {
 
 fn zeros(size_bytes: u64) -> Payload {
     Payload::Inline(vec![0; size_bytes as usize].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_looks_learns_that_the_session_is_closed() {
+        // Nobody is there; that takes a while to be found out.
+        let backend = Backend::connect_with("127.0.0.1:1", &Secret::none()).unwrap();
+        let look = || backend.wait(Some(Duration::ZERO), |_| None::<()>).unwrap_err();
+        assert!(matches!(look(), Error::TimedOut { .. }));
+        backend.close();
+        assert!(matches!(look(), Error::Connect(why) if why.contains("closed")));
+    }
 }

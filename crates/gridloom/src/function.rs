@@ -263,7 +263,7 @@ impl Pending {
     }
 }
 
-/// Sees a plain call's end, which is not its own to collect.
+/// Sees a plain call's end, which is not its own to collect, or asks for it.
 #[derive(Clone, Debug)]
 pub struct Watch {
     grid: Grid,
@@ -285,6 +285,13 @@ impl Watch {
     /// [`Error::TimedOut`] if it has not ended by then; it goes on.
     pub fn wait_within(&self, limit: Duration) -> Result<(), Error> {
         self.grid.await_call(self.task, Some(limit))
+    }
+
+    /// Asks for the call to be cancelled, as [`Pending::cancel`], unless it has ended.
+    pub fn cancel(&self) {
+        if !self.grid.call_ended(self.task) {
+            self.grid.cancel(vec![self.task]);
+        }
     }
 }
 

@@ -186,9 +186,9 @@ impl GroupRecord {
         self.tasks.push((at, server, report));
     }
 
-    /// How a task ended last, and on which server.
-    pub(crate) fn end_of(&self, task: TaskId) -> Option<(Option<NodeId>, &TaskReport)> {
-        self.tasks.iter().rev().find(|(_, _, report)| report.task == task).map(|(_, server, report)| (*server, report))
+    /// When a task ended last, on which server, and how.
+    pub(crate) fn end_of(&self, task: TaskId) -> Option<&(Time, Option<NodeId>, TaskReport)> {
+        self.tasks.iter().rev().find(|(_, _, report)| report.task == task)
     }
 
     pub(crate) fn transferred(&mut self, at: Time, report: TransferReport) {

@@ -200,7 +200,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
         let mut pointer: *const c_void = given.pointer(at);
         if param.is_output() {
             // SAFETY: the place of a pointer, promised by the caller.
-            pointer = *unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what) }?;
+            pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
         }
         // SAFETY: promised by the caller.
         let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
@@ -214,7 +214,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
     let bytes = match given {
         Given::Slots(slots) => slots[at].scalar(dtype),
         // SAFETY: promised by the caller.
-        Given::Pointers(_) => unsafe { memory::read(given.pointer(at), dtype.size_bytes()) }
+        Given::Pointers(_) => unsafe { memory::copied(given.pointer(at), dtype.size_bytes()) }
             .ok_or_else(|| missing(signature, param))?
             .to_vec(),
     };
@@ -251,13 +251,14 @@ unsafe fn copied(
 pub(super) unsafe fn copy_of(grid: &Grid, signature: &Signature, item: &Item<'_>) -> Outcome<Value> {
     let size_bytes = item.meta.size_bytes();
     grid.admit_argument(&signature.name, &item.param.name, size_bytes)?;
-    // SAFETY: promised by the caller.
-    let bytes = unsafe { memory::read(item.pointer, size_bytes) }.ok_or_else(|| missing(signature, item.param))?;
+    let absent = || missing(signature, item.param);
     let payload = if size_bytes <= EAGER_BYTES_MAX {
-        Payload::copied(bytes)
+        // SAFETY: promised by the caller.
+        Payload::Inline(unsafe { memory::copied(item.pointer, size_bytes) }.ok_or_else(absent)?)
     } else {
         let mut segment = grid.allocate(size_bytes)?;
-        segment.bytes_mut().copy_from_slice(bytes);
+        // SAFETY: promised by the caller.
+        unsafe { memory::copy_to(item.pointer, segment.bytes_mut()) }.ok_or_else(absent)?;
         Payload::segment(segment.freeze())
     };
     Ok(Value::new(item.meta.clone(), payload)?)

@@ -44,7 +44,7 @@ impl Opened {
     pub(super) unsafe fn new(handle: *mut CFunctionHandle) -> Outcome<Opened> {
         let library = library()?;
         // SAFETY: promised by the caller.
-        let given = *unsafe { memory::place(handle, "the handle") }?;
+        let given = unsafe { memory::place(handle, "the handle")?.read() };
         let bound = library.handles.find(&given)?;
         Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
     }
@@ -193,7 +193,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
     run(|| unsafe {
         let (opened, given) = taken(call, slots);
         let place = memory::place(session_id, "the place for the session's id")?;
-        *place = opened.begin(given)?;
+        place.write(opened.begin(given)?);
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! What is not of the standard, after Ninf-G: texts of errors, what sessions were, time limits.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
 
 use super::code::{Failed, Outcome, last, name_of, run, run_for};
@@ -46,7 +46,7 @@ pub extern "C-unwind" fn grpc_last_error_text_np() -> *const c_char {
 pub unsafe extern "C-unwind" fn grpc_last_error_get_np(error: *mut c_int) -> c_int {
     run(|| {
         // SAFETY: as the header asks.
-        *unsafe { memory::place(error, "the place for the code") }? = last().0;
+        unsafe { memory::place(error, "the place for the code")?.write(last().0) };
         Ok(())
     })
 }
@@ -56,12 +56,21 @@ pub unsafe extern "C-unwind" fn grpc_last_error_get_np(error: *mut c_int) -> c_i
 pub unsafe extern "C-unwind" fn grpc_perror_np(text: *const c_char) -> c_int {
     run(|| {
         let (code, error) = last();
-        // SAFETY: a text, as the header asks; and the library's own.
-        let (text, error) = unsafe { (memory::text(text, "the text")?, memory::text(error, "the error's text")?) };
+        // SAFETY: a text, as the header asks, or NULL; and the library's own.
+        let (text, error) = unsafe { (lossy(text), lossy(error)) };
         // Nobody reads on: there is nowhere to say it.
         let _ = writeln!(std::io::stderr(), "{text}: {}: {error}", name_of(code).to_string_lossy());
         Ok(())
     })
+}
+
+/// A text that is only shown: whatever it is, the error that it goes with is not lost over it.
+///
+/// # Safety
+/// Null, or a text.
+unsafe fn lossy(text: *const c_char) -> String {
+    // SAFETY: promised by the caller.
+    if text.is_null() { String::new() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() }
 }
 
 /// See `grpc_extensions.h`.
@@ -131,7 +140,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
     run(|| {
         let library = library()?;
         // SAFETY: as the header asks.
-        let bound = library.handles.find(unsafe { memory::place(handle, "the handle") }?)?;
+        let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         bound.set_limit(config::limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
         Ok(())
     })
@@ -147,7 +156,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     let signature = || {
         let library = library()?;
         // SAFETY: as the header asks.
-        let bound = library.handles.find(unsafe { memory::place(handle, "the handle") }?)?;
+        let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         let signature = bound.function.signature().to_string();
         if size > 0 && !text.is_null() {
             let length = signature.len().min(size - 1);

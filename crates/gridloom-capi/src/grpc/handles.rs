@@ -202,7 +202,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_destruct(handle: *mut CFunc
     run(|| {
         let library = library()?;
         // SAFETY: memory of the program, as the header asks.
-        library.handles.remove(unsafe { memory::place(handle, "the handle") }?)
+        library.handles.remove(&unsafe { memory::place(handle, "the handle")?.read() })
     })
 }
 

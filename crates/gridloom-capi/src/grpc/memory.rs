@@ -4,22 +4,50 @@
 //! arguments; nobody writes there while it is read, and nobody else uses it while it is written.
 
 use std::ffi::{CStr, c_void};
-use std::slice;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::code::{Failed, Outcome};
 
-/// So many bytes of an input, for as long as they are copied.
+/// A copy of so many bytes of an input; `None` if it is NULL.
 ///
 /// # Safety
 /// See the module.
-pub(super) unsafe fn read<'a>(pointer: *const c_void, size_bytes: u64) -> Option<&'a [u8]> {
-    let size = usize::try_from(size_bytes).ok().filter(|size| isize::try_from(*size).is_ok())?;
-    match (size, pointer.is_null()) {
-        (0, _) => Some(&[]),
-        (_, true) => None,
-        // SAFETY: promised by the caller.
-        _ => Some(unsafe { slice::from_raw_parts(pointer.cast(), size) }),
+pub(super) unsafe fn copied(pointer: *const c_void, size_bytes: u64) -> Option<Arc<[u8]>> {
+    let size = size_of_input(pointer, size_bytes)?;
+    let mut copy = Arc::<[u8]>::new_uninit_slice(size);
+    let place = Arc::get_mut(&mut copy).expect("nobody else has it yet").as_mut_ptr();
+    // SAFETY: promised by the caller; the copy has as many bytes, all of which are written.
+    unsafe {
+        std::ptr::copy_nonoverlapping(pointer.cast(), place.cast::<u8>(), size);
+        Some(copy.assume_init())
     }
+}
+
+/// Copies an input, as many bytes as there is room for; `None` if it is NULL.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn copy_to(pointer: *const c_void, room: &mut [u8]) -> Option<()> {
+    let size = size_of_input(pointer, room.len() as u64)?;
+    // SAFETY: promised by the caller; the room is memory of the library.
+    unsafe { std::ptr::copy_nonoverlapping(pointer.cast(), room.as_mut_ptr(), size) };
+    Some(())
+}
+
+/// How many bytes are read; NULL is an input without any.
+fn size_of_input(pointer: *const c_void, size_bytes: u64) -> Option<usize> {
+    let size = usize::try_from(size_bytes).ok().filter(|size| isize::try_from(*size).is_ok())?;
+    (size == 0 || !pointer.is_null()).then_some(size)
+}
+
+/// Whether those bytes lie there.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn holds(pointer: *const c_void, bytes: &[u8]) -> bool {
+    // SAFETY: promised by the caller.
+    bytes.is_empty() || !pointer.is_null() && unsafe { libc::memcmp(pointer, bytes.as_ptr().cast(), bytes.len()) == 0 }
 }
 
 /// Writes a result.
@@ -90,24 +118,43 @@ pub(super) unsafe fn text<'a>(pointer: *const std::ffi::c_char, what: &str) -> O
         .map_err(|_| Failed::other(format!("{what} is not UTF-8: '{}'", String::from_utf8_lossy(bytes))))
 }
 
-/// A place for a result of a function of the header, which must be there.
+/// A place of the program for a value of a function of the header.
 ///
-/// # Safety
-/// Null, or a place for a value of that type that nobody else uses meanwhile.
-pub(super) unsafe fn place<'a, T>(pointer: *mut T, what: &str) -> Outcome<&'a mut T> {
-    // SAFETY: promised by the caller.
-    unsafe { pointer.as_mut() }.ok_or_else(|| Failed::null(what))
+/// Several threads may use the same one, a handle for example: it is read and written by its address, and no reference
+/// to it is made.
+#[derive(Clone, Copy)]
+pub(super) struct Place<T>(NonNull<T>);
+
+impl<T: Copy> Place<T> {
+    /// # Safety
+    /// There is a value, and nobody writes there meanwhile.
+    pub(super) unsafe fn read(self) -> T {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.as_ptr().read() }
+    }
+
+    /// # Safety
+    /// There is room for a value, which nobody else uses meanwhile.
+    pub(super) unsafe fn write(self, value: T) {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.as_ptr().write(value) };
+    }
 }
 
-/// An array of ids or pointers, which must be there if it has elements.
+/// A place that must be there.
+pub(super) fn place<T>(pointer: *mut T, what: &str) -> Outcome<Place<T>> {
+    NonNull::new(pointer).map(Place).ok_or_else(|| Failed::null(what))
+}
+
+/// A copy of an array of ids or handles, which must be there if it has elements.
 ///
 /// # Safety
 /// Null, or so many elements that nobody changes meanwhile.
-pub(super) unsafe fn array<'a, T>(pointer: *const T, length: usize, what: &str) -> Outcome<&'a [T]> {
+pub(super) unsafe fn array<T: Copy>(pointer: *const T, length: usize, what: &str) -> Outcome<Vec<T>> {
     match (length, pointer.is_null()) {
-        (0, _) => Ok(&[]),
+        (0, _) => Ok(Vec::new()),
         (_, true) => Err(Failed::null(what)),
         // SAFETY: promised by the caller.
-        _ => Ok(unsafe { slice::from_raw_parts(pointer, length) }),
+        _ => Ok((0..length).map(|at| unsafe { pointer.add(at).read() }).collect()),
     }
 }

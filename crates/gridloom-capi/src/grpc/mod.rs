@@ -17,6 +17,7 @@
 //! | `code` | codes, their names, each thread's last error |
 //! | `handles` | handles of functions |
 //! | `sessions` | calls under way, and those that are remembered |
+//! | `choice` | an array of ids, of which one is to end |
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
 //! | `memory` | where it is read and written |
@@ -34,6 +35,7 @@
 
 mod arguments;
 mod calls;
+mod choice;
 mod code;
 mod config;
 mod deliver;

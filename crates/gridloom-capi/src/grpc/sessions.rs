@@ -7,7 +7,8 @@
 //! **Invariants**
 //! - Each end is told once by the grid ([`Grid::await_ends`](gridloom::Grid::await_ends)), to whoever looks first, and noted
 //!   in the table; who waits finds it there.
-//! - A session's results are written once, by who takes its [`Stage`] first; others wait for that at its lock.
+//! - A session's results are written once, by who takes its [`Stage`] first; others wait for that at its lock. Who cancels
+//!   does not need it.
 //! - Who waits in vain for a session that another thread collects is told so only once its results are written: the program
 //!   may give up their memory then. Until it is remembered it is among the *taken*.
 //! - Ids are above 0 and are not given again while they are known.
@@ -19,11 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridloom::Grid;
 use gridloom_core::base::TaskId;
 
+use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
-use super::work::Work;
+use super::work::{Canceller, Work};
 
 /// Failed sessions that are kept until somebody asks for them.
 const FAILED_MAX: usize = 1 << 20;
+/// Bytes of texts of those that are kept for that alone.
+const AGED_TEXT_BYTES_MAX: usize = 4 << 20;
+/// Arrays of ids that are kept for the next wait: as many as threads that wait for one of many at a time usually are.
+const IDLE_MAX: usize = 4;
 
 /// A session that is outstanding.
 pub(super) struct Session {
@@ -31,6 +37,7 @@ pub(super) struct Session {
     /// Its place among all that were begun.
     order: u64,
     origin: Origin,
+    canceller: Canceller,
     stage: Mutex<Stage>,
     expired: Mutex<Option<Failed>>,
 }
@@ -104,8 +111,8 @@ impl Session {
             code,
             text,
             server: end.as_ref().and_then(|end| end.server.clone()).unwrap_or_default(),
-            run_s: end.map_or(-1.0, |end| end.run_s),
-            total_s: grid.now() - self.origin.begun_s,
+            run_s: end.as_ref().map_or(-1.0, |end| end.run_s),
+            total_s: end.map_or_else(|| grid.now(), |end| end.ended_s) - self.origin.begun_s,
             origin: self.origin,
         }
     }
@@ -115,22 +122,16 @@ impl Session {
     }
 
     pub(super) fn cancel(&self) {
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Begun(work) = &*stage
-            && !work.is_done()
-        {
-            work.cancel();
-        }
+        self.canceller.cancel();
     }
 
     /// Its time is over: it is cancelled, and ends as such.
     fn expire(&self) {
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Begun(work @ Work::Mapped(limited)) = &*stage
-            && !work.is_done()
+        if let Canceller::Mapped(limited) = &self.canceller
+            && limited.call.end().is_none()
         {
             *self.expired.lock().unwrap_or_else(PoisonError::into_inner) = Some(limited.timed_out());
-            work.cancel();
+            limited.call.cancel();
         }
     }
 
@@ -142,6 +143,23 @@ impl Session {
 
 /// The sessions of a program.
 pub(super) struct Sessions(Mutex<Table>);
+
+/// An array of ids, of which one is to be chosen.
+pub(super) struct Chosen<'a> {
+    sessions: &'a Sessions,
+    number: u64,
+}
+
+impl Drop for Chosen<'_> {
+    fn drop(&mut self) {
+        let mut table = self.sessions.lock();
+        match table.idle.len() < IDLE_MAX {
+            // The next array is presumably much like this one.
+            true => table.idle.push(self.number),
+            false => drop(table.choices.remove(&self.number)),
+        }
+    }
+}
 
 /// What is known of them, under the lock.
 pub(super) struct Table {
@@ -160,6 +178,13 @@ pub(super) struct Table {
     known: HashMap<c_int, Remembered>,
     recent: VecDeque<c_int>,
     failed: VecDeque<c_int>,
+    /// Failed ones that are kept for that alone, as they became so, and the bytes of their texts.
+    aged: VecDeque<c_int>,
+    aged_bytes: usize,
+    /// Arrays that a thread waits for one of, and some that one did.
+    choices: HashMap<u64, Choice>,
+    idle: Vec<u64>,
+    next_choice: u64,
     /// How many are remembered; `None` for all.
     recent_max: Option<usize>,
 }
@@ -186,6 +211,11 @@ impl Sessions {
             known: HashMap::new(),
             recent: VecDeque::new(),
             failed: VecDeque::new(),
+            aged: VecDeque::new(),
+            aged_bytes: 0,
+            choices: HashMap::new(),
+            idle: Vec::new(),
+            next_choice: 0,
             recent_max: usize::try_from(save_session_info).ok(),
         }))
     }
@@ -196,12 +226,12 @@ impl Sessions {
 
     /// A session for a call.
     pub(super) fn begin(&self, work: Work, origin: Origin) -> Arc<Session> {
-        let (task, deadline_s) = (work.task(), work.deadline_s());
+        let (task, deadline_s, canceller) = (work.task(), work.deadline_s(), work.canceller());
         let stage = Mutex::new(Stage::Begun(work));
         let mut table = self.lock();
         let (id, order) = (table.free_id(), table.next_order);
         table.next_order += 1;
-        let session = Arc::new(Session { id, order, origin, stage, expired: Mutex::default() });
+        let session = Arc::new(Session { id, order, origin, canceller, stage, expired: Mutex::default() });
         table.limited.extend(deadline_s.map(|at| (at, session.clone())));
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);
@@ -224,6 +254,19 @@ impl Sessions {
         expired.iter().for_each(|session| session.expire());
     }
 
+    /// Takes an array of which one is to be chosen.
+    ///
+    /// # Errors
+    /// If an id is of no session that is outstanding.
+    pub(super) fn choose(&self, ids: Vec<c_int>) -> Outcome<Chosen<'_>> {
+        let mut table = self.lock();
+        let number = table.choose(ids);
+        let stranger = table.choices[&number].stranger();
+        drop(table);
+        let chosen = Chosen { sessions: self, number };
+        stranger.map_or(Ok(chosen), |id| Err(no_session(id)))
+    }
+
     /// Asks for all that are outstanding to be cancelled.
     pub(super) fn cancel_all(&self) {
         let all: Vec<Arc<Session>> = self.lock().open.values().cloned().collect();
@@ -238,6 +281,7 @@ impl Table {
             if let Some(id) = self.by_task.remove(task) {
                 let order = self.open[&id].order;
                 self.ended.insert((order, id));
+                self.choices.values_mut().for_each(|choice| choice.turned(id, Standing::Ended));
             }
         }
     }
@@ -273,6 +317,7 @@ impl Table {
         self.taken.insert(id, session.clone());
         self.ended.remove(&(session.order, id));
         self.listed.remove(&session.order);
+        self.choices.values_mut().for_each(|choice| choice.turned(id, Standing::Gone));
         Ok(Some(session))
     }
 
@@ -335,9 +380,34 @@ impl Table {
         self.known.get(&id).map(|known| &known.record).ok_or_else(|| no_session(id))
     }
 
+    /// A session is kept until somebody asks for failed ones: of too many, the oldest lose their texts.
+    fn age(&mut self, id: c_int, text_bytes: usize) {
+        self.aged_bytes += text_bytes;
+        self.aged.push_back(id);
+        while self.aged_bytes > AGED_TEXT_BYTES_MAX
+            && let Some(oldest) = self.aged.pop_front()
+        {
+            if let Some(known) = self.known.get_mut(&oldest) {
+                self.aged_bytes -= known.record.text.len();
+                (known.record.text, known.record.server) = Default::default();
+            }
+        }
+    }
+
+    /// It is not kept for that any more.
+    fn rejuvenate(&mut self, text_bytes: usize) {
+        self.aged_bytes -= text_bytes;
+        while self.aged.front().is_some_and(|oldest| !self.known.contains_key(oldest)) {
+            self.aged.pop_front();
+        }
+    }
+
     /// Forgets a session that was collected.
     pub(super) fn forget(&mut self, id: c_int) -> Outcome<()> {
-        self.known.remove(&id).ok_or_else(|| no_session(id))?;
+        let known = self.known.remove(&id).ok_or_else(|| no_session(id))?;
+        if !known.is_recent {
+            self.rejuvenate(known.record.text.len());
+        }
         self.recent.retain(|known| *known != id);
         self.failed.retain(|known| *known != id);
         Ok(())
@@ -346,11 +416,39 @@ impl Table {
     /// A session is kept for one reason less; whether it was known.
     fn forget_if(&mut self, id: c_int, less: impl FnOnce(&mut Remembered)) -> bool {
         let Some(known) = self.known.get_mut(&id) else { return false };
+        let was_aged = !known.is_recent;
         less(known);
-        if !known.is_recent && !known.is_untold {
+        let (is_recent, is_untold, text_bytes) = (known.is_recent, known.is_untold, known.record.text.len());
+        if !is_recent && !is_untold {
             self.known.remove(&id);
         }
+        match (was_aged, is_recent, is_untold) {
+            (true, ..) => self.rejuvenate(text_bytes),
+            (false, false, true) => self.age(id, text_bytes),
+            (false, ..) => {}
+        }
         true
+    }
+
+    /// Begins to choose one of these.
+    fn choose(&mut self, ids: Vec<c_int>) -> u64 {
+        let number = self.idle.pop().unwrap_or_else(|| {
+            self.next_choice += 1;
+            self.next_choice
+        });
+        let mut choice = self.choices.remove(&number).unwrap_or_default();
+        choice.turn_to(ids, |id| match self.open.get(&id) {
+            None => Standing::Gone,
+            Some(session) if self.has_ended(session) => Standing::Ended,
+            Some(_) => Standing::Running,
+        });
+        self.choices.insert(number, choice);
+        number
+    }
+
+    /// The first of the array that has ended, `None` if none has; an error if one is no longer outstanding.
+    pub(super) fn first_of(&self, chosen: &Chosen<'_>) -> Outcome<Option<c_int>> {
+        self.choices[&chosen.number].first().map_err(no_session)
     }
 
     /// An id that is of no session that is known.
@@ -397,6 +495,23 @@ mod tests {
         table.forget(5).unwrap();
         assert_eq!(known(&table), [4]);
         assert_eq!(table.forget(5).unwrap_err().code, GRPC_INVALID_SESSION_ID);
+    }
+
+    #[test]
+    fn texts_of_very_many_failed_ones_are_bounded() {
+        let sessions = Sessions::new(2);
+        let mut table = sessions.lock();
+        let long = "x".repeat(AGED_TEXT_BYTES_MAX / 4);
+        for id in 1..=10 {
+            table.remember(id, Record { text: long.clone(), ..record(11) });
+        }
+        let kept = |table: &Table| table.known.values().map(|known| known.record.text.len()).sum::<usize>();
+        // Four that are kept for their failure, and the last two.
+        assert_eq!((kept(&table), table.aged_bytes), (6 * long.len(), 4 * long.len()));
+        assert!(table.known(1).unwrap().text.is_empty() && table.known(5).unwrap().text == long);
+        table.forget(5).unwrap();
+        assert_eq!((1..=9).filter(|_| table.take_failed().is_some()).count(), 9);
+        assert_eq!((kept(&table), table.aged_bytes, table.aged.len()), (2 * long.len(), 0, 0));
     }
 
     #[test]

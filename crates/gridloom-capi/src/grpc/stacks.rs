@@ -6,7 +6,6 @@ use super::arguments::Given;
 use super::calls::Opened;
 use super::code::{Failed, Outcome, run, run_for};
 use super::handles::CFunctionHandle;
-use super::memory;
 use super::wait::VOID;
 
 /// `grpc_arg_stack_t`.
@@ -21,7 +20,7 @@ const FAILED: c_int = -1;
 
 unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
     // SAFETY: a stack that was made here and is one thread's at a time, as the header asks, or null.
-    unsafe { memory::place(stack, "the argument stack") }
+    unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
 }
 
 unsafe fn begin(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<c_int> {

@@ -17,7 +17,7 @@ use super::code::{
 use super::handles::CFunctionHandle;
 use super::library::{Library, library};
 use super::map;
-use super::memory;
+use super::memory::{self, Place};
 use super::sessions::{Record, Session, Table, no_session};
 
 /// `GRPC_SESSIONID_VOID`.
@@ -25,6 +25,9 @@ pub(super) const VOID: c_int = -1;
 
 /// Virtual time passes while a program only probes, or its loop of probes would never end.
 const PROBE_S: f64 = 1e-6;
+
+/// The text of a session that failed before very many others did.
+const DROPPED: &str = "its text was dropped, as very many sessions failed since; ask for texts earlier";
 
 impl Library {
     /// Waits until `look` finds what it looks for among the sessions.
@@ -121,16 +124,19 @@ impl Library {
         outcome
     }
 
-    fn wait_for_one(&self, ids: &[c_int], place: &mut c_int) -> Outcome<()> {
-        let session = self.await_sessions(None, |table| match first_ended(table, ids) {
+    /// Waits for one of these sessions, which `tell` is told before it is collected.
+    fn wait_for_one(&self, ids: Vec<c_int>, tell: impl FnOnce(c_int)) -> Outcome<()> {
+        let chosen = self.sessions.choose(ids)?;
+        let session = self.await_sessions(None, |table| match table.first_of(&chosen) {
             Ok(found) => found.and_then(|id| table.take_ended(id).transpose()),
             Err(failed) => Some(Err(failed)),
         })??;
-        *place = session.id;
+        tell(session.id);
         self.collected(&session)
     }
 
-    fn wait_for_any(&self, place: &mut c_int) -> Outcome<()> {
+    /// The same for any that is outstanding; `VOID` if none is.
+    fn wait_for_any(&self, tell: impl FnOnce(c_int)) -> Outcome<()> {
         let before = self.sessions.lock().now();
         let session =
             self.await_sessions(None, |table| match (table.first_ended_before(before), table.has_before(before)) {
@@ -139,10 +145,10 @@ impl Library {
                 (None, true) => None,
             })??;
         let Some(session) = session else {
-            *place = VOID;
+            tell(VOID);
             return Ok(());
         };
-        *place = session.id;
+        tell(session.id);
         self.collected(&session)
     }
 
@@ -163,7 +169,9 @@ impl Library {
             let record = session.peek(&self.grid);
             return Ok(record.map_or((GRPC_NO_ERROR, String::new()), |record| (record.code, record.text)));
         }
-        self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))
+        let (code, text) = self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))?;
+        let is_dropped = code != GRPC_NO_ERROR && text.is_empty();
+        Ok((code, if is_dropped { DROPPED.to_string() } else { text }))
     }
 }
 
@@ -183,29 +191,14 @@ fn outcome_of(id: c_int, record: &Record) -> Outcome<()> {
     Err(Failed::new(GRPC_SESSION_FAILED, format!("session {id} failed: {}", record.text)))
 }
 
-/// The first of these that has ended, `None` if none has; an error if one is no longer outstanding.
-fn first_ended(table: &Table, ids: &[c_int]) -> Outcome<Option<c_int>> {
-    for id in ids {
-        if table.has_ended(table.open(*id)?) {
-            return Ok(Some(*id));
-        }
-    }
-    Ok(None)
-}
-
 /// A program's ids, copied, since the place for one of them may be among them.
 ///
 /// # Safety
-/// As of [`memory::array`] and [`memory::place`].
-unsafe fn ids_and_place<'a>(
-    ids: *const c_int,
-    length: usize,
-    place: *mut c_int,
-) -> Outcome<(Vec<c_int>, &'a mut c_int)> {
-    // SAFETY: the caller's, for both.
-    unsafe {
-        Ok((memory::array(ids, length, "the array of ids")?.to_vec(), memory::place(place, "the place for the id")?))
-    }
+/// As of [`memory::array`].
+unsafe fn ids_and_place(ids: *const c_int, length: usize, place: *mut c_int) -> Outcome<(Vec<c_int>, Place<c_int>)> {
+    // SAFETY: the caller's.
+    let ids = unsafe { memory::array(ids, length, "the array of ids") }?;
+    Ok((ids, memory::place(place, "the place for the id")?))
 }
 
 /// See `grpc.h`.
@@ -247,21 +240,25 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
             ids.first().copied().ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
         });
         if let Some(found) = found {
-            *place = found.as_ref().copied().unwrap_or(VOID);
+            // SAFETY: as the header asks.
+            unsafe { place.write(found.as_ref().copied().unwrap_or(VOID)) };
             return found.map(drop);
         }
-        library.check(&ids)?;
-        let session = library.probe_sessions(|table| match first_ended(table, &ids) {
+        let chosen = library.sessions.choose(ids)?;
+        let session = library.probe_sessions(|table| match table.first_of(&chosen) {
             Ok(found) => found.map(|id| table.open(id).cloned()),
             Err(failed) => Some(Err(failed)),
         })?;
+        drop(chosen);
         let Some(session) = session else {
-            *place = VOID;
+            // SAFETY: as the header asks.
+            unsafe { place.write(VOID) };
             return Err(Failed::new(GRPC_NONE_COMPLETED, ""));
         };
         let session = session?;
         session.settle(&library.grid);
-        *place = session.id;
+        // SAFETY: as the header asks.
+        unsafe { place.write(session.id) };
         Ok(())
     })
 }
@@ -308,10 +305,10 @@ pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length:
         let library = library()?;
         // SAFETY: as the header asks.
         let ids = unsafe { memory::array(session_ids, length, "the array of ids") }?;
-        if let Some(waited) = wait_if_discovering(ids) {
+        if let Some(waited) = wait_if_discovering(&ids) {
             return waited;
         }
-        library.check(ids)?;
+        library.check(&ids)?;
         // One that stands twice counts once.
         let mut seen = BTreeSet::new();
         library.wait_for_all(ids.iter().copied().filter(|id| seen.insert(*id)), false)
@@ -329,8 +326,10 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
         let library = library()?;
         // SAFETY: as the header asks.
         let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        // SAFETY: as the header asks.
+        let tell = |id| unsafe { place.write(id) };
         if ids.is_empty() {
-            *place = VOID;
+            tell(VOID);
             return Ok(());
         }
         let found = map::discovering(|run, library| {
@@ -339,11 +338,10 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
             Outcome::Ok(ids[0])
         });
         if let Some(found) = found {
-            *place = found?;
+            tell(found?);
             return Ok(());
         }
-        library.check(&ids)?;
-        library.wait_for_one(&ids, place)
+        library.wait_for_one(ids, tell)
     })
 }
 
@@ -369,16 +367,17 @@ pub extern "C-unwind" fn grpc_wait_all() -> c_int {
 pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
     run(|| {
         let library = library()?;
+        let place = memory::place(session_id, "the place for the id")?;
         // SAFETY: as the header asks.
-        let place = unsafe { memory::place(session_id, "the place for the id") }?;
+        let tell = |id| unsafe { place.write(id) };
         let found = map::discovering(|run, library| {
             let first = run.outstanding(library).first().copied();
             run.wait(first.as_slice());
             first.unwrap_or(VOID)
         });
         match found {
-            Some(id) => *place = id,
-            None => library.wait_for_any(place)?,
+            Some(id) => tell(id),
+            None => library.wait_for_any(tell)?,
         }
         Ok(())
     })
@@ -389,11 +388,12 @@ pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
 pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
-        let place = unsafe { memory::place(session_id, "the place for the id") }?;
+        let place = memory::place(session_id, "the place for the id")?;
         let is_discovering = map::discovering(|_, _| ()).is_some();
         let failed = if is_discovering { None } else { library.sessions.lock().take_failed() };
-        *place = failed.unwrap_or(VOID);
+        let failed = failed.unwrap_or(VOID);
+        // SAFETY: as the header asks.
+        unsafe { place.write(failed) };
         Ok(())
     })
 }
@@ -414,8 +414,7 @@ pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
-        let place = unsafe { memory::place(handle, "the place for the handle") }?;
+        let place = memory::place(handle, "the place for the handle")?;
         let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
         let table = library.sessions.lock();
         let open = discovered.map_or_else(|| table.open(session_id).map(|session| session.origin()), Ok);
@@ -426,7 +425,8 @@ pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandl
             let text = format!("the handle through which session {session_id} was begun has ended");
             return Err(Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text));
         }
-        *place = std::ptr::with_exposed_provenance_mut(origin.handle);
+        // SAFETY: as the header asks.
+        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
         Ok(())
     })
 }

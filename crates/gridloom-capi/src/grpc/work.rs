@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{CallEnd, Grid, Pending, Submitted};
+use gridloom::{CallEnd, Grid, Pending, Submitted, Watch};
 use gridloom_core::base::TaskId;
 
 use super::code::{Failed, GRPC_TIMEOUT_NP, Outcome};
@@ -42,6 +42,23 @@ impl Limited {
     }
 }
 
+/// Asks for a call to be cancelled, without the lock that its delivery holds.
+pub(super) enum Canceller {
+    Plain(Watch),
+    Mapped(Arc<Limited>),
+}
+
+impl Canceller {
+    /// Unless it has ended.
+    pub(super) fn cancel(&self) {
+        match self {
+            Canceller::Plain(watch) => watch.cancel(),
+            Canceller::Mapped(limited) if limited.call.end().is_none() => limited.call.cancel(),
+            Canceller::Mapped(_) => {}
+        }
+    }
+}
+
 impl Work {
     pub(super) fn task(&self) -> TaskId {
         match self {
@@ -71,10 +88,11 @@ impl Work {
         }
     }
 
-    pub(super) fn cancel(&self) {
+    /// Cancels it, for who does not have it.
+    pub(super) fn canceller(&self) -> Canceller {
         match self {
-            Work::Plain(pending, _) => pending.cancel(),
-            Work::Mapped(limited) => limited.call.cancel(),
+            Work::Plain(pending, _) => Canceller::Plain(pending.watch()),
+            Work::Mapped(limited) => Canceller::Mapped(limited.clone()),
         }
     }
 

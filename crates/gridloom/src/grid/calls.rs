@@ -6,7 +6,7 @@ use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::node::Command;
 
-use super::state::State;
+use super::state::{EndedCall, State};
 use crate::function::{Pending, Prepared};
 use crate::{Error, Grid, Value};
 
@@ -50,7 +50,7 @@ impl Grid {
     pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
         self.absorb();
         let ended = self.state().calls.get(&pending.task).and_then(|ended| {
-            ended.as_ref().map(|(_, report)| {
+            ended.as_ref().map(|EndedCall { report, .. }| {
                 report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
             })
         });
@@ -68,7 +68,8 @@ impl Grid {
             Some(None) => None,
             None => Some(None),
         })?;
-        let (_, report) = report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
+        let EndedCall { report, .. } =
+            report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
         let results = report.outcome?;
         let mut values = Vec::with_capacity(outputs.len());
         for (datum, _) in outputs {

@@ -1,11 +1,13 @@
 //! Ends of calls as they come: for who has very many under way and waits for some of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{TaskError, TaskId};
+use gridloom_core::base::{NodeId, TaskError, TaskId, Time};
 use gridloom_core::node::message::TaskReport;
 
+use super::state::EndedCall;
 use crate::{Error, Grid};
 
 /// How a call ended.
@@ -15,14 +17,20 @@ pub struct CallEnd {
     pub server: Option<String>,
     /// Seconds that the function ran, 0 if it did not.
     pub run_s: f64,
+    /// When the client learned of it, by the session's clock ([`Grid::now`]).
+    pub ended_s: f64,
     /// Why it failed, if it did.
     pub error: Option<TaskError>,
 }
 
 impl CallEnd {
-    fn new(server: Option<String>, report: &TaskReport) -> CallEnd {
-        let error = report.outcome.as_ref().err().cloned();
-        CallEnd { server, run_s: ns_to_seconds(report.timing.run_ns), error }
+    fn new(names: &BTreeMap<NodeId, String>, at: Time, server: Option<NodeId>, report: &TaskReport) -> CallEnd {
+        CallEnd {
+            server: server.and_then(|server| names.get(&server).cloned()),
+            run_s: ns_to_seconds(report.timing.run_ns),
+            ended_s: at.seconds(),
+            error: report.outcome.as_ref().err().cloned(),
+        }
     }
 }
 
@@ -51,8 +59,8 @@ impl Grid {
     pub(crate) fn task_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();
-        let (server, report) = state.group_record(task)?.end_of(task)?;
-        Some(CallEnd::new(server.and_then(|server| state.names.get(&server).cloned()), report))
+        let (at, server, report) = state.group_record(task)?.end_of(task)?;
+        Some(CallEnd::new(&state.names, *at, *server, report))
     }
 
     /// Waits until `look` finds what it looks for: at once, and then whenever something has happened. It is given the noted
@@ -75,7 +83,7 @@ impl Grid {
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();
-        let (server, report) = state.calls.get(&task)?.as_ref()?;
-        Some(CallEnd::new(server.and_then(|server| state.names.get(&server).cloned()), report))
+        let EndedCall { at, server, report } = state.calls.get(&task)?.as_ref()?;
+        Some(CallEnd::new(&state.names, *at, *server, report))
     }
 }

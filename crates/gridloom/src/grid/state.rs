@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_core::idl::Signature;
 use gridloom_core::node::Event;
 use gridloom_core::node::message::TaskReport;
@@ -22,8 +22,8 @@ pub(super) struct State {
     pub(super) functions: Arc<Vec<Signature>>,
     pub(super) has_directory: bool,
     pub(super) agent_lost: Option<TaskError>,
-    /// Plain calls under way; `Some` when ended, with the server that had it last.
-    pub(super) calls: BTreeMap<TaskId, Option<(Option<NodeId>, TaskReport)>>,
+    /// Plain calls under way; `Some` when ended.
+    pub(super) calls: BTreeMap<TaskId, Option<EndedCall>>,
     /// Those whose end is to be noted, and those of them that ended since somebody looked.
     pub(super) noted: BTreeSet<TaskId>,
     pub(super) ends: Vec<TaskId>,
@@ -50,6 +50,15 @@ pub(super) struct State {
     pub(super) names: BTreeMap<NodeId, String>,
     pub(super) traffic: Traffic,
     pub(super) log: Vec<String>,
+}
+
+/// A plain call that has ended.
+pub(super) struct EndedCall {
+    /// When its client learned of it.
+    pub(super) at: Time,
+    /// The server that had it last.
+    pub(super) server: Option<NodeId>,
+    pub(super) report: TaskReport,
 }
 
 /// A datum that was asked for. It is forgotten with the last who waits for it.
@@ -168,7 +177,7 @@ impl State {
                     if self.noted.remove(&report.task) {
                         self.ends.push(report.task);
                     }
-                    *ended = Some((server, report));
+                    *ended = Some(EndedCall { at, server, report });
                 } else if let Some(outputs) = self.abandoned.remove(&report.task) {
                     outputs.iter().for_each(|datum| backend.forget(*datum));
                 } else if let Some(record) =

@@ -223,9 +223,9 @@ impl Run {
     unsafe fn value(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Value> {
         let range = item.range();
         // SAFETY: promised by the caller, here and below.
-        let now = unsafe { memory::read(item.pointer, item.meta.size_bytes()) };
+        let holds = |bytes: &[u8]| unsafe { memory::holds(item.pointer, bytes) };
         let is_now = |value: &&Value| {
-            *value.meta() == item.meta && value.payload().zip(now).is_some_and(|(payload, now)| payload.bytes() == now)
+            *value.meta() == item.meta && value.payload().is_some_and(|payload| holds(payload.bytes()))
         };
         if let Some(value) = self.passed.get(&range).into_iter().flatten().find(is_now) {
             return Ok(value.clone());

@@ -86,8 +86,7 @@ impl Made {
             return false;
         };
         // SAFETY: promised by the caller.
-        let now = unsafe { memory::read(item.pointer, item.meta.size_bytes()) };
-        now.is_none_or(|now| *now != *arranged(value.meta(), payload, &self.meta))
+        !unsafe { memory::holds(item.pointer, &arranged(value.meta(), payload, &self.meta)) }
     }
 
     /// Whether a call that reads memory as the item says gets what the program would pass.

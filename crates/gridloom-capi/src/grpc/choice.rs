@@ -1,0 +1,199 @@
+//! An array of ids, of which one is to end: which has, is known without looking at the others.
+//!
+//! Who waits for one of very many, again and again, gives nearly the same array each time. So it is kept: only places where
+//! the next one differs are looked at, and sessions that end or are collected meanwhile.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::c_int;
+
+/// Ids that are compared at once, with the array of before.
+const STRIDE: usize = 256;
+
+/// How a session stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    Running,
+    Ended,
+    /// Not outstanding.
+    Gone,
+}
+
+/// The array, and how its sessions stand.
+#[derive(Default)]
+pub(super) struct Choice {
+    ids: Vec<c_int>,
+    /// The first place of each.
+    places: HashMap<c_int, usize>,
+    ended: BTreeSet<usize>,
+    gone: BTreeSet<usize>,
+    /// Some id stands twice: the next array is taken in as a whole.
+    has_twice: bool,
+    #[cfg(test)]
+    looks: usize,
+}
+
+impl Choice {
+    /// It is of these ids from now on.
+    pub(super) fn turn_to(&mut self, ids: Vec<c_int>, standing: impl Fn(c_int) -> Standing) {
+        let old = std::mem::take(&mut self.ids);
+        let is_anew = std::mem::take(&mut self.has_twice);
+        if is_anew {
+            (self.places, self.ended, self.gone) = Default::default();
+        }
+        // Those that are gone are looked at again: their ids may have been given anew.
+        let mut changed = std::mem::take(&mut self.gone);
+        changed.extend(if is_anew { (0..ids.len()).collect() } else { differing(&old, &ids) });
+        changed.retain(|place| *place < ids.len());
+        if !is_anew {
+            changed.iter().copied().chain(ids.len()..old.len()).for_each(|place| self.forget(&old, place));
+        }
+        changed.into_iter().for_each(|place| self.put(ids[place], place, standing(ids[place])));
+        self.ids = ids;
+    }
+
+    /// The first that has ended and may be taken; the id if one before it is of no session.
+    pub(super) fn first(&self) -> Result<Option<c_int>, c_int> {
+        match (self.ended.first(), self.gone.first()) {
+            (Some(ended), gone) if gone.is_none_or(|gone| ended < gone) => Ok(Some(self.ids[*ended])),
+            (_, Some(gone)) => Err(self.ids[*gone]),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// An id that is of no session.
+    pub(super) fn stranger(&self) -> Option<c_int> {
+        self.gone.first().map(|place| self.ids[*place])
+    }
+
+    /// A session stands otherwise now.
+    pub(super) fn turned(&mut self, id: c_int, standing: Standing) {
+        self.look();
+        if let Some(place) = self.places.get(&id).copied() {
+            self.stands(place, standing);
+        }
+    }
+
+    fn stands(&mut self, place: usize, standing: Standing) {
+        self.ended.remove(&place);
+        self.gone.remove(&place);
+        match standing {
+            Standing::Running => {}
+            Standing::Ended => drop(self.ended.insert(place)),
+            Standing::Gone => drop(self.gone.insert(place)),
+        }
+    }
+
+    fn forget(&mut self, ids: &[c_int], place: usize) {
+        self.look();
+        let Some(id) = ids.get(place) else { return };
+        if self.places.get(id) == Some(&place) {
+            self.places.remove(id);
+        }
+        self.stands(place, Standing::Running);
+    }
+
+    fn put(&mut self, id: c_int, place: usize, standing: Standing) {
+        self.look();
+        if let Some(other) = self.places.insert(id, place) {
+            self.has_twice = true;
+            self.stands(other, Standing::Running);
+            let first = other.min(place);
+            self.places.insert(id, first);
+            return self.stands(first, standing);
+        }
+        self.stands(place, standing);
+    }
+
+    /// Counts what is looked at, for the test.
+    fn look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+    }
+}
+
+/// Places at which the second array has another id than the first, or the first has none.
+fn differing(old: &[c_int], new: &[c_int]) -> Vec<usize> {
+    let common = old.len().min(new.len());
+    let mut places = Vec::new();
+    for start in (0..common).step_by(STRIDE) {
+        let stride = start..common.min(start + STRIDE);
+        if old[stride.clone()] != new[stride.clone()] {
+            places.extend(stride.filter(|place| old[*place] != new[*place]));
+        }
+    }
+    places.extend(common..new.len());
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::base::SplitMix64;
+
+    fn choice(ids: &[c_int], standing: impl Fn(c_int) -> Standing) -> Choice {
+        let mut choice = Choice::default();
+        choice.turn_to(ids.to_vec(), standing);
+        choice
+    }
+
+    #[test]
+    fn the_first_in_the_array_counts() {
+        let mut choice = choice(&[7, 8, 9], |id| if id == 9 { Standing::Ended } else { Standing::Running });
+        assert_eq!(choice.first(), Ok(Some(9)));
+        choice.turned(8, Standing::Ended);
+        assert_eq!(choice.first(), Ok(Some(8)));
+        choice.turned(7, Standing::Gone);
+        assert_eq!((choice.first(), choice.stranger()), (Err(7), Some(7)));
+        // The 8 stays where it is.
+        choice
+            .turn_to(vec![9, 8], |id| if id == 9 { Standing::Running } else { unreachable!("{id} is not looked at") });
+        assert_eq!((choice.first(), choice.stranger()), (Ok(Some(8)), None));
+    }
+
+    /// As a program does that takes one after the other out of its array, and does not know which comes next.
+    #[test]
+    fn very_many_are_drained_with_a_few_looks_at_each() {
+        for count in [2_000, 20_000] {
+            let mut ids: Vec<c_int> = (1..=count).collect();
+            let mut choice = choice(&ids, |_| Standing::Running);
+            let mut random = SplitMix64::new(5);
+            while !ids.is_empty() {
+                let at = random.below(ids.len() as u64) as usize;
+                choice.turned(ids[at], Standing::Ended);
+                assert_eq!(choice.first(), Ok(Some(ids[at])));
+                choice.turned(ids[at], Standing::Gone);
+                ids.swap_remove(at);
+                choice.turn_to(ids.clone(), |_| Standing::Running);
+            }
+            assert!(choice.looks <= 8 * count as usize, "{} looks at {count}", choice.looks);
+        }
+    }
+
+    #[test]
+    fn it_is_what_an_array_looked_at_as_a_whole_is() {
+        let mut random = SplitMix64::new(1);
+        let mut below = |limit: u64| random.below(limit);
+        let mut kept = Choice::default();
+        let mut standings = [Standing::Running; 8];
+        for _ in 0..20_000 {
+            let standing = [Standing::Running, Standing::Ended, Standing::Gone][below(3) as usize];
+            let id = below(8) as usize;
+            // Given anew, an id that was gone is looked at with the next array.
+            if standing != Standing::Running {
+                standings[id] = standing;
+                kept.turned(id as c_int, standing);
+            }
+            let ids: Vec<c_int> = (0..below(6)).map(|_| below(8) as c_int).collect();
+            let stands = |id: c_int| standings[id as usize];
+            kept.turn_to(ids.clone(), stands);
+            let whole = choice(&ids, stands);
+            assert_eq!((kept.first(), kept.stranger()), (whole.first(), whole.stranger()), "{ids:?} {standings:?}");
+            if below(50) == 0 {
+                standings = [Standing::Running; 8];
+                kept = Choice::default();
+            }
+        }
+    }
+}
