@@ -35,7 +35,8 @@ def described(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_the_page_on_interface_descriptions(described, tmp_path):
+def test_the_page_on_interface_descriptions(described, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDLOOM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "docs.c").write_text("\n".join(blocks("idl.md", "c")))
     library = tmp_path / "libdocs.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, tmp_path / "docs.c"], check=True)

@@ -321,7 +321,7 @@ fn the_documentation_has_the_help_texts() {
             ],
         ),
         ("platform", &[&["platform", "show"], &["platform", "route"]]),
-        ("idl", &[&["idl", "check"], &["idl", "show"]]),
+        ("idl", &[&["idl", "check"], &["idl", "show"], &["idl", "compile"]]),
         ("heuristics", &[&["heuristics"]]),
         ("explain", &[&["explain"]]),
         ("map", &[&["map"]]),

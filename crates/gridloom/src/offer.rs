@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use gridloom_core::idl::{self, Definition};
 
 use crate::Error;
+use crate::compile;
 
 /// The word that stands for the interface descriptions that come with Gridloom.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
@@ -32,27 +33,35 @@ pub struct Offer {
     pub libraries: Vec<PathBuf>,
     /// Python modules.
     pub modules: Vec<PathBuf>,
+    /// What compilers say of inline bodies that they compiled: warnings.
+    pub warnings: Vec<String>,
+}
+
+/// What becomes of the inline bodies of interface descriptions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InlineBodies {
+    /// They are compiled, or were.
+    Compile,
+    /// They are in libraries that come from elsewhere.
+    InLibraries,
+    /// They are not run, and need no library.
+    Unused,
 }
 
 /// Reads `.idl` and `.py` files, and [`BUILTIN_LINALG`], which is left out if no BLAS is found and it is not the only
 /// thing asked for.
 ///
 /// # Errors
-/// If a file cannot be read or does not parse (with file, line and column), or names clash.
-pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>) -> Result<Offer, Error> {
-    read_offer(files, python, blas, true)
-}
-
-/// As [`load_offer`]; functions whose bodies are not run need no library.
-pub(crate) fn read_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, runs: bool) -> Result<Offer, Error> {
+/// If a file cannot be read or does not parse or compile (with file, line and column), or names clash.
+pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, bodies: InlineBodies) -> Result<Offer, Error> {
     let mut offer = Offer::default();
     for file in files {
         if file.as_os_str() == BUILTIN_LINALG {
-            builtin_linalg(&mut offer, blas, files.len() == 1, runs)?;
+            builtin_linalg(&mut offer, blas, files.len() == 1, bodies != InlineBodies::Unused)?;
             continue;
         }
         match file.extension().and_then(OsStr::to_str) {
-            Some("idl") => interface(&mut offer, file)?,
+            Some("idl") => interface(&mut offer, file, bodies)?,
             Some("py") => offer.modules.push(absolute(file)?),
             _ => {
                 let file = file.display();
@@ -100,15 +109,20 @@ fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: 
     Ok(())
 }
 
-fn interface(offer: &mut Offer, file: &Path) -> Result<(), Error> {
+fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
     let text = read(file)?;
     let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
-    offer.definitions.extend(parsed.definitions);
-    let folder = file.parent().unwrap_or(Path::new(""));
-    for library in parsed.libraries {
-        let beside = folder.join(&library);
-        offer.libraries.push(if beside.exists() { absolute(&beside)? } else { PathBuf::from(library) });
+    if bodies != InlineBodies::Unused {
+        let libraries = compile::libraries_of(&parsed, file)?;
+        if bodies == InlineBodies::Compile
+            && let Some(made) = compile::compiled(&parsed, file, &libraries)?
+        {
+            offer.libraries.push(made.library);
+            offer.warnings.extend((!made.warnings.is_empty()).then_some(made.warnings));
+        }
+        offer.libraries.extend(libraries.shared);
     }
+    offer.definitions.extend(parsed.definitions);
     Ok(())
 }
 

@@ -27,7 +27,7 @@ use gridloom_sim::{Bodies, SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
-use crate::offer::{self, BUILTIN_LINALG, Offer, read_offer};
+use crate::offer::{self, BUILTIN_LINALG, InlineBodies, Offer, load_offer};
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
@@ -377,7 +377,8 @@ pub(crate) fn populate(
     if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
         files.insert(0, PathBuf::from(BUILTIN_LINALG));
     }
-    let mut offer = read_offer(&files, &python, config.blas.as_deref(), config.execute)?;
+    let bodies = if config.execute { InlineBodies::Compile } else { InlineBodies::Unused };
+    let mut offer = load_offer(&files, &python, config.blas.as_deref(), bodies)?;
     offer.libraries.extend(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(cast.servers.len());
     for part in &cast.servers {

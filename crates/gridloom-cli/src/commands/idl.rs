@@ -1,18 +1,22 @@
 //! `gridloom idl`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use gridloom::compile_interface;
 use gridloom_core::idl;
 
 use super::{count, print_line, read_text};
 
-/// Check and show interface descriptions (.idl).
+/// Check, show and compile interface descriptions (.idl).
 #[derive(clap::Subcommand)]
-#[command(after_help = "Examples:\n  gridloom idl check linalg.idl\n  gridloom idl show linalg.idl")]
+#[command(after_help = "Examples:\n  gridloom idl check linalg.idl\n  gridloom idl show linalg.idl\n  \
+gridloom idl compile linalg.idl -o linalg.so")]
 pub enum Options {
     /// Check files; errors name file, line and column
+    ///
+    /// The C of inline bodies is left to the compiler.
     #[command(after_help = "Example:\n  gridloom idl check linalg.idl image.idl")]
     Check {
         /// The files
@@ -25,6 +29,22 @@ pub enum Options {
         /// The file
         file: PathBuf,
     },
+    /// Compile the inline bodies of a file into a shared library
+    ///
+    /// 'gridloom serve' does so by itself; this is for machines without a compiler, and for looking at what is compiled.
+    /// Compiler, options and libraries are those that the file names, and its folder is the current one for them.
+    #[command(after_help = "Examples:\n  gridloom idl compile linalg.idl\n  \
+gridloom serve linalg.idl --library linalg.so --no-compile")]
+    Compile {
+        /// The file
+        file: PathBuf,
+        /// The library [default: the file's name with .so, in the current folder]
+        #[arg(short, long, value_name = "LIBRARY")]
+        output: Option<PathBuf>,
+        /// Leave the C source beside the library
+        #[arg(long)]
+        keep: bool,
+    },
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -32,10 +52,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Options::Check { files } => {
             let mut wrong = false;
             for file in files {
-                match idl::parse(&read_text(file)?, &file.display().to_string()) {
-                    Ok(definitions) => {
-                        print_line(&format!("{}: {}", file.display(), count(definitions.len(), "function")))?
-                    }
+                match idl::parse_file(&read_text(file)?, &file.display().to_string()) {
+                    Ok(parsed) => print_line(&format!("{}: {}", file.display(), counted(&parsed)))?,
                     Err(error) => {
                         gridloom_core::say!("gridloom: {error}");
                         wrong = true;
@@ -51,5 +69,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Options::Compile { file, output, keep } => {
+            let library = match output {
+                Some(library) => library.clone(),
+                None => Path::new(file.file_stem().context("expected the name of a file")?).with_extension("so"),
+            };
+            let warnings = compile_interface(file, &library, *keep)?;
+            if !warnings.is_empty() {
+                gridloom_core::say!("{}", warnings.trim_end());
+            }
+            print_line(&library.display().to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// `3 functions, 2 of them compiled`.
+fn counted(parsed: &idl::IdlFile) -> String {
+    let functions = count(parsed.definitions.len(), "function");
+    match parsed.build.stubs.len() {
+        0 => functions,
+        compiled => format!("{functions}, {compiled} of them compiled"),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{Offer, load_offer};
+use gridloom::{InlineBodies, Offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -26,7 +26,7 @@ const BUILTIN_LINALG: &str = "builtin:linalg";
 /// Offer functions: of shared libraries described in the interface language, and of Python modules.
 ///
 /// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
-/// the server. FILES are interface descriptions (.idl), Python modules (.py), or the word builtin:linalg for linear
+/// the server. FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or the word builtin:linalg for linear
 /// algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
 /// registered it (at once with --no-agent), and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
 /// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
@@ -51,6 +51,9 @@ pub struct Options {
     /// Shared library with the functions that the .idl files describe; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
+    /// Compile nothing: inline bodies are in libraries that 'gridloom idl compile' made
+    #[arg(long)]
+    no_compile: bool,
     /// Bound on the data that it holds, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
@@ -85,6 +88,12 @@ pub struct Options {
     rest: ListenOptions,
 }
 
+impl Options {
+    fn bodies(&self) -> InlineBodies {
+        if self.no_compile { InlineBodies::InLibraries } else { InlineBodies::Compile }
+    }
+}
+
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
@@ -95,7 +104,10 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 pub fn run(options: Options) -> Result<ExitCode> {
     let rest = &options.rest;
     rest.check(options.listen)?;
-    let mut offer = load_offer(&options.files, &options.python, None)?;
+    let mut offer = load_offer(&options.files, &options.python, None, options.bodies())?;
+    if !rest.quiet {
+        offer.warnings.iter().for_each(|warning| gridloom_core::say!("{}", warning.trim_end()));
+    }
     for library in &options.libraries {
         // A name without a folder that is no file here is left to the system's search path.
         match library.exists() {
@@ -230,7 +242,7 @@ fn leave_out_what_the_blas_lacks(offer: &mut Offer, options: &Options) -> Result
         return Ok(());
     }
     let own: Vec<PathBuf> = options.files.iter().filter(|file| file.as_os_str() != BUILTIN_LINALG).cloned().collect();
-    let own = load_offer(&own, &options.python, None)?;
+    let own = load_offer(&own, &options.python, None, options.bodies())?;
     let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
     let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
     let lines = |wrong: &[Wrong]| -> Vec<String> {

@@ -6,9 +6,8 @@
 //! of its own, and every other array is checked against it.
 //!
 //! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule); a remote scalar must have
-//! the parameter's type already. Arrays never convert: type, number of dimensions, extents and memory order must fit.
-//! Memory order is free where both orders are the same: fewer than two extents above 1, or no elements. Byte order of
-//! arrays is free: the receiver converts.
+//! the parameter's type already. Arrays never convert here: type, number of dimensions and extents must fit. Their memory
+//! order and byte order are free: the receiver makes them right.
 
 use crate::base::{ByteOrder, Dtype, Meta, Order};
 use crate::idl::bind_error::BindError;
@@ -137,7 +136,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Kind, element type, number of dimensions and memory order; takes the value of a scalar.
+    /// Kind, element type and number of dimensions; takes the value of a scalar.
     fn check_kind(&mut self, index: usize, actual: &Actual) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];
         let wrong = |remedy: String| {
@@ -146,7 +145,7 @@ impl Binding<'_> {
             Err(BindError::Type { function: self.0.function(), param: param.name.clone(), expected, got, remedy })
         };
         match (&actual.meta, param.base) {
-            (Meta::Array { dtype, order, shape, .. }, BaseType::Number(want)) if param.is_array => {
+            (Meta::Array { dtype, shape, .. }, BaseType::Number(want)) if param.is_array => {
                 if *dtype != want {
                     return wrong(format!("; convert it with .astype(numpy.{want})"));
                 }
@@ -154,7 +153,7 @@ impl Binding<'_> {
                 if actual.meta.checked_size_bytes().is_none() {
                     return Err(self.0.malformed(param, "its size is past 2^64 bytes".to_string()));
                 }
-                self.check_order(param, *order, shape)
+                Ok(())
             }
             (Meta::Scalar { dtype, byte_order }, BaseType::Number(want)) if !param.is_array => {
                 self.take_scalar(index, *dtype, *byte_order, want, actual.inline.as_deref())
@@ -235,18 +234,6 @@ impl Binding<'_> {
         };
         self.0.scalars[index] = Some((Meta::scalar(want), converted));
         Ok(())
-    }
-
-    fn check_order(&self, param: &Param, order: Order, shape: &[u64]) -> Result<(), BindError> {
-        let both = shape.contains(&0) || shape.iter().filter(|extent| **extent > 1).count() < 2;
-        let (expected, got, remedy) = match (param.order, order) {
-            _ if both => return Ok(()),
-            (ArrayOrder::C, Order::F) => ("C (row-major)", "Fortran (column-major)", "numpy.ascontiguousarray"),
-            (ArrayOrder::F, Order::C) => ("Fortran (column-major)", "C (row-major)", "numpy.asfortranarray"),
-            (ArrayOrder::C, Order::C) | (ArrayOrder::F, Order::F) | (ArrayOrder::Any, _) => return Ok(()),
-        };
-        let (function, param) = (self.0.function(), param.name.clone());
-        Err(BindError::Order { function, param, expected, got, remedy })
     }
 
     /// Takes sizes that nobody gave from an array's extents.

@@ -101,20 +101,6 @@ pub enum BindError {
         /// The extents given.
         got: String,
     },
-    /// Wrong memory order.
-    #[error("{function}: argument '{param}' is in {got} order, expected {expected} order; convert it with {remedy}")]
-    Order {
-        /// The function.
-        function: String,
-        /// The argument.
-        param: String,
-        /// The order wanted.
-        expected: &'static str,
-        /// The order given.
-        got: &'static str,
-        /// NumPy's function that converts.
-        remedy: &'static str,
-    },
     /// A size or the work needs a number that is still on a server.
     #[error(
         "{function}: the value of argument '{param}' is needed now, for a size or the work, and is still remote; \

@@ -1,9 +1,15 @@
 //! Text of the interface description language, cut into tokens with their places.
 //!
-//! Tokens are made on demand, so that the parser can stop at a C body whose text is no IDL. Comments (`/* */`, `//`)
-//! and lines whose first character is `#` (left by the C preprocessor) are skipped.
+//! Tokens are made on demand, so that the parser can stop at a C body whose text is no IDL ([`Lexer::c_text`]). Comments
+//! are those of C; lines whose first character is `#` (left by the C preprocessor) are skipped. In a file of the language a
+//! comment is also GridSolve's, from any `#` to the end of its line, but a `#define`, or another directive, that begins a line
+//! stands between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); what replaces
+//! one has the place of its use.
 
 use thiserror::Error;
+
+use crate::idl::c_text::CText;
+use crate::idl::macros::Macros;
 
 /// An error in an IDL text, with its place and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -62,18 +68,54 @@ pub(crate) struct Lexer<'a> {
     rest: &'a str,
     place: Place,
     line_is_blank: bool,
+    /// Whether the text is a file of the language, and not an expression or C.
+    is_file: bool,
+    macros: Option<&'a Macros>,
+    /// While what replaces a name is read: the text behind the name, and the places of the name and of its end.
+    outer: Option<(&'a str, Place, Place)>,
 }
 
-type Failure = (Place, String);
+pub(crate) type Failure = (Place, String);
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(source: &'a str) -> Lexer<'a> {
         let rest = source.strip_prefix('\u{feff}').unwrap_or(source);
-        Lexer { rest, place: Place { line: 1, column: 1 }, line_is_blank: true }
+        let place = Place { line: 1, column: 1 };
+        Lexer { rest, place, line_is_blank: true, is_file: false, macros: None, outer: None }
+    }
+
+    /// Reads a file, and replaces the names that `macros` has.
+    pub(crate) fn of_file(source: &'a str, macros: &'a Macros) -> Lexer<'a> {
+        Lexer { macros: Some(macros), is_file: true, ..Lexer::new(source) }
     }
 
     /// The next token and where it starts.
     pub(crate) fn next(&mut self) -> Result<(Token, Place), Failure> {
+        loop {
+            let used = self.outer.map(|(_, used, _)| used);
+            let read = self.token();
+            let (token, place) = match (read, used) {
+                (Ok((token, _)), Some(used)) => (token, used),
+                (Err((_, message)), Some(used)) => return Err((used, message)),
+                (read, None) => read?,
+            };
+            match (&token, self.outer) {
+                (Token::End, Some((rest, _, behind))) => {
+                    (self.rest, self.place, self.outer) = (rest, behind, None);
+                }
+                (Token::Name(name), None) => match self.macros.and_then(|macros| macros.get(name)) {
+                    Some(text) => {
+                        self.outer = Some((self.rest, place, self.place));
+                        self.rest = text;
+                    }
+                    None => return Ok((token, place)),
+                },
+                _ => return Ok((token, place)),
+            }
+        }
+    }
+
+    fn token(&mut self) -> Result<(Token, Place), Failure> {
         self.skip_blank()?;
         let place = self.place;
         self.line_is_blank = false;
@@ -95,6 +137,18 @@ impl<'a> Lexer<'a> {
     /// What is not read yet.
     pub(crate) fn rest(&self) -> &'a str {
         self.rest
+    }
+
+    /// Reads what stands between quotes, if a string without escapes comes next.
+    pub(crate) fn quoted_part(&self) -> Result<Option<Lexer<'a>>, Failure> {
+        let mut ahead = *self;
+        ahead.skip_blank()?;
+        let Some(rest) = ahead.rest.strip_prefix('"') else { return Ok(None) };
+        let Some(part) = rest.find(['"', '\\', '\n']).map(|end| &rest[..end]) else { return Ok(None) };
+        let Place { line, column } = ahead.place;
+        let place = Place { line, column: column + 1 };
+        let ends = rest[part.len()..].starts_with('"');
+        Ok(ends.then_some(Lexer { rest: part, place, line_is_blank: false, outer: None, ..*self }))
     }
 
     fn number(&mut self, place: Place) -> Result<Token, Failure> {
@@ -180,21 +234,81 @@ impl<'a> Lexer<'a> {
         Err((place, format!("the character {first:?} has no meaning here")))
     }
 
-    fn skip_blank(&mut self) -> Result<(), Failure> {
+    /// The next `#define`, or other directive of the C preprocessor, if nothing but blank stands before it: its place, and
+    /// its line with those that a last backslash joins to it.
+    pub(crate) fn directive(&mut self) -> Result<Option<(Place, &'a str)>, Failure> {
+        self.skip_to_directive()?;
+        if !self.is_at_directive() {
+            return Ok(None);
+        }
+        let (place, start) = (self.place, self.rest);
+        self.skip_joined_lines();
+        Ok(Some((place, &start[..start.len() - self.rest.len()])))
+    }
+
+    /// The C text up to the brace that closes the one just read, which stands at `opening`.
+    pub(crate) fn c_text(&mut self, opening: Place) -> Result<CText, Failure> {
+        let (start, Place { line, column }) = (self.rest, self.place);
+        let mut depth = 0usize;
         loop {
-            let place = self.place;
-            if self.rest.starts_with("//") {
-                self.take_while(|c| c != '\n');
-            } else if self.rest.starts_with("/*") {
-                let Some(length) = self.rest[2..].find("*/") else {
-                    return Err((place, "this comment has no closing */".to_string()));
-                };
-                let after = self.rest.len() - (length + 4);
-                while self.rest.len() > after {
+            if self.skip_comment()? {
+                continue;
+            }
+            match self.peek() {
+                None => return Err((opening, "this '{' has no closing '}'".to_string())),
+                Some('"' | '\'') => self.skip_c_quoted(),
+                Some('}') if depth == 0 => {
+                    let text = start[..start.len() - self.rest.len()].to_string();
+                    self.advance();
+                    return Ok(CText { line, column, text });
+                }
+                Some(character) => {
+                    depth = match character {
+                        '{' => depth + 1,
+                        '}' => depth - 1,
+                        _ => depth,
+                    };
                     self.advance();
                 }
-            } else if self.line_is_blank && self.rest.starts_with('#') {
-                self.skip_directive();
+            }
+        }
+    }
+
+    /// All directives of a text, those in its C parts too; up to a comment that does not end.
+    pub(crate) fn directives(source: &'a str) -> Vec<&'a str> {
+        let mut lexer = Lexer { is_file: true, ..Lexer::new(source) };
+        let mut found = Vec::new();
+        while let Ok(directive) = lexer.directive() {
+            match (directive, lexer.peek()) {
+                (Some((_, line)), _) => found.push(line),
+                (None, None) => break,
+                (None, Some('"' | '\'')) => lexer.skip_c_quoted(),
+                (None, Some(_)) => {
+                    lexer.line_is_blank = false;
+                    lexer.advance();
+                }
+            }
+        }
+        found
+    }
+
+    fn skip_blank(&mut self) -> Result<(), Failure> {
+        self.skip_to_directive()?;
+        match self.is_at_directive() {
+            true => Err((self.place, "a directive of the C preprocessor stands between definitions".to_string())),
+            false => Ok(()),
+        }
+    }
+
+    fn skip_to_directive(&mut self) -> Result<(), Failure> {
+        loop {
+            if self.skip_comment()? {
+                continue;
+            }
+            if self.rest.starts_with('#') && self.line_is_blank && !self.is_at_directive() {
+                self.skip_joined_lines();
+            } else if self.rest.starts_with('#') && !self.line_is_blank && self.is_file {
+                self.take_while(|c| c != '\n');
             } else if self.peek().is_some_and(char::is_whitespace) {
                 self.advance();
             } else {
@@ -203,8 +317,59 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A `#` line, with the lines that its last backslash joins to it.
-    fn skip_directive(&mut self) {
+    /// Skips one comment of C, if one begins here.
+    fn skip_comment(&mut self) -> Result<bool, Failure> {
+        if self.rest.starts_with("//") {
+            self.take_while(|c| c != '\n');
+            return Ok(true);
+        }
+        if !self.rest.starts_with("/*") {
+            return Ok(false);
+        }
+        let Some(length) = self.rest[2..].find("*/") else {
+            return Err((self.place, "this comment has no closing */".to_string()));
+        };
+        let after = self.rest.len() - (length + 4);
+        while self.rest.len() > after {
+            self.advance();
+        }
+        Ok(true)
+    }
+
+    /// A string or character of C. A quote that does not end on its line stands for itself, as in `#error` lines.
+    fn skip_c_quoted(&mut self) {
+        let quote = self.peek();
+        let mut ahead = *self;
+        ahead.advance();
+        loop {
+            match ahead.peek() {
+                None | Some('\n') => return self.advance(),
+                Some('\\') => {
+                    ahead.advance();
+                    ahead.advance();
+                }
+                character => {
+                    ahead.advance();
+                    if character == quote {
+                        *self = ahead;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a directive begins here: `#` as the line's first character, and its word right behind.
+    fn is_at_directive(&self) -> bool {
+        let word = self.rest.strip_prefix('#').filter(|_| self.is_file && self.line_is_blank);
+        word.is_some_and(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            DIRECTIVES.contains(&&rest[..end])
+        })
+    }
+
+    /// A line, with those that its last backslash joins to it.
+    fn skip_joined_lines(&mut self) {
         loop {
             let line = self.take_while(|c| c != '\n');
             if !line.trim_end_matches('\r').ends_with('\\') || self.peek().is_none() {
@@ -242,6 +407,9 @@ pub(crate) fn is_name_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// Those that change what is read. Others (`#pragma`, line markers) are comments.
+const DIRECTIVES: [&str; 9] = ["define", "undef", "include", "if", "ifdef", "ifndef", "elif", "else", "endif"];
+
 /// Longer ones first, so that `<=` is not `<` and `=`.
 const MARKS: [&str; 26] = [
     "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", ";", ":", "?", "=", "<", ">", "+", "-", "*",
@@ -268,6 +436,35 @@ mod tests {
         let source = "/* a\n b */ x // c\n  # define a \\\n more\r\n y # ";
         assert_eq!(tokens(source).unwrap_err().0, Place { line: 5, column: 4 });
         assert_eq!(tokens("a/**/b").unwrap(), [Token::Name("a".into()), Token::Name("b".into())]);
+    }
+
+    #[test]
+    fn c_text_ends_at_its_brace() {
+        let text = " a(\"}\"); /* } */ if (b) { c = '}'; } // }\n#error don't\n ";
+        let source = format!("{{{text}}} x");
+        let mut lexer = Lexer::new(&source);
+        let (_, opening) = lexer.next().unwrap();
+        let CText { line, column, text: found } = lexer.c_text(opening).unwrap();
+        assert_eq!((line, column, found.as_str()), (1, 2, text));
+        assert_eq!(lexer.next().unwrap(), (Token::Name("x".into()), Place { line: 3, column: 4 }));
+        let mut open = Lexer::new("{ { }");
+        let (_, opening) = open.next().unwrap();
+        assert_eq!(open.c_text(opening).unwrap_err().0, Place { line: 1, column: 1 });
+    }
+
+    #[test]
+    fn directives_stand_between_statements() {
+        let macros = Macros::default();
+        let source = " /* a */ #define N \\\n 2\n# 1 \"x\"\n#pragma p\n x # y\n#if 1\n";
+        let mut lexer = Lexer::of_file(source, &macros);
+        assert_eq!(lexer.directive().unwrap(), Some((Place { line: 1, column: 10 }, "#define N \\\n 2")));
+        assert_eq!(lexer.directive().unwrap(), None);
+        assert_eq!(lexer.next().unwrap().0, Token::Name("x".into()));
+        assert_eq!(lexer.next().unwrap_err().0, Place { line: 6, column: 1 });
+        assert_eq!(
+            Lexer::directives("#define A 1\n/*\n#define B 2\n*/ { \"\n#define C 3\n}"),
+            ["#define A 1", "#define C 3"]
+        );
     }
 
     #[test]

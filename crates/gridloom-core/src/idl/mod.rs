@@ -6,6 +6,7 @@
 //! | [`expr`] | size and complexity expressions and their value; text and wire form beside it |
 //! | [`parser`] | text of the language to definitions; `print` goes back |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
+//! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
 //! | [`bind`] | a call against a signature, before anything is sent |
 //! | [`fit`] | a call against a signature, where it runs; `extents` is what both checks share |
 //! | [`builder`] | signatures made by a program (the Python interface) |
@@ -15,16 +16,20 @@ pub mod bind_error;
 #[cfg(test)]
 mod bind_tests;
 pub mod builder;
+pub mod c_text;
 pub mod check;
 pub mod expr;
 pub mod expr_text;
 mod extents;
 pub mod fit;
 pub(crate) mod lexer;
+mod macros;
 pub mod near;
 mod parse_call;
 mod parse_expr;
+mod parse_file;
 mod parse_param;
+mod parse_routine;
 pub mod parser;
 #[cfg(test)]
 mod parser_tests;
@@ -36,6 +41,7 @@ pub mod signature;
 pub use bind::{Actual, Bound};
 pub use bind_error::BindError;
 pub use builder::SignatureBuilder;
+pub use c_text::Build;
 pub use expr::{EvalError, EvalFailure, Expr};
 pub use fit::Given;
 pub use lexer::IdlError;

@@ -2,34 +2,51 @@
 //!
 //! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as a C `int`, or as
 //! a `double` if a real constant or parameter is in it, or as the type that a cast names. A character is a `char`, a
-//! string a `char *`. Fortran gets all of them by pointer.
+//! string a `char *`. Fortran gets all of them by pointer. What C++ is called with is compiled, as inline bodies are.
 
 use crate::base::Dtype;
 use crate::base::limits::PARAMETERS_MAX;
+use crate::idl::c_text::{CText, StubCode, has_power};
 use crate::idl::expr::Expr;
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_param::{is_type_word, type_from_words, type_name};
-use crate::idl::parser::Parser;
+use crate::idl::parser::{Parser, Spoken};
 use crate::idl::signature::{BaseType, Body, CallArgument, Language, Mode, Param};
 
+/// How a definition is run.
+pub(crate) enum Runs {
+    /// By a symbol of a library.
+    Symbol(Body),
+    /// By a function that is compiled for it.
+    Stub { is_cpp: bool, code: StubCode },
+}
+
 impl Parser<'_> {
-    pub(crate) fn calls(
+    pub(crate) fn body(
         &mut self,
-        default: Option<Language>,
+        default: Option<Spoken>,
         params: &[Param],
         names: &[String],
-    ) -> Result<Body, IdlError> {
+    ) -> Result<Runs, IdlError> {
         let (token, place) = self.next()?;
         match &token {
-            Token::Name(word) if word == "Calls" => {}
-            Token::Mark("{") => {
-                let message = "inline C bodies are not supported yet; use Calls, as in `Calls \"C\" fn(n, a);`";
-                return Err(self.error(place, message.to_string()));
+            Token::Name(word) if word == "Calls" => self.calls(default, params, names),
+            Token::Mark("{") if default == Some(Spoken::Fortran) => {
+                let message = "an inline body is C or C++; write `Calls \"FORTRAN\" fn(n, a);` for a Fortran function, or \
+                               leave Language out";
+                Err(self.error(place, message.to_string()))
             }
-            other => return Err(self.expected("an option (such as 'CalcOrder') or 'Calls'", other, place)),
+            Token::Mark("{") => {
+                let code = StubCode::Body(self.c_text(place)?);
+                Ok(Runs::Stub { is_cpp: default == Some(Spoken::Cpp), code })
+            }
+            other => Err(self.expected("an option (such as 'CalcOrder'), 'Calls' or a body in braces", other, place)),
         }
+    }
+
+    fn calls(&mut self, default: Option<Spoken>, params: &[Param], names: &[String]) -> Result<Runs, IdlError> {
         let has_language = matches!(self.peek()?.0, Token::Text(_));
-        let language = if has_language { self.language()? } else { default.unwrap_or(Language::C) };
+        let language = if has_language { self.language()? } else { default.unwrap_or(Spoken::C) };
         let (mut symbol, mut symbol_place) = self.name("the name of the function to call")?;
         let mut result = None;
         if self.take_mark("=")? {
@@ -46,8 +63,31 @@ impl Parser<'_> {
                 return Err(self.error(symbol_place, message));
             }
         }
+        let language = match language {
+            Spoken::C => Language::C,
+            Spoken::Fortran => Language::Fortran,
+            Spoken::Cpp => {
+                let result = result.map(|(_, index)| index);
+                return self.calls_cpp(symbol, symbol_place, args, result);
+            }
+        };
         let symbol = if language == Language::Fortran { self.fortran_symbol(&symbol) } else { symbol };
-        Ok(Body::Native { language, symbol, args, result })
+        Ok(Runs::Symbol(Body::Native { language, symbol, args, result }))
+    }
+
+    fn calls_cpp(
+        &self,
+        name: String,
+        place: Place,
+        args: Vec<CallArgument>,
+        result: Option<usize>,
+    ) -> Result<Runs, IdlError> {
+        if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if has_power(expr))) {
+            let message = "C++ has no powers: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
+            return Err(self.error(place, message.to_string()));
+        }
+        let function = CText { line: place.line, column: place.column, text: name };
+        Ok(Runs::Stub { is_cpp: true, code: StubCode::Call { function, args, result } })
     }
 
     /// The `OUT` scalar that gets the value returned.

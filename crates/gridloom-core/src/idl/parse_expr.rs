@@ -1,9 +1,11 @@
-//! Expressions: operators of C with `^` for powers, which bind tightest and to the right.
+//! Expressions: operators of C with `^` for powers, which bind tightest and to the right. Those of GridSolve write powers as
+//! `pow(x, y)`, roots as `sqrt(x)`, and may have casts, which change nothing as work is real.
 
 use crate::base::limits::EXPRESSION_DEPTH_MAX;
 use crate::idl::expr::{BinaryOp, EXPRESSION_NODES_MAX, Expr, UnaryOp};
 use crate::idl::expr_text::binary_level;
 use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::parse_param::is_type_word;
 use crate::idl::parser::Parser;
 
 /// An expression whose [`Expr::Param`] are still indices into [`Parser::uses`].
@@ -96,6 +98,14 @@ impl Parser<'_> {
         match token {
             Token::Integer(number) => self.tree(Expr::Number(number), 0, false, place),
             Token::Real(number) => self.tree(Expr::Number(number), 0, true, place),
+            Token::Name(name) if self.is_routine && self.peek()?.0 == Token::Mark("(") => self.function(&name, place),
+            Token::Mark("(") if self.is_cast()? => {
+                while self.next()?.0 != Token::Mark(")") {}
+                self.enter()?;
+                let operand = self.unary()?;
+                self.nesting -= 1;
+                Ok(operand)
+            }
             Token::Name(name) => {
                 self.uses.push((name, place));
                 self.tree(Expr::Param(self.uses.len() - 1), 0, false, place)
@@ -109,6 +119,38 @@ impl Parser<'_> {
                 Ok(inner)
             }
             other => Err(self.expected("a number, a parameter or '('", &other, place)),
+        }
+    }
+
+    /// `pow(x, y)` or `sqrt(x)`, whose name was read.
+    fn function(&mut self, name: &str, place: Place) -> Result<Tree, IdlError> {
+        if !matches!(name, "pow" | "sqrt") {
+            let message = format!("unknown function '{name}'; expressions have pow(x, y) and sqrt(x)");
+            return Err(self.error(place, message));
+        }
+        self.mark("(")?;
+        let base = self.conditional()?;
+        let exponent = match name {
+            "pow" => {
+                self.mark(",")?;
+                self.conditional()?
+            }
+            _ => self.tree(Expr::Number(0.5), 0, true, place)?,
+        };
+        self.mark(")")?;
+        let (depth, real) = (base.1.max(exponent.1), base.2 || exponent.2);
+        self.tree(Expr::Binary(BinaryOp::Power, Box::new(base.0), Box::new(exponent.0)), depth, real, place)
+    }
+
+    /// Whether a cast goes on here, whose parenthesis was read: type words up to the other one.
+    fn is_cast(&self) -> Result<bool, IdlError> {
+        let mut ahead = self.lexer;
+        let mut has_words = false;
+        loop {
+            match ahead.next().map_err(|failure| self.failed(failure))?.0 {
+                Token::Name(word) if self.is_routine && is_type_word(&word) => has_words = true,
+                token => return Ok(has_words && token == Token::Mark(")")),
+            }
         }
     }
 

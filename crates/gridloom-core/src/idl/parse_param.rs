@@ -118,7 +118,7 @@ impl Parser<'_> {
             (BaseType::Number(_), Mode::In) if pointer => {
                 format!("an IN scalar is passed by value: write `IN {type_text} {name}`, or `{name}[1]` for a pointer")
             }
-            (BaseType::Number(_), Mode::Out | Mode::InOut) if !pointer && !array => {
+            (BaseType::Number(_), Mode::Out | Mode::InOut) if !pointer && !array && !self.is_routine => {
                 format!("a scalar that the function sets is passed by pointer: write `{mode} {type_text} *{name}`")
             }
             (BaseType::Number(_), Mode::Work) if !pointer && !array => {

@@ -1,18 +1,18 @@
-//! The parser of the interface description language: files, definitions and their options.
-//!
-//! The language is Ninf's, as far as it describes functions of libraries that are already compiled:
+//! The parser of the interface description language: definitions and their options. `parse_file` has the statements of
+//! files, `parse_routine` GridSolve's.
 //!
 //! ```text
-//! file       = { Module name; | Library "…"; | FortranFormat "…"; | CompileOptions "…"; | Compiler "…"; | Linker "…";
-//!              | definition }
-//! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } call ;
-//! option     = Required "…" | CalcOrder expression | Language "C"|"FORTRAN" | Shrink "no"
-//! call       = Calls ["C"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] )
+//! file       = { Module name; | Library "…"; | FortranFormat "…"; | FortranStringConvention last; | CompileOptions "…";
+//!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | routine }
+//! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } body
+//! option     = Required "…" | CalcOrder expression | Language "C"|"C++"|"FORTRAN" | Shrink "yes"|"no"
+//! body       = { C } | Calls ["C"|"C++"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] ) ;
+//! routine    = (SUBROUTINE | FUNCTION type) name ( [parameter {, parameter}] ) ["description"]
+//!              { LANGUAGE = "C"|"FORTRAN" | MAJOR = "ROW"|"COLUMN" | LIBS = "…" | COMPLEXITY = "…" | SYMBOL = "…" } [;]
 //! ```
 //!
-//! `Module` and `FortranFormat` apply to the definitions after them. `CompileOptions`, `Compiler`, `Linker` and
-//! `Required` are recorded and have no effect, as nothing is compiled. Refused by name: inline C bodies, `Globals`,
-//! `DefClass`, `FortranStringConvention`, `Backend`, `Shrink "yes"`, sub-arrays, callbacks, `filepointer`.
+//! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
+//! [`Build`]. Refused by name: `DefClass`, `Backend "MPI"` and `"BLACS"`, sub-arrays, callbacks, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
@@ -20,19 +20,22 @@
 use std::collections::BTreeMap;
 
 use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
+use crate::idl::c_text::{Build, CText, Stub, stub_symbol};
 use crate::idl::expr::Expr;
-use crate::idl::lexer::{IdlError, Lexer, Place, Token};
-use crate::idl::near::{did_you_mean, near_names};
+use crate::idl::lexer::{Failure, IdlError, Lexer, Place, Token};
+use crate::idl::macros::Macros;
+use crate::idl::parse_call::Runs;
 use crate::idl::parse_expr::ParsedExpr;
-use crate::idl::signature::{ArrayOrder, Body, Definition, Language, Param, Signature};
+use crate::idl::parse_param::ParsedParam;
+use crate::idl::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
 
 /// What a file says.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IdlFile {
-    /// Shared libraries that hold the symbols, in order (`Library`).
+    /// Libraries that hold the symbols, as options of a linker, in order (`Library` and `LIBS`).
     pub libraries: Vec<String>,
-    /// Settings that are recorded and have no effect, in order: keyword and text.
-    pub recorded: Vec<(String, String)>,
+    /// What is to be compiled.
+    pub build: Build,
     /// The functions.
     pub definitions: Vec<Definition>,
 }
@@ -51,7 +54,8 @@ pub fn parse(source: &str, file_name: &str) -> Result<Vec<Definition>, IdlError>
 /// # Errors
 /// As [`parse`].
 pub fn parse_file(source: &str, file_name: &str) -> Result<IdlFile, IdlError> {
-    let mut parser = Parser::new(source, file_name);
+    let macros = Macros::of(source);
+    let mut parser = Parser::new(Lexer::of_file(source, &macros), file_name);
     parser.file()?;
     Ok(parser.result)
 }
@@ -61,7 +65,7 @@ pub fn parse_file(source: &str, file_name: &str) -> Result<IdlFile, IdlError> {
 /// # Errors
 /// As [`parse`]; the file of the error is the expression's own text.
 pub fn parse_expression(text: &str, names: &[&str]) -> Result<Expr, IdlError> {
-    let mut parser = Parser::new(text, text);
+    let mut parser = Parser::new(Lexer::new(text), text);
     let parsed = parser.expression()?;
     let (token, place) = parser.next()?;
     if token != Token::End {
@@ -73,12 +77,14 @@ pub fn parse_expression(text: &str, names: &[&str]) -> Result<Expr, IdlError> {
 
 /// A cursor over the tokens, with what the file has said so far.
 pub(crate) struct Parser<'a> {
-    lexer: Lexer<'a>,
+    pub(crate) lexer: Lexer<'a>,
     file: &'a str,
-    module: Option<String>,
-    fortran_format: String,
+    pub(crate) module: Option<String>,
+    pub(crate) fortran_format: String,
     defined: BTreeMap<String, Place>,
-    result: IdlFile,
+    pub(crate) result: IdlFile,
+    /// Whether GridSolve's rules hold: scalars that a function sets have no star, expressions are C's.
+    pub(crate) is_routine: bool,
     /// Names met in the expressions of the definition at hand: until all parameters are known, [`Expr::Param`] is an
     /// index into this.
     pub(crate) uses: Vec<(String, Place)>,
@@ -89,70 +95,34 @@ pub(crate) struct Parser<'a> {
 #[derive(Default)]
 struct Options {
     work: Option<ParsedExpr>,
-    language: Option<Language>,
+    language: Option<Spoken>,
+}
+
+/// The language of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoken {
+    C,
+    Cpp,
+    Fortran,
 }
 
 impl<'a> Parser<'a> {
-    fn new(source: &'a str, file: &'a str) -> Parser<'a> {
+    fn new(lexer: Lexer<'a>, file: &'a str) -> Parser<'a> {
         Parser {
-            lexer: Lexer::new(source),
+            lexer,
             file,
             module: None,
             fortran_format: "%s_".to_string(),
             defined: BTreeMap::new(),
             result: IdlFile::default(),
+            is_routine: false,
             uses: Vec::new(),
             nesting: 0,
             nodes: 0,
         }
     }
 
-    fn file(&mut self) -> Result<(), IdlError> {
-        loop {
-            let (token, place) = self.next()?;
-            let Token::Name(word) = &token else {
-                if token == Token::End {
-                    return Ok(());
-                }
-                return Err(self.expected(STATEMENTS, &token, place));
-            };
-            match word.as_str() {
-                "Module" => {
-                    self.module = Some(self.name("the module's name")?.0);
-                    self.mark(";")?;
-                }
-                "Library" => {
-                    let library = self.text("the library's file name")?.0;
-                    self.result.libraries.push(library);
-                    self.mark(";")?;
-                }
-                "FortranFormat" => {
-                    self.fortran_format = self.fortran_format_text()?;
-                    self.mark(";")?;
-                }
-                "CompileOptions" | "Compiler" | "Linker" => {
-                    let text = self.text("a string")?.0;
-                    self.result.recorded.push((word.clone(), text));
-                    self.mark(";")?;
-                }
-                "Define" => {
-                    let definition = self.definition()?;
-                    self.result.definitions.push(definition);
-                }
-                "Globals" | "DefClass" | "FortranStringConvention" => {
-                    return Err(self.error(place, format!("'{word}' is not supported yet; leave it out")));
-                }
-                _ => {
-                    let known =
-                        ["Module", "Library", "FortranFormat", "CompileOptions", "Compiler", "Linker", "Define"];
-                    let near = did_you_mean(&near_names(word, known.into_iter()));
-                    return Err(self.error(place, format!("expected {STATEMENTS}, got '{word}'{near}")));
-                }
-            }
-        }
-    }
-
-    fn definition(&mut self) -> Result<Definition, IdlError> {
+    pub(crate) fn definition(&mut self) -> Result<Definition, IdlError> {
         self.uses.clear();
         self.nodes = 0;
         let (function, place) = self.name("the function's name")?;
@@ -160,38 +130,58 @@ impl<'a> Parser<'a> {
         let parsed = self.parameters()?;
         let about = self.description()?;
         let options = self.options()?;
-        let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
-        let mut params: Vec<Param> = parsed.iter().map(|param| param.param.clone()).collect();
-        for (param, declared) in params.iter_mut().zip(&parsed) {
-            for dim in &declared.dims {
-                param.dims.push(self.indexed(dim.expr.clone(), &names)?);
-            }
-        }
-        for (param, declared) in params.iter().zip(&parsed) {
-            for (dim, parsed) in param.dims.iter().zip(&declared.dims) {
-                self.check_expression(dim, parsed, &params, &names, false)?;
-            }
-        }
-        let work = match &options.work {
-            Some(parsed) => {
-                let expr = self.indexed(parsed.expr.clone(), &names)?;
-                self.check_expression(&expr, parsed, &params, &names, true)?;
-                Some(expr)
-            }
-            None => None,
-        };
-        let body = self.calls(options.language, &params, &names)?;
-        let order = match &body {
-            Body::Native { language: Language::Fortran, .. } => ArrayOrder::F,
+        let (names, mut params) = self.resolved(&parsed)?;
+        let work = self.work(options.work.as_ref(), &params, &names)?;
+        let runs = self.body(options.language, &params, &names)?;
+        let order = match &runs {
+            Runs::Symbol(Body::Native { language: Language::Fortran, .. }) => ArrayOrder::F,
             _ => ArrayOrder::C,
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
         let signature = Signature { name, params, work, about };
         signature.check().map_err(|message| self.error(place, message))?;
+        let body = match runs {
+            Runs::Symbol(body) => body,
+            Runs::Stub { is_cpp, code } => {
+                let (definition, line) = (self.result.definitions.len(), place.line);
+                self.result.build.stubs.push(Stub { definition, line, is_cpp, code });
+                let args = (0..signature.params.len()).map(CallArgument::Param).collect();
+                Body::Native { language: Language::C, symbol: stub_symbol(&signature), args, result: None }
+            }
+        };
         Ok(Definition { signature, body })
     }
 
-    fn full_name(&mut self, function: &str, place: Place) -> Result<String, IdlError> {
+    /// The names of the parameters, and these with their extents.
+    pub(crate) fn resolved(&self, parsed: &[ParsedParam]) -> Result<(Vec<String>, Vec<Param>), IdlError> {
+        let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
+        let mut params: Vec<Param> = parsed.iter().map(|param| param.param.clone()).collect();
+        for (param, declared) in params.iter_mut().zip(parsed) {
+            for dim in &declared.dims {
+                param.dims.push(self.indexed(dim.expr.clone(), &names)?);
+            }
+        }
+        for (param, declared) in params.iter().zip(parsed) {
+            for (dim, parsed) in param.dims.iter().zip(&declared.dims) {
+                self.check_expression(dim, parsed, &params, &names, false)?;
+            }
+        }
+        Ok((names, params))
+    }
+
+    pub(crate) fn work(
+        &self,
+        parsed: Option<&ParsedExpr>,
+        params: &[Param],
+        names: &[String],
+    ) -> Result<Option<Expr>, IdlError> {
+        let Some(parsed) = parsed else { return Ok(None) };
+        let expr = self.indexed(parsed.expr.clone(), names)?;
+        self.check_expression(&expr, parsed, params, names, true)?;
+        Ok(Some(expr))
+    }
+
+    pub(crate) fn full_name(&mut self, function: &str, place: Place) -> Result<String, IdlError> {
         let module = match &self.module {
             Some(module) => module.clone(),
             None => stem(self.file).to_string(),
@@ -210,8 +200,8 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    fn parameters(&mut self) -> Result<Vec<crate::idl::parse_param::ParsedParam>, IdlError> {
-        let mut params: Vec<crate::idl::parse_param::ParsedParam> = Vec::new();
+    pub(crate) fn parameters(&mut self) -> Result<Vec<ParsedParam>, IdlError> {
+        let mut params: Vec<ParsedParam> = Vec::new();
         self.mark("(")?;
         if self.take_mark(")")? {
             return Ok(params);
@@ -236,7 +226,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The description in quotes, adjoining strings joined as in C; empty if there is none.
-    fn description(&mut self) -> Result<String, IdlError> {
+    pub(crate) fn description(&mut self) -> Result<String, IdlError> {
         let mut about = String::new();
         while let Token::Text(text) = self.peek()?.0 {
             self.next()?;
@@ -254,7 +244,8 @@ impl<'a> Parser<'a> {
                 "Required" => {
                     self.next()?;
                     let text = self.text("the names of object files")?.0;
-                    self.result.recorded.push((word.clone(), text));
+                    let required = &mut self.result.build.required;
+                    required.extend((!required.contains(&text)).then_some(text));
                 }
                 "CalcOrder" => {
                     self.next()?;
@@ -269,14 +260,18 @@ impl<'a> Parser<'a> {
                 }
                 "Shrink" => {
                     self.next()?;
-                    let (text, place) = self.text("\"no\"")?;
-                    if text != "no" {
-                        let message = "'Shrink' other than \"no\" is not supported yet; leave it out".to_string();
-                        return Err(self.error(place, message));
+                    let (text, place) = self.text("\"yes\" or \"no\"")?;
+                    if !matches!(text.to_lowercase().as_str(), "yes" | "no") {
+                        return Err(self.error(place, format!("expected \"yes\" or \"no\", got {text:?}")));
                     }
                 }
                 "Backend" => {
-                    let message = "'Backend' is not supported yet; only plain functions can be called".to_string();
+                    self.next()?;
+                    let (text, place) = self.text("\"MPI\" or \"BLACS\"")?;
+                    let message = format!(
+                        "functions that run on several ranks (Backend {text:?}) are not supported; leave it out, and \
+                         start the ranks from the body, as with mpirun"
+                    );
                     return Err(self.error(place, message));
                 }
                 _ => return Ok(options),
@@ -284,22 +279,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// "C" or "FORTRAN".
-    pub(crate) fn language(&mut self) -> Result<Language, IdlError> {
-        let (text, place) = self.text("\"C\" or \"FORTRAN\"")?;
-        match text.as_str() {
-            "C" | "c" => Ok(Language::C),
-            "FORTRAN" | "Fortran" | "fortran" => Ok(Language::Fortran),
-            _ => {
-                let message = format!(
-                    "expected \"C\" or \"FORTRAN\", got {text:?}; a C++ function is called as \"C\" if it is extern \"C\""
-                );
-                Err(self.error(place, message))
-            }
+    /// "C", "C++" or "FORTRAN".
+    pub(crate) fn language(&mut self) -> Result<Spoken, IdlError> {
+        let (text, place) = self.text("\"C\", \"C++\" or \"FORTRAN\"")?;
+        match text.to_uppercase().as_str() {
+            "C" => Ok(Spoken::C),
+            "C++" => Ok(Spoken::Cpp),
+            "FORTRAN" => Ok(Spoken::Fortran),
+            _ => Err(self.error(place, format!("expected \"C\", \"C++\" or \"FORTRAN\", got {text:?}"))),
         }
     }
 
-    fn fortran_format_text(&mut self) -> Result<String, IdlError> {
+    pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("a format such as \"%s_\"")?;
         let directives = text.matches("%s").count() + text.matches("%l").count();
         let rest_is_name = text.replace("%s", "").replace("%l", "").chars().all(super::lexer::is_name_character);
@@ -362,19 +353,24 @@ impl<'a> Parser<'a> {
     }
 
     pub(crate) fn next(&mut self) -> Result<(Token, Place), IdlError> {
-        self.lexer.next().map_err(|(place, message)| self.error(place, message))
+        self.lexer.next().map_err(|failure| self.failed(failure))
+    }
+
+    /// The C text behind an opening brace, up to the brace that closes it.
+    pub(crate) fn c_text(&mut self, opening: Place) -> Result<CText, IdlError> {
+        self.lexer.c_text(opening).map_err(|failure| self.failed(failure))
     }
 
     pub(crate) fn peek(&self) -> Result<(Token, Place), IdlError> {
         let mut ahead = self.lexer;
-        ahead.next().map_err(|(place, message)| self.error(place, message))
+        ahead.next().map_err(|failure| self.failed(failure))
     }
 
     /// The token after the next one.
     pub(crate) fn peek_second(&self) -> Result<Token, IdlError> {
         let mut ahead = self.lexer;
         let second = ahead.next().and_then(|_| ahead.next());
-        second.map(|(token, _)| token).map_err(|(place, message)| self.error(place, message))
+        second.map(|(token, _)| token).map_err(|failure| self.failed(failure))
     }
 
     pub(crate) fn name(&mut self, what: &str) -> Result<(String, Place), IdlError> {
@@ -414,6 +410,10 @@ impl<'a> Parser<'a> {
         self.error(place, format!("expected {what}, got {}", got.describe()))
     }
 
+    pub(crate) fn failed(&self, (place, message): Failure) -> IdlError {
+        self.error(place, message)
+    }
+
     pub(crate) fn error(&self, place: Place, message: String) -> IdlError {
         IdlError { file: self.file.to_string(), line: place.line, column: place.column, message }
     }
@@ -423,5 +423,3 @@ fn stem(file: &str) -> &str {
     let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
-
-const STATEMENTS: &str = "'Module', 'Library', 'FortranFormat' or 'Define'";

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::base::Dtype;
 use crate::idl::expr::Expr;
 use crate::idl::parse_param::type_name;
+use crate::idl::parse_routine::routine_text;
 use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
@@ -75,11 +76,14 @@ impl fmt::Display for Definition {
         let signature = &self.signature;
         let (module, function) = signature.name.split_once('/').unwrap_or(("", &signature.name));
         writeln!(f, "Module {module};")?;
+        let params: Vec<String> = signature.params.iter().map(|param| signature.declaration(param)).collect();
+        if let Some(routine) = routine_text(self, &params) {
+            return f.write_str(&routine);
+        }
         if matches!(&self.body, Body::Native { language: Language::Fortran, .. }) {
             // The symbol is kept as it was formatted.
             writeln!(f, "FortranFormat \"%s\";")?;
         }
-        let params: Vec<String> = signature.params.iter().map(|param| signature.declaration(param)).collect();
         writeln!(f, "Define {function}({})", params.join(", "))?;
         if !signature.about.is_empty() {
             writeln!(f, "{}", quoted(&signature.about))?;
@@ -130,7 +134,8 @@ fn argument(arg: &CallArgument, params: &[Param]) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// In quotes, as the language and C read it.
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {

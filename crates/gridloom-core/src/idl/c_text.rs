@@ -1,0 +1,208 @@
+//! C text of a file, and what a library is made of: the C of a file's inline bodies as one source, in which a compiler tells
+//! mistakes by the file's own lines and columns.
+//!
+//! Parameters are C variables as Ninf-G has them: a scalar that is `IN` by value, everything else by pointer, arrays of any
+//! number of dimensions flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source C++.
+
+use std::fmt::Write as _;
+
+use crate::base::Dtype;
+use crate::idl::expr::{BinaryOp, Expr};
+use crate::idl::print::quoted;
+use crate::idl::signature::{BaseType, CallArgument, Definition, Mode, Param, Signature};
+
+/// C text and where it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CText {
+    /// Line of its first character, from 1.
+    pub line: usize,
+    /// Column of its first character, from 1.
+    pub column: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// What a file says of how its library is made.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Build {
+    /// `Compiler`, a command.
+    pub compiler: Option<String>,
+    /// `Linker`, a command.
+    pub linker: Option<String>,
+    /// `CompileOptions`, in order.
+    pub options: Vec<String>,
+    /// Object files and archives, by `Required`.
+    pub required: Vec<String>,
+    /// `Globals`, and `#define` lines of the file, in order.
+    pub texts: Vec<CText>,
+    /// Whether there are `Globals`, which may define functions.
+    pub has_globals: bool,
+    /// Functions to be compiled.
+    pub stubs: Vec<Stub>,
+}
+
+/// A function that is compiled for a definition.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stub {
+    /// The definition's index.
+    pub definition: usize,
+    /// Line of its name.
+    pub line: usize,
+    /// Whether it is C++.
+    pub is_cpp: bool,
+    /// What it does.
+    pub code: StubCode,
+}
+
+/// What a compiled function does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StubCode {
+    /// Runs the file's C text.
+    Body(CText),
+    /// Calls a C++ function, which `Globals` declare.
+    Call {
+        /// Its name and place.
+        function: CText,
+        /// Its arguments.
+        args: Vec<CallArgument>,
+        /// The parameter that gets its value.
+        result: Option<usize>,
+    },
+}
+
+impl Build {
+    /// Whether the source is C++: a function of it is, or the compiler's name ends in `++`.
+    pub fn is_cpp(&self) -> bool {
+        let compiler = self.compiler.as_deref().and_then(|command| command.split_whitespace().next());
+        self.stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
+    }
+
+    /// The source. `file` names the description in the compiler's messages.
+    pub fn c_source(&self, definitions: &[Definition], file: &str) -> String {
+        let file = quoted(file);
+        let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
+        for text in &self.texts {
+            push_text(&mut source, text, &file, "", "");
+        }
+        for stub in &self.stubs {
+            self.push_stub(&mut source, stub, &definitions[stub.definition].signature, &file);
+        }
+        source
+    }
+
+    fn push_stub(&self, source: &mut String, stub: &Stub, signature: &Signature, file: &str) {
+        let is_cpp = self.is_cpp();
+        let params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+        let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
+        let linkage = if is_cpp { "extern \"C\" " } else { "" };
+        let symbol = stub_symbol(signature);
+        let _ = writeln!(source, "\n#line {} {file}", stub.line);
+        let _ = writeln!(source, "{linkage}__attribute__((visibility(\"default\")))\nvoid {symbol}({params})\n{{");
+        match &stub.code {
+            StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
+            StubCode::Call { function, args, result } => {
+                let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params, is_cpp)).collect();
+                let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
+                push_text(source, function, file, &value, &format!("({});", args.join(", ")));
+            }
+        }
+        source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
+    }
+}
+
+/// The symbol of a definition's compiled function. It changes with the signature: a library that was made for another one
+/// does not have it.
+pub fn stub_symbol(signature: &Signature) -> String {
+    let function = signature.name.rsplit('/').next().unwrap_or_default();
+    let plain: String = function.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("gridloom_{plain}_{:016x}", signature.hash())
+}
+
+/// The text at its line and column, as the compiler counts them, with what stands before and behind it.
+fn push_text(source: &mut String, text: &CText, file: &str, before: &str, behind: &str) {
+    let blank = " ".repeat((text.column - 1).saturating_sub(before.chars().count()));
+    let _ = writeln!(source, "#line {} {file}\n{blank}{before}{}{behind}", text.line, text.text);
+}
+
+fn declaration(param: &Param, is_cpp: bool) -> String {
+    let name = &param.name;
+    match param.base {
+        BaseType::Number(dtype) if param.mode == Mode::In && !param.is_array => {
+            format!("{} {name}", c_type(dtype, is_cpp))
+        }
+        BaseType::Number(dtype) => format!("{} *{name}", c_type(dtype, is_cpp)),
+        _ => format!("char *{name}"),
+    }
+}
+
+/// The type in C, as the file's words have it: `char` and `long` stay what they are.
+fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
+    match dtype {
+        Dtype::Bool if is_cpp => "bool",
+        Dtype::Bool => "_Bool",
+        Dtype::Int8 => "char",
+        Dtype::Int16 => "short",
+        Dtype::Int32 => "int",
+        Dtype::Int64 => "long",
+        Dtype::Uint8 => "unsigned char",
+        Dtype::Uint16 => "unsigned short",
+        Dtype::Uint32 => "unsigned int",
+        Dtype::Uint64 => "unsigned long",
+        Dtype::Float16 => "_Float16",
+        Dtype::Float32 => "float",
+        Dtype::Float64 => "double",
+        Dtype::LongDouble => "long double",
+        Dtype::Complex64 => "float _Complex",
+        Dtype::Complex128 => "double _Complex",
+        Dtype::ComplexLongDouble => "long double _Complex",
+    }
+}
+
+fn argument(arg: &CallArgument, params: &[Param], is_cpp: bool) -> String {
+    match arg {
+        CallArgument::Param(index) => params[*index].name.clone(),
+        CallArgument::Text(text) => quoted(text),
+        CallArgument::Value { dtype, expr } => format!("({}) ({})", c_type(*dtype, is_cpp), expr.display(params)),
+    }
+}
+
+/// Whether C has no such expression: powers are ours.
+pub(crate) fn has_power(expr: &Expr) -> bool {
+    match expr {
+        Expr::Number(_) | Expr::Param(_) => false,
+        Expr::Unary(_, operand) => has_power(operand),
+        Expr::Binary(op, left, right) => *op == BinaryOp::Power || has_power(left) || has_power(right),
+        Expr::Conditional(condition, then, otherwise) => {
+            has_power(condition) || has_power(then) || has_power(otherwise)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::idl::parse_file;
+
+    #[test]
+    fn text_keeps_its_line_and_column() {
+        let file = "Module m;\nGlobals { int calls; }\nDefine f(IN int n, OUT double *r, WORK double w[n][n])\n  { *r = n; }\n";
+        let parsed = parse_file(file, "a \"b\".idl").unwrap();
+        let source = parsed.build.c_source(&parsed.definitions, "a \"b\".idl");
+        let (globals, stub) = source.split_once("\n\n").unwrap();
+        assert!(globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "), "{globals}");
+        let symbol = super::stub_symbol(&parsed.definitions[0].signature);
+        let head = format!("void {symbol}(int n, double *r, double *w)\n{{\n");
+        assert!(
+            stub.contains(&format!("{head}#line 4 \"a \\\"b\\\".idl\"\n  {{ *r = n; \n}}\ngoto ng_stub_end;")),
+            "{stub}"
+        );
+    }
+
+    #[test]
+    fn a_cpp_function_is_called_by_a_compiled_one() {
+        let file = "Define f(IN int n, OUT int *r) Calls \"C++\" r = ns(n, 2*n, 1.5, \"a\");";
+        let parsed = parse_file(file, "t.idl").unwrap();
+        let source = parsed.build.c_source(&parsed.definitions, "t.idl");
+        assert!(parsed.build.is_cpp() && source.contains("extern \"C\" "), "{source}");
+        assert!(source.contains("*r = ns(n, (int) (2*n), (double) (1.5), \"a\");"), "{source}");
+    }
+}

@@ -1,0 +1,227 @@
+//! GridSolve's way to describe a function: `SUBROUTINE name(…)` or `FUNCTION type name(…)`, and settings `NAME = "…"`.
+//!
+//! The routine is a symbol of a library and gets its parameters as they are declared. The value of a `FUNCTION` becomes a
+//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says: extents are (rows, columns) either way,
+//! so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
+
+use crate::base::Dtype;
+use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::near::{did_you_mean, near_names};
+use crate::idl::parse_expr::ParsedExpr;
+use crate::idl::parse_param::{ParsedParam, is_type_word, type_from_words, type_name};
+use crate::idl::parser::{Parser, Spoken};
+use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+
+#[derive(Default)]
+struct Settings {
+    language: Option<Language>,
+    order: Option<ArrayOrder>,
+    work: Option<ParsedExpr>,
+    symbol: Option<String>,
+}
+
+impl Parser<'_> {
+    /// What follows `SUBROUTINE` or `FUNCTION`.
+    pub(crate) fn routine(&mut self, is_function: bool) -> Result<Definition, IdlError> {
+        self.uses.clear();
+        self.nodes = 0;
+        self.is_routine = true;
+        let definition = self.routine_by_its_rules(is_function);
+        self.is_routine = false;
+        definition
+    }
+
+    fn routine_by_its_rules(&mut self, is_function: bool) -> Result<Definition, IdlError> {
+        let value = if is_function { self.value_type()? } else { None };
+        let (function, place) = self.name("the routine's name")?;
+        let name = self.full_name(&function, place)?;
+        let mut parsed = self.parameters()?;
+        if let Some(dtype) = value {
+            parsed.push(self.value_of(&function, place, dtype, &parsed)?);
+        }
+        let about = self.description()?;
+        let settings = self.settings()?;
+        self.take_mark(";")?;
+        let (names, mut params) = self.resolved(&parsed)?;
+        let work = self.work(settings.work.as_ref(), &params, &names)?;
+        let language = settings.language.unwrap_or(Language::C);
+        let order = settings.order.unwrap_or(natural_order(language));
+        params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
+        let passed = params.len() - usize::from(value.is_some());
+        let args = (0..passed).map(CallArgument::Param).collect();
+        let result = value.map(|dtype| (dtype, passed));
+        let symbol = settings.symbol.unwrap_or_else(|| match language {
+            Language::C => function.clone(),
+            // Fortran knows no case, and its compilers write small letters.
+            Language::Fortran => self.fortran_symbol(&function.to_lowercase()),
+        });
+        let signature = Signature { name, params, work, about };
+        signature.check().map_err(|message| self.error(place, message))?;
+        Ok(Definition { signature, body: Body::Native { language, symbol, args, result } })
+    }
+
+    /// The type of a function's value; `None` for `void`.
+    fn value_type(&mut self) -> Result<Option<Dtype>, IdlError> {
+        let place = self.peek()?.1;
+        let mut words = Vec::new();
+        while let (Token::Name(word), _) = self.peek()? {
+            if !is_type_word(&word) && word != "void" {
+                break;
+            }
+            self.next()?;
+            words.push(word);
+        }
+        let texts: Vec<&str> = words.iter().map(String::as_str).collect();
+        match type_from_words(&texts) {
+            _ if texts == ["void"] => Ok(None),
+            Some(BaseType::Number(dtype))
+                if dtype.is_integer() || crate::idl::scalar::is_real(dtype) || dtype == Dtype::Bool =>
+            {
+                Ok(Some(dtype))
+            }
+            _ => {
+                let got = texts.join(" ");
+                let message = format!(
+                    "expected the type of the function's value, an integer or real one, got '{got}'; a SUBROUTINE has \
+                     no value, and others go to OUT parameters"
+                );
+                Err(self.error(place, message))
+            }
+        }
+    }
+
+    /// The function's value as a parameter behind the others.
+    fn value_of(
+        &self,
+        function: &str,
+        place: Place,
+        dtype: Dtype,
+        params: &[ParsedParam],
+    ) -> Result<ParsedParam, IdlError> {
+        if params.iter().any(|other| other.param.name == function) {
+            let message = format!("parameter '{function}' has the name of the function, which is that of its value");
+            return Err(self.error(place, format!("{message}; rename the parameter")));
+        }
+        let param = Param::scalar(function, Mode::Out, BaseType::Number(dtype));
+        Ok(ParsedParam { param, dims: Vec::new(), place })
+    }
+
+    fn settings(&mut self) -> Result<Settings, IdlError> {
+        let mut settings = Settings::default();
+        loop {
+            let (token, place) = self.peek()?;
+            let Token::Name(word) = &token else { return Ok(settings) };
+            if !WORDS.contains(&word.as_str()) {
+                return self.end_of_settings(word, place, settings);
+            }
+            self.next()?;
+            self.mark("=")?;
+            let is_second = match word.as_str() {
+                "LANGUAGE" => settings.language.replace(self.routine_language()?).is_some(),
+                "MAJOR" => settings.order.replace(self.major()?).is_some(),
+                "COMPLEXITY" => settings.work.replace(self.complexity()?).is_some(),
+                "SYMBOL" => settings.symbol.replace(self.symbol()?).is_some(),
+                _ => {
+                    let libraries = self.text("libraries such as \"-llapack\"")?.0;
+                    self.result.libraries.push(libraries);
+                    false
+                }
+            };
+            if is_second {
+                return Err(self.error(place, format!("a second '{word}'; leave one out")));
+            }
+        }
+    }
+
+    /// What is no setting begins the next statement, unless it goes on with `=`.
+    fn end_of_settings(&self, word: &str, place: Place, settings: Settings) -> Result<Settings, IdlError> {
+        if self.peek_second()? != Token::Mark("=") {
+            return Ok(settings);
+        }
+        let near = did_you_mean(&near_names(word, WORDS.into_iter()));
+        Err(self.error(place, format!("unknown setting '{word}'; there are {}{near}", WORDS.join(", "))))
+    }
+
+    fn routine_language(&mut self) -> Result<Language, IdlError> {
+        let place = self.peek()?.1;
+        match self.language()? {
+            Spoken::C => Ok(Language::C),
+            Spoken::Fortran => Ok(Language::Fortran),
+            Spoken::Cpp => {
+                let message = "routines are \"C\" or \"FORTRAN\"; a C++ function is called by `Define … Calls \"C++\"`, or as \
+                               \"C\" if it is extern \"C\"";
+                Err(self.error(place, message.to_string()))
+            }
+        }
+    }
+
+    fn major(&mut self) -> Result<ArrayOrder, IdlError> {
+        let (text, place) = self.text("\"ROW\" or \"COLUMN\"")?;
+        match text.to_uppercase().as_str() {
+            "ROW" => Ok(ArrayOrder::C),
+            "COLUMN" | "COL" => Ok(ArrayOrder::F),
+            _ => Err(self.error(place, format!("expected \"ROW\" or \"COLUMN\", got {text:?}"))),
+        }
+    }
+
+    fn symbol(&mut self) -> Result<String, IdlError> {
+        let (text, place) = self.text("the routine's symbol")?;
+        if text.is_empty() || text.contains('\0') {
+            return Err(self.error(place, format!("expected the routine's symbol, got {text:?}")));
+        }
+        Ok(text)
+    }
+
+    /// An expression in quotes, or without them.
+    fn complexity(&mut self) -> Result<ParsedExpr, IdlError> {
+        let Some(quoted) = self.lexer.quoted_part().map_err(|failure| self.failed(failure))? else {
+            return self.expression();
+        };
+        self.next()?;
+        let behind = std::mem::replace(&mut self.lexer, quoted);
+        let parsed = self.expression()?;
+        let (token, place) = self.next()?;
+        if token != Token::End {
+            return Err(self.expected("an operator or the end of the expression", &token, place));
+        }
+        self.lexer = behind;
+        Ok(parsed)
+    }
+}
+
+/// How the arrays of a language lie.
+pub(crate) fn natural_order(language: Language) -> ArrayOrder {
+    match language {
+        Language::C => ArrayOrder::C,
+        Language::Fortran => ArrayOrder::F,
+    }
+}
+
+/// The definition as a routine: for arrays that lie otherwise than its language has them.
+pub(crate) fn routine_text(definition: &Definition, declared: &[String]) -> Option<String> {
+    let signature = &definition.signature;
+    let Body::Native { language, symbol, result, .. } = &definition.body else { return None };
+    let order = signature.params.iter().find(|param| param.is_array)?.order;
+    if order == natural_order(*language) {
+        return None;
+    }
+    let (head, passed) = match result {
+        None => ("SUBROUTINE".to_string(), declared),
+        Some((dtype, index)) => (format!("FUNCTION {}", type_name(BaseType::Number(*dtype))), declared.get(..*index)?),
+    };
+    let function = signature.name.rsplit('/').next().unwrap_or_default();
+    let language = if *language == Language::C { "C" } else { "FORTRAN" };
+    let major = if order == ArrayOrder::F { "COLUMN" } else { "ROW" };
+    let quoted = crate::idl::print::quoted;
+    let mut text = format!("{head} {function}({})\n", passed.join(", "));
+    if !signature.about.is_empty() {
+        text.push_str(&format!("{}\n", quoted(&signature.about)));
+    }
+    text.push_str(&format!("LANGUAGE = \"{language}\" MAJOR = \"{major}\" SYMBOL = {}\n", quoted(symbol)));
+    if let Some(work) = &signature.work {
+        text.push_str(&format!("COMPLEXITY = \"{}\"\n", work.display(&signature.params)));
+    }
+    Some(text)
+}
+
+const WORDS: [&str; 5] = ["LANGUAGE", "MAJOR", "LIBS", "COMPLEXITY", "SYMBOL"];

@@ -1,0 +1,133 @@
+//! Compiled libraries, kept from run to run in a folder of the user's own.
+//!
+//! An entry is a source with its command lines; in it are a library and a list of the files that were read for it (headers,
+//! object files), under a name that says their sizes and dates. So a library is made again when any of them has changed, and
+//! a server that runs keeps the one it started with. One process makes an entry at a time. Entries that nobody used for long
+//! are removed.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gridloom_core::base::Fnv;
+use rustix::fs::{FlockOperation, flock};
+
+use super::{LIBRARY, Made, Recipe};
+use crate::Error;
+
+/// Names the folder.
+const FOLDER_VARIABLE: &str = "GRIDLOOM_CACHE";
+/// An entry that was not used for so long is removed.
+const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// The library that the recipe makes.
+///
+/// # Errors
+/// If there is no folder that can be written, or it cannot be made.
+pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
+    let folder = usual_folder().ok_or_else(|| {
+        recipe.wrong(&format!("no folder for what is compiled: neither {FOLDER_VARIABLE} nor HOME is set"))
+    })?;
+    let entry = folder.join(format!("{:016x}", key(recipe)));
+    let wrong = |error: io::Error| {
+        let entry = entry.display();
+        recipe.wrong(&format!(
+            "what is compiled cannot be kept in {entry}: {error}; {FOLDER_VARIABLE} names another folder"
+        ))
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&entry).map_err(wrong)?;
+    let lock = File::create(entry.join("lock")).map_err(wrong)?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(|error| wrong(error.into()))?;
+    lock.set_modified(SystemTime::now()).map_err(wrong)?;
+    if let Some(library) = kept(&entry) {
+        return Ok(Made { library, warnings: String::new() });
+    }
+    let new = entry.join("new");
+    // Left by a process that was killed.
+    let _ = fs::remove_dir_all(&new);
+    fs::create_dir(&new).map_err(wrong)?;
+    let (warnings, inputs) = recipe.make(&new).inspect_err(|_| {
+        // The next one to try removes what is left.
+        let _ = fs::remove_dir_all(&new);
+    })?;
+    let library = keep(&entry, &new, &inputs).map_err(wrong)?;
+    remove_old(&folder);
+    Ok(Made { library, warnings })
+}
+
+/// `GRIDLOOM_CACHE`, or the usual folder of the user; `None` if there is no home.
+fn usual_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual =
+        || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).map(|cache| cache.join("gridloom"));
+    let folder = set(FOLDER_VARIABLE).or_else(usual)?.join("idl");
+    std::path::absolute(&folder).ok()
+}
+
+fn key(recipe: &Recipe) -> u64 {
+    let mut hash = Fnv::default();
+    hash.text(env!("CARGO_PKG_VERSION"));
+    hash.text(&recipe.source);
+    hash.text(recipe.source_name);
+    let words = recipe.compile.iter().chain(&recipe.link).chain(&recipe.link_behind);
+    for word in words.map(|word| word.as_os_str()).chain([recipe.folder.as_os_str()]) {
+        hash.number(word.len() as u64);
+        word.as_bytes().iter().for_each(|byte| hash.byte(*byte));
+    }
+    hash.0
+}
+
+/// A library whose files are as they were.
+fn kept(entry: &Path) -> Option<PathBuf> {
+    for file in fs::read_dir(entry).ok()?.flatten().map(|file| file.path()) {
+        let (Some(stem), Some("inputs")) = (file.file_stem(), file.extension().and_then(|name| name.to_str())) else {
+            continue;
+        };
+        let list = fs::read(&file).unwrap_or_default();
+        let inputs: Vec<PathBuf> = list.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(path_of).collect();
+        let library = entry.join(stem).with_extension("so");
+        if state(&inputs).is_some_and(|state| stem == state.as_str()) && library.exists() {
+            return Some(library);
+        }
+    }
+    None
+}
+
+/// Moves what was made to its place; the list comes last, so that what it names is whole.
+fn keep(entry: &Path, new: &Path, inputs: &[PathBuf]) -> io::Result<PathBuf> {
+    let state = state(inputs).ok_or_else(|| io::Error::other("a file that was read is not there any more"))?;
+    let library = entry.join(&state).with_extension("so");
+    fs::rename(new.join(LIBRARY), &library)?;
+    let list: Vec<u8> = inputs.iter().flat_map(|path| [path.as_os_str().as_bytes(), &[0]].concat()).collect();
+    fs::write(new.join("inputs"), list)?;
+    fs::rename(new.join("inputs"), entry.join(&state).with_extension("inputs"))?;
+    fs::remove_dir_all(new)?;
+    Ok(library)
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    std::ffi::OsString::from_vec(bytes.to_vec()).into()
+}
+
+/// Sizes and dates of the files, as a name; `None` if one is not there.
+fn state(inputs: &[PathBuf]) -> Option<String> {
+    let mut hash = Fnv::default();
+    for path in inputs {
+        let found = fs::metadata(path).ok()?;
+        [found.size(), found.mtime() as u64, found.mtime_nsec() as u64].into_iter().for_each(|part| hash.number(part));
+    }
+    Some(format!("{:016x}", hash.0))
+}
+
+/// Removes entries that were not used for long. Nothing depends on it, so what cannot be removed stays.
+fn remove_old(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let used = fs::metadata(entry.path().join("lock")).and_then(|lock| lock.modified());
+        if used.is_ok_and(|used| used.elapsed().is_ok_and(|age| age > KEEP)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Libraries as options of a linker name them (`-L/opt/lib -llapack libfoo.so libbar.a`), found on this machine.
+//!
+//! What is shared is loaded as it is, whether its development files are installed (`liblapack.so`) or not
+//! (`liblapack.so.3`). Archives and object files have to be linked into a library first.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Libraries {
+    /// Shared libraries, in order.
+    pub(crate) shared: Vec<PathBuf>,
+    /// All of them, as a linker's arguments.
+    pub(crate) link: Vec<OsString>,
+    /// Archives and object files.
+    pub(crate) archives: Vec<PathBuf>,
+    /// Archives and object files that are not there.
+    pub(crate) missing: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// Finds all that the texts name. Files are beside the description, which is `file`.
+    ///
+    /// # Errors
+    /// If a library `-lname` is nowhere, with the places searched.
+    pub(crate) fn find(texts: &[String], file: &Path) -> Result<Libraries, Error> {
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let words: Vec<String> = texts.iter().flat_map(|text| words(text, folder)).collect();
+        let own = words.iter().filter_map(|word| Some(folder.join(word.strip_prefix("-L")?)));
+        let own: Vec<PathBuf> = own.map(|folder| std::path::absolute(&folder).unwrap_or(folder)).collect();
+        let mut found = Libraries::default();
+        for word in &words {
+            if word.starts_with("-L") {
+                continue;
+            }
+            match word.strip_prefix("-l") {
+                Some(name) => found.by_name(name, &own).map_err(|why| wrong(file, &why))?,
+                None if word.starts_with('-') => found.link.push(word.into()),
+                None => found.by_file(word, folder),
+            }
+        }
+        Ok(found)
+    }
+
+    fn by_name(&mut self, name: &str, own: &[PathBuf]) -> Result<(), String> {
+        let places: Vec<PathBuf> = own.iter().cloned().chain(loader_places()).chain(system_places()).collect();
+        if let Some(library) = places.iter().find_map(|place| shared_in(place, name)) {
+            self.push_shared(library);
+            return Ok(());
+        }
+        let archive = format!("lib{name}.a");
+        if let Some(archive) = places.iter().map(|place| place.join(&archive)).find(|path| path.is_file()) {
+            self.link.push(archive.clone().into());
+            self.archives.push(archive);
+            return Ok(());
+        }
+        let mut told: Vec<String> = Vec::new();
+        for place in places.iter().filter(|place| place.is_dir()).map(|place| place.display().to_string()) {
+            if !told.contains(&place) {
+                told.push(place);
+            }
+        }
+        Err(format!(
+            "library '-l{name}' is not found: there is no lib{name}.so, lib{name}.so.N or lib{name}.a in {}; install it, \
+             or name its folder, as in \"-L/folder -l{name}\"",
+            told.join(", ")
+        ))
+    }
+
+    fn by_file(&mut self, word: &str, folder: &Path) {
+        let beside = folder.join(word);
+        let path = std::path::absolute(&beside).unwrap_or(beside);
+        let is_archive = word.ends_with(".a") || word.ends_with(".o");
+        if path.exists() && !is_archive {
+            self.push_shared(path);
+        } else if path.exists() {
+            self.link.push(path.clone().into());
+            self.archives.push(path);
+        } else if is_archive {
+            self.missing.push(path);
+        } else {
+            // The system's loader knows where it is, or says that it is nowhere.
+            self.shared.push(PathBuf::from(word));
+            self.link.push(if word.contains('/') { word.into() } else { format!("-l:{word}").into() });
+        }
+    }
+
+    fn push_shared(&mut self, path: PathBuf) {
+        self.link.push(path.clone().into());
+        if !self.shared.contains(&path) {
+            self.shared.push(path);
+        }
+    }
+}
+
+/// A text is a linker's options, or the name of a file that is there, in which blanks may be. `-L` and `-l` stand before
+/// their values.
+fn words(text: &str, folder: &Path) -> Vec<String> {
+    if folder.join(text).is_file() {
+        return vec![text.to_string()];
+    }
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match words.last_mut() {
+            Some(last) if last == "-L" || last == "-l" => last.push_str(word),
+            _ => words.push(word.to_string()),
+        }
+    }
+    words
+}
+
+/// The library of that name in a folder: `libname.so` if it is one (and no script of the linker), else the newest
+/// `libname.so.N`.
+fn shared_in(folder: &Path, name: &str) -> Option<PathBuf> {
+    let plain = folder.join(format!("lib{name}.so"));
+    if is_elf(&plain) {
+        return Some(plain);
+    }
+    let prefix = format!("lib{name}.so.");
+    let mut found: Vec<(Vec<u64>, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let file = entry.file_name();
+        let version = file.to_str().and_then(|file| file.strip_prefix(&prefix));
+        let numbers = version.and_then(|version| version.split('.').map(|part| part.parse().ok()).collect());
+        found.extend(numbers.map(|numbers| (numbers, entry.path())));
+    }
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).find(|path| is_elf(path))
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+}
+
+fn loader_places() -> Vec<PathBuf> {
+    let places = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    std::env::split_paths(&places).filter(|place| !place.as_os_str().is_empty()).collect()
+}
+
+/// Where distributions put libraries.
+fn system_places() -> Vec<PathBuf> {
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let folders = ["/usr/local/lib", "/lib", "/usr/lib"];
+    let nested = folders.iter().map(|folder| Path::new(folder).join(&multiarch));
+    nested
+        .chain(["/usr/local/lib64", "/lib64", "/usr/lib64"].map(PathBuf::from))
+        .chain(folders.map(PathBuf::from))
+        .collect()
+}
+
+fn wrong(file: &Path, why: &str) -> Error {
+    Error::Input(format!("{}: {why}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with files that look like libraries.
+    fn folder(name: &str, files: &[&str]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gridloom-libraries-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        files.iter().for_each(|file| fs::write(folder.join(file), b"\x7fELF").unwrap());
+        folder
+    }
+
+    fn find(texts: &[&str], folder: &Path) -> Result<Libraries, String> {
+        let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
+        Libraries::find(&texts, &folder.join("x.idl")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_become_files() {
+        let files = [
+            "libone.so",
+            "libone.so.9",
+            "libtwo.so.2",
+            "libtwo.so.10",
+            "libtwo.so.10.1x",
+            "libthree.a",
+            "my lib.so",
+            "f.o",
+        ];
+        let own = folder("names", &files);
+        fs::write(own.join("libtwo.so"), "GROUP ( libtwo.so.2 )").unwrap();
+        let found =
+            find(&["-L. -lone -l two -pthread", "-lthree f.o gone.o", "my lib.so", "libelse.so.4"], &own).unwrap();
+        let at = |name: &str| own.join(name);
+        let shared = [at("libone.so"), at("libtwo.so.10"), at("my lib.so"), "libelse.so.4".into()];
+        assert_eq!(found.shared, shared);
+        assert_eq!(found.archives, [at("libthree.a"), at("f.o")]);
+        assert_eq!(found.missing, [at("gone.o")]);
+        let link: Vec<OsString> = [
+            at("libone.so").into(),
+            at("libtwo.so.10").into(),
+            "-pthread".into(),
+            at("libthree.a").into(),
+            at("f.o").into(),
+            at("my lib.so").into(),
+            "-l:libelse.so.4".into(),
+        ]
+        .into();
+        assert_eq!(found.link, link);
+        fs::remove_dir_all(own).unwrap();
+    }
+
+    #[test]
+    fn what_is_nowhere_is_told_with_the_places() {
+        let own = folder("nowhere", &[]);
+        let error = find(&["-L. -lno-such-thing"], &own).unwrap_err();
+        let told = format!("no libno-such-thing.so, libno-such-thing.so.N or libno-such-thing.a in {}", own.display());
+        assert!(error.contains(&told) && error.contains("/usr/lib"), "{error}");
+        fs::remove_dir_all(own).unwrap();
+    }
+}
