@@ -16,7 +16,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 140
+CASES = 146
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "mixed.c")
 PLANNED = "not supported yet"
@@ -116,7 +116,7 @@ def test_a_failed_case_is_told(suite):
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout
 
 
-@pytest.mark.parametrize("words", ["OGF call", "OGF cancel", "1.2", "1.6", "files", "strings"])
+@pytest.mark.parametrize("words", ["OGF call", "OGF cancel", "1.2", "1.6", "files", "strings", "slices", "VAROUT"])
 def test_memory_is_used_as_it_should_be(suite, words):
     if shutil.which("valgrind") is None:
         pytest.skip("there is no valgrind")

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
-use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
+use gridloom_core::base::{ByteOrder, Dtype, Meta};
+use gridloom_core::idl::{BaseType, Mode, Param, Signature, Whole};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
@@ -59,6 +59,8 @@ pub(super) unsafe fn gather(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
+    // The sizes once more, for arrays of which a part is sent.
+    let known = if signature.params.iter().any(|param| param.slices.is_some()) { scalars.clone() } else { Vec::new() };
     let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for (at, index) in plan.params.iter().enumerate() {
@@ -80,8 +82,13 @@ pub(super) unsafe fn gather(
         }
         let meta = match (param.base, shapes.get(*index).cloned().flatten()) {
             (BaseType::Number(dtype), Some(shape)) => Some(array_of(param, dtype, shape)),
-            (BaseType::Number(dtype), None) => Some(Meta::scalar(dtype)),
+            (BaseType::Number(dtype), None) if param.mode != Mode::VarOut => Some(Meta::scalar(dtype)),
+            (BaseType::Number(_), None) => None,
             (BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File, _) => None,
+        };
+        let whole = match param.slices {
+            Some(_) => signature.whole(*index, known.clone()).map_err(gridloom::Error::from)?,
+            None => None,
         };
         if param.is_input() {
             let value = match scalars[*index].take() {
@@ -89,7 +96,7 @@ pub(super) unsafe fn gather(
                 None => {
                     let meta = meta.as_ref().expect("what is no number was read above");
                     // SAFETY: promised by the caller.
-                    unsafe { array(grid, signature, param, meta, pointer, &mut copies) }?
+                    unsafe { array(grid, signature, param, (meta, whole.as_ref()), pointer, &mut copies) }?
                 }
             };
             match param.hidden {
@@ -98,7 +105,7 @@ pub(super) unsafe fn gather(
             }
         }
         if param.is_output() {
-            gathered.destinations.push(Destination::new(&param.name, Target::new(pointer, meta)));
+            gathered.destinations.push(Destination::new(&param.name, Target::new(param, pointer, meta, whole)));
         }
     }
     Ok(gathered)
@@ -163,8 +170,7 @@ unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
 }
 
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
-    let order = if param.order == ArrayOrder::F { Order::F } else { Order::C };
-    Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape }
+    Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: param.memory_order(), shape }
 }
 
 /// A copy of an array that is an input; the same memory is copied once a call.
@@ -172,26 +178,38 @@ unsafe fn array(
     grid: &Grid,
     signature: &Signature,
     param: &Param,
-    meta: &Meta,
+    (meta, whole): (&Meta, Option<&Whole>),
     pointer: *const c_void,
     copies: &mut Vec<(usize, Value)>,
 ) -> Outcome<Value> {
-    let known = copies.iter().find(|(address, value)| *address == pointer.addr() && value.meta() == meta);
+    let is_known = |(address, value): &&(usize, Value)| *address == pointer.addr() && value.meta() == meta;
+    let known = copies.iter().find(is_known).filter(|_| whole.is_none());
     if let Some((_, value)) = known {
         return Ok(value.clone());
     }
     let size_bytes = meta.size_bytes();
     grid.admit_argument(&signature.name, &param.name, size_bytes)?;
+    let there = whole.map_or(size_bytes, |whole| if size_bytes == 0 { 0 } else { whole.size_bytes });
     // SAFETY: promised by the caller.
-    let bytes = unsafe { memory::read(pointer, size_bytes) }.ok_or_else(|| missing(signature, param))?;
-    let payload = if size_bytes <= EAGER_BYTES_MAX {
-        Payload::copied(bytes)
-    } else {
+    let bytes = unsafe { memory::read(pointer, there) }.ok_or_else(|| missing(signature, param))?;
+    let copy = |part: &mut [u8]| match whole {
+        Some(whole) => whole.gather(bytes, part),
+        None => part.copy_from_slice(bytes),
+    };
+    let payload = if size_bytes > EAGER_BYTES_MAX {
         let mut segment = grid.allocate(size_bytes)?;
-        segment.bytes_mut().copy_from_slice(bytes);
+        copy(segment.bytes_mut());
         Payload::segment(segment.freeze())
+    } else if whole.is_some() {
+        let mut part = vec![0; size_bytes as usize];
+        copy(&mut part);
+        Payload::Inline(part.into())
+    } else {
+        Payload::copied(bytes)
     };
     let value = Value::new(meta.clone(), payload)?;
-    copies.push((pointer.addr(), value.clone()));
+    if whole.is_none() {
+        copies.push((pointer.addr(), value.clone()));
+    }
     Ok(value)
 }

@@ -6,7 +6,7 @@
 
 use crate::base::Dtype;
 use crate::base::limits::PARAMETERS_MAX;
-use crate::idl::expr::Expr;
+use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_param::{is_type_word, type_from_words, type_name};
 use crate::idl::parser::Parser;
@@ -45,6 +45,12 @@ impl Parser<'_> {
                 let message = format!("{mode} parameter '{name}' is not passed to {symbol}; add it to the arguments");
                 return Err(self.error(symbol_place, message));
             }
+        }
+        if let (Language::Fortran, Some(fresh)) = (language, params.iter().find(|param| param.mode == Mode::VarOut)) {
+            let name = &fresh.name;
+            let message =
+                format!("VAROUT parameter '{name}' needs a function that is called as \"C\": it sets a pointer");
+            return Err(self.error(symbol_place, message));
         }
         let symbol = if language == Language::Fortran { self.fortran_symbol(&symbol) } else { symbol };
         Ok(Body::Native { language, symbol, args, result })
@@ -124,7 +130,7 @@ impl Parser<'_> {
     fn call_expression(&mut self, params: &[Param], names: &[String]) -> Result<(bool, Expr), IdlError> {
         let parsed = self.expression()?;
         let expr = self.indexed(parsed.expr.clone(), names)?;
-        self.check_expression(&expr, &parsed, params, names, true)?;
+        self.check_expression(&expr, &parsed, params, names, Use::Work)?;
         Ok((parsed.real || !expr.is_integral(params), expr))
     }
 

@@ -6,13 +6,13 @@
 //! file       = { Module name; | Library "…"; | FortranFormat "…"; | CompileOptions "…"; | Compiler "…"; | Linker "…";
 //!              | definition }
 //! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } call ;
-//! option     = Required "…" | CalcOrder expression | Language "C"|"FORTRAN" | Shrink "no"
+//! option     = Required "…" | CalcOrder expression | Language "C"|"FORTRAN" | Shrink "yes"|"no"
 //! call       = Calls ["C"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] )
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. `CompileOptions`, `Compiler`, `Linker` and
 //! `Required` are recorded and have no effect, as nothing is compiled. Refused by name: inline C bodies, `Globals`,
-//! `DefClass`, `FortranStringConvention`, `Backend`, `Shrink "yes"`, sub-arrays, callbacks, `filepointer`.
+//! `DefClass`, `FortranStringConvention`, `Backend`, callbacks, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
-use crate::idl::expr::Expr;
+use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Lexer, Place, Token};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::parse_expr::ParsedExpr;
@@ -90,6 +90,7 @@ pub(crate) struct Parser<'a> {
 struct Options {
     work: Option<ParsedExpr>,
     language: Option<Language>,
+    is_shrunk: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -161,21 +162,11 @@ impl<'a> Parser<'a> {
         let about = self.description()?;
         let options = self.options()?;
         let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
-        let mut params: Vec<Param> = parsed.iter().map(|param| param.param.clone()).collect();
-        for (param, declared) in params.iter_mut().zip(&parsed) {
-            for dim in &declared.dims {
-                param.dims.push(self.indexed(dim.expr.clone(), &names)?);
-            }
-        }
-        for (param, declared) in params.iter().zip(&parsed) {
-            for (dim, parsed) in param.dims.iter().zip(&declared.dims) {
-                self.check_expression(dim, parsed, &params, &names, false)?;
-            }
-        }
+        let mut params = self.with_extents(&parsed, &names, options.is_shrunk)?;
         let work = match &options.work {
             Some(parsed) => {
                 let expr = self.indexed(parsed.expr.clone(), &names)?;
-                self.check_expression(&expr, parsed, &params, &names, true)?;
+                self.check_expression(&expr, parsed, &params, &names, Use::Work)?;
                 Some(expr)
             }
             None => None,
@@ -269,10 +260,10 @@ impl<'a> Parser<'a> {
                 }
                 "Shrink" => {
                     self.next()?;
-                    let (text, place) = self.text("\"no\"")?;
-                    if text != "no" {
-                        let message = "'Shrink' other than \"no\" is not supported yet; leave it out".to_string();
-                        return Err(self.error(place, message));
+                    let (text, place) = self.text("\"yes\" or \"no\"")?;
+                    options.is_shrunk = text == "yes";
+                    if !matches!(text.as_str(), "yes" | "no") {
+                        return Err(self.error(place, format!("expected \"yes\" or \"no\" after Shrink, got {text:?}")));
                     }
                 }
                 "Backend" => {
@@ -345,15 +336,15 @@ impl<'a> Parser<'a> {
         parsed: &ParsedExpr,
         params: &[Param],
         names: &[String],
-        real: bool,
+        used: Use,
     ) -> Result<(), IdlError> {
         for at in parsed.expr.params() {
             let (name, place) = &self.uses[at];
             if let Some(index) = names.iter().position(|known| known == name) {
-                Expr::Param(index).checked(params, real).map_err(|message| self.error(*place, message))?;
+                Expr::Param(index).checked(params, used).map_err(|message| self.error(*place, message))?;
             }
         }
-        expr.checked(params, real).map_err(|message| self.error(parsed.place, message))
+        expr.checked(params, used).map_err(|message| self.error(parsed.place, message))
     }
 
     pub(crate) fn unknown_name(&self, name: &str, place: Place, names: &[String]) -> IdlError {
