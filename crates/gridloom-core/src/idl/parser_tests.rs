@@ -218,12 +218,12 @@ fn wrong_parameters_name_the_remedy() {
 
 #[test]
 fn slices_and_arrays_of_unknown_size_read_back_as_printed() {
-    for parameters in [
-        "IN int n, IN int k, INOUT double x[n : 2, n - 1, k][n : 0, n][n : k]",
-        "OUT long *m, VAROUT float x[2 * m][3]",
+    for (parameters, passed) in [
+        ("IN int n, IN int k, INOUT double x[n : 2, n - 1, k][n : 0, n][n : k]", "x"),
+        ("OUT long *m, VAROUT float x[2 * m][3]", "m, x"),
     ] {
         for shrink in ["", "Shrink \"yes\" ", "Shrink \"no\" "] {
-            let definition = one(&format!("Define f({parameters}) {shrink}Calls f({});", "x"));
+            let definition = one(&format!("Define f({parameters}) {shrink}Calls f({passed});"));
             assert_eq!(one(&definition.to_string()), definition, "{definition}");
         }
     }
