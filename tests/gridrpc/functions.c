@@ -100,3 +100,30 @@ void gridrpc_shout(char **text) {
     for (size_t i = 0; i < 2 * length; i++) (*text)[i] = (char)toupper((unsigned char)(*text)[i % length]);
     (*text)[2 * length] = 0;
 }
+
+void gridrpc_triple(int n, const double *x, double *y) {
+    for (int i = 0; i < n; i++) y[i] = x[i] == 0 && y[i] == 0 ? 1 : 3 * x[i];
+}
+
+void gridrpc_negate(int count, const float *a, float *b) {
+    for (int i = 0; i < count; i++) b[i] = -a[i];
+}
+
+void gridrpc_columns_(const int *ld, const int *m, const int *n, double *a) {
+    for (int j = 0; j < *n; j++)
+        for (int i = 0; i < *m; i++) a[j * *ld + i] = -a[j * *ld + i];
+}
+
+int gridrpc_peaks(int n, const double *x, double floor, double **peaks, int **where) {
+    int count = 0;
+    *peaks = malloc((size_t)n * sizeof **peaks);
+    *where = malloc((size_t)n * 2 * sizeof **where);
+    for (int i = 1; i < n - 1; i++)
+        if (x[i] > floor && x[i] > x[i - 1] && x[i] > x[i + 1]) {
+            (*peaks)[count] = x[i];
+            (*where)[2 * count] = i - 1;
+            (*where)[2 * count + 1] = i + 1;
+            count++;
+        }
+    return count;
+}

@@ -1,4 +1,4 @@
-/* Parameters of every kind beyond numbers and arrays: files, strings. */
+/* Parameters of every kind beyond numbers and whole arrays: files, strings, slices, arrays of unknown size. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -121,6 +121,99 @@ static void strings_of_any_bytes(void) {
     free(both);
 }
 
+static void slices_of_vectors(void) {
+    double x[10], y[10];
+    BEGIN();
+    HANDLE(handle, "triple");
+    for (int i = 0; i < 10; i++) x[i] = i + 1, y[i] = -1;
+    OK(grpc_call(&handle, 10, 2, 9, 3, x, y));
+    for (int i = 0; i < 10; i++) EQUAL(i == 2 || i == 5 || i == 8 ? 3.0 * (i + 1) : -1, y[i]);
+    OK(grpc_call(&handle, 10, 0, 10, 1, x, y));
+    for (int i = 0; i < 10; i++) EQUAL(3.0 * (i + 1), y[i]);
+    OK(grpc_call(&handle, 10, 5, 5, 1, (double *)NULL, y));
+    EQUAL(18, y[5]);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call(&handle, 10, 2, 11, 1, x, y));
+    CHECK(strstr(grpc_last_error_text_np(), "slice 1 of 'x'") != NULL);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call(&handle, 10, 2, 5, 0, x, y));
+}
+
+static void slices_of_matrices(void) {
+    const char *functions[] = {"gridrpc/block", "gridrpc/packed"};
+    BEGIN();
+    for (int which = 0; which < 2; which++) {
+        float a[4][4], b[4][4];
+        grpc_function_handle_t handle;
+        for (int i = 0; i < 16; i++) a[i / 4][i % 4] = (float)i, b[i / 4][i % 4] = 99;
+        OK(grpc_function_handle_default(&handle, (char *)functions[which]));
+        OK(grpc_call(&handle, 4, 3, a, b));
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++) EQUAL(i >= 1 && (j == 0 || j == 2) ? -a[i][j] : 99, b[i][j]);
+    }
+}
+
+/* The leading dimension of BLAS: columns lie apart. */
+static void slices_by_columns(void) {
+    double a[3 * 4];
+    BEGIN();
+    HANDLE(handle, "columns");
+    for (int i = 0; i < 12; i++) a[i] = i;
+    OK(grpc_call(&handle, 4, 2, 3, a));
+    for (int i = 0; i < 12; i++) EQUAL(i % 4 < 2 ? -i : i, a[i]);
+}
+
+/* Two calls write into one array, each its part. */
+static void slices_beside_one_another(void) {
+    enum { COUNT = 20000 };
+    static double x[COUNT], y[COUNT];
+    grpc_sessionid_t ids[2];
+    BEGIN();
+    HANDLE(handle, "triple");
+    for (int i = 0; i < COUNT; i++) x[i] = i + 1, y[i] = -1;
+    OK(grpc_call_async(&handle, &ids[0], COUNT, 0, COUNT, 2, x, y));
+    OK(grpc_call_async(&handle, &ids[1], COUNT, 1, COUNT, 2, x, y));
+    OK(grpc_wait_and(ids, 2));
+    for (int i = 0; i < COUNT; i++) EQUAL(3.0 * (i + 1), y[i]);
+}
+
+static void arrays_of_unknown_size(void) {
+    double x[9] = {0, 5, 0, 1, 0, 7, 6, 8, 0}, *peaks = NULL;
+    int *where = NULL, count = 0;
+    grpc_sessionid_t id;
+    BEGIN();
+    HANDLE(handle, "peaks");
+    OK(grpc_call(&handle, 9, x, 2.0, &peaks, &where, &count));
+    EQUAL(3, count);
+    EQUAL(5, peaks[0]);
+    EQUAL(7, peaks[1]);
+    EQUAL(8, peaks[2]);
+    EQUAL(6, where[4]);
+    EQUAL(8, where[5]);
+    free(peaks);
+    free(where);
+    OK(grpc_call_async(&handle, &id, 9, x, 9.0, &peaks, (int **)NULL, &count));
+    OK(grpc_wait(id));
+    EQUAL(0, count);
+    CHECK(peaks != NULL);
+    free(peaks);
+}
+
+static void large_arrays_of_unknown_size(void) {
+    enum { COUNT = 200001 };
+    double *x = malloc(COUNT * sizeof *x), *peaks = NULL;
+    int *where = NULL, count = 0;
+    CHECK(x != NULL);
+    for (int i = 0; i < COUNT; i++) x[i] = i % 2 * i;
+    BEGIN();
+    HANDLE(handle, "peaks");
+    OK(grpc_call(&handle, (int)COUNT, x, 0.0, &peaks, &where, &count));
+    EQUAL(COUNT / 2, count);
+    for (int i = 0; i < count; i++) EQUAL(2 * i + 1, peaks[i]);
+    EQUAL(COUNT - 1, where[2 * count - 1]);
+    free(peaks);
+    free(where);
+    free(x);
+}
+
 const test_case kind_cases[] = {
     {"files: in and out", files_in_and_out},
     {"files: changed in place, read when the call is made", files_that_are_changed},
@@ -128,5 +221,11 @@ const test_case kind_cases[] = {
     {"files: not there, not wanted, not to be read, not to be written", files_that_are_not_there},
     {"strings: made and changed", strings_that_are_made},
     {"strings: of any bytes", strings_of_any_bytes},
+    {"slices: of vectors", slices_of_vectors},
+    {"slices: of matrices, whole or shrunk for the function", slices_of_matrices},
+    {"slices: columns that lie apart", slices_by_columns},
+    {"slices: two calls in one array", slices_beside_one_another},
+    {"VAROUT: arrays of unknown size", arrays_of_unknown_size},
+    {"VAROUT: large ones", large_arrays_of_unknown_size},
     {NULL, NULL},
 };

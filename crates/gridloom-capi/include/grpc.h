@@ -37,11 +37,17 @@
  *     array, of any mode     a pointer to its first element; as many as the signature's extents say are read or
  *                            written, row by row ("C") or column by column ("FORTRAN") as the function has it: memory
  *                            is passed as it is
- *     IN string              char *, in UTF-8, which ends in a NUL; another text is GRPC_OTHER_ERROR_CODE
+ *     array with slices      a pointer to the whole array, of which nothing outside of the slices is read or written
+ *     VAROUT array           a pointer to a pointer, which is set to a new array; the program gives that to free()
+ *     IN string              char *, which ends in a NUL; to a Python function in UTF-8, or it is GRPC_OTHER_ERROR_CODE
+ *     OUT, INOUT string      char **, set to a new string, which the program gives to free(); an INOUT's old one stays the
+ *                            program's
+ *     filename               char *, a path: IN files are read before the call returns, OUT files are written beside their
+ *                            path and renamed with the results; NULL or "" is no file, or one that is not wanted
  *     WORK                   nothing
  *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
  *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
- *   (bytes, a string as a result) is GRPC_RPC_REFUSED when its handle is made.
+ *   (bytes) is GRPC_RPC_REFUSED when its handle is made.
  *   Nobody can check that what is passed is what the signature says, as for printf. `gridloom functions` shows
  *   signatures. NULL for an OUT argument: that result is not wanted, and is not written. Elsewhere NULL is
  *   GRPC_OTHER_ERROR_CODE, unless it is an array without elements.

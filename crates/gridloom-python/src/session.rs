@@ -257,7 +257,7 @@ impl RawGrid {
         let grid = self.grid.live(py)?;
         let inputs = inputs.into_iter().map(|(name, handle)| Ok((name, handle.get().live(py)?)));
         let is_own = mapping.is_own();
-        let follow = Follow { is_strict: strict, inputs: inputs.collect::<PyResult<_>>()? };
+        let follow = Follow { is_strict: strict, inputs: inputs.collect::<PyResult<_>>()?, ..Follow::default() };
         let (on, graph) = (grid.clone(), graph.get().graph());
         let group = interruptible(py, move || on.follow(&graph, mapping, follow))?;
         let group = with_cause(py, group.or_raise(py), &raised)?;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
-use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
+use gridloom_core::base::{ByteOrder, Dtype, Meta};
+use gridloom_core::idl::{BaseType, Mode, Param, Signature, Whole};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
@@ -44,6 +44,8 @@ pub(super) struct Item<'a> {
     pub(super) pointer: *mut c_void,
     /// As it lies in the program's memory; of what is no number, as it is passed.
     pub(super) meta: Meta,
+    /// The whole array, if only a part of it is sent.
+    pub(super) whole: Option<Whole>,
     /// The bytes of a scalar that is only an input, and of a string.
     pub(super) bytes: Option<Vec<u8>>,
 }
@@ -61,12 +63,13 @@ impl Item<'_> {
 
     /// Whether it is a number or an array of them, whose place in memory and size are known before the call.
     pub(super) fn is_number(&self) -> bool {
-        matches!(self.param.base, BaseType::Number(_))
+        matches!(self.param.base, BaseType::Number(_)) && self.param.mode != Mode::VarOut
     }
 
     /// Its first address, and how many bytes there are.
     pub(super) fn range(&self) -> (usize, usize) {
-        (self.pointer.expose_provenance(), usize::try_from(self.meta.size_bytes()).unwrap_or(usize::MAX))
+        let size_bytes = self.whole.as_ref().map_or_else(|| self.meta.size_bytes(), |whole| whole.size_bytes);
+        (self.pointer.expose_provenance(), usize::try_from(size_bytes).unwrap_or(usize::MAX))
     }
 }
 
@@ -92,6 +95,9 @@ pub(super) unsafe fn survey<'a>(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
+    let has_slices = signature.params.iter().any(|param| param.slices.is_some());
+    // The sizes once more, for arrays of which a part is sent.
+    let sizes = if has_slices { scalars.clone() } else { Vec::new() };
     let mut item = |(at, index): (usize, &usize)| {
         let param = &signature.params[*index];
         let by_value = scalars[*index].take();
@@ -103,9 +109,13 @@ pub(super) unsafe fn survey<'a>(
         };
         let is_passed = by_value.is_some() && !param.is_output();
         let pointer = if is_passed { std::ptr::null_mut() } else { given.pointer(at) };
-        Item { param, pointer, meta, bytes: by_value.map(|(_, bytes)| bytes) }
+        let whole = match param.slices {
+            Some(_) => signature.whole(*index, sizes.clone()).map_err(gridloom::Error::from)?,
+            None => None,
+        };
+        Ok(Item { param, pointer, meta, whole, bytes: by_value.map(|(_, bytes)| bytes) })
     };
-    Ok(plan.params.iter().enumerate().map(&mut item).collect())
+    plan.params.iter().enumerate().map(&mut item).collect()
 }
 
 /// The arguments of a call, read. `known` gives what stands for memory that need not be read.
@@ -142,7 +152,8 @@ pub(super) unsafe fn gather(
         }
         if item.param.is_output() {
             let meta = item.is_number().then_some(item.meta);
-            gathered.destinations.push(Destination::new(&item.param.name, Target::new(item.pointer, meta)));
+            let target = Target::new(item.param, item.pointer, meta, item.whole);
+            gathered.destinations.push(Destination::new(&item.param.name, target));
         }
     }
     Ok(gathered)
@@ -222,8 +233,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
 }
 
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
-    let order = if param.order == ArrayOrder::F { Order::F } else { Order::C };
-    Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape }
+    Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: param.memory_order(), shape }
 }
 
 /// A copy of an input in the program's memory; the same memory is copied once a call.
@@ -234,13 +244,15 @@ unsafe fn copied(
     copies: &mut Vec<(usize, Value)>,
 ) -> Outcome<Value> {
     let (address, _) = item.range();
-    let known = copies.iter().find(|(other, value)| *other == address && *value.meta() == item.meta);
-    if let Some((_, value)) = known {
+    let is_known = |(other, value): &&(usize, Value)| *other == address && *value.meta() == item.meta;
+    if let Some((_, value)) = copies.iter().find(is_known).filter(|_| item.whole.is_none()) {
         return Ok(value.clone());
     }
     // SAFETY: promised by the caller.
     let value = unsafe { copy_of(grid, signature, item) }?;
-    copies.push((address, value.clone()));
+    if item.whole.is_none() {
+        copies.push((address, value.clone()));
+    }
     Ok(value)
 }
 
@@ -252,14 +264,38 @@ pub(super) unsafe fn copy_of(grid: &Grid, signature: &Signature, item: &Item<'_>
     let size_bytes = item.meta.size_bytes();
     grid.admit_argument(&signature.name, &item.param.name, size_bytes)?;
     let absent = || missing(signature, item.param);
-    let payload = if size_bytes <= EAGER_BYTES_MAX {
-        // SAFETY: promised by the caller.
-        Payload::Inline(unsafe { memory::copied(item.pointer, size_bytes) }.ok_or_else(absent)?)
-    } else {
+    let payload = if size_bytes > EAGER_BYTES_MAX {
         let mut segment = grid.allocate(size_bytes)?;
         // SAFETY: promised by the caller.
-        unsafe { memory::copy_to(item.pointer, segment.bytes_mut()) }.ok_or_else(absent)?;
+        unsafe { copy_into(item, segment.bytes_mut()) }.ok_or_else(absent)?;
         Payload::segment(segment.freeze())
+    } else if item.whole.is_some() {
+        let mut part = vec![0; size_bytes as usize];
+        // SAFETY: promised by the caller.
+        unsafe { copy_into(item, &mut part) }.ok_or_else(absent)?;
+        Payload::Inline(part.into())
+    } else {
+        // SAFETY: promised by the caller.
+        Payload::Inline(unsafe { memory::copied(item.pointer, size_bytes) }.ok_or_else(absent)?)
     };
     Ok(Value::new(item.meta.clone(), payload)?)
+}
+
+/// Copies what is sent of an input; `None` if it is NULL.
+unsafe fn copy_into(item: &Item<'_>, part: &mut [u8]) -> Option<()> {
+    let Some(whole) = &item.whole else {
+        // SAFETY: promised by the caller.
+        return unsafe { memory::copy_to(item.pointer, part) };
+    };
+    if part.is_empty() {
+        return Some(());
+    }
+    let mut copied = Some(());
+    whole.runs(|there, here, length| {
+        // SAFETY: memory for the whole array, promised by the caller.
+        let from = item.pointer.wrapping_byte_add(there);
+        let piece = &mut part[here..here + length];
+        copied = copied.filter(|()| !item.pointer.is_null()).and_then(|()| unsafe { memory::copy_to(from, piece) });
+    });
+    copied
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gridloom::Value;
 use gridloom_core::base::{ByteOrder, Meta, Order};
-use gridloom_core::idl::BaseType;
+use gridloom_core::idl::{BaseType, Mode, Param, Whole};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
@@ -27,19 +27,25 @@ pub(super) enum Target {
     Unwanted,
     /// To an address, as the program expects it there.
     Memory { address: usize, meta: Meta },
+    /// To part of an array at an address, whose other elements stay.
+    Part { address: usize, meta: Meta, whole: Whole },
     /// A copy of `malloc` with a zero byte behind it, whose address goes to that address.
     Text { address: usize },
+    /// Likewise an array, row by row.
+    Fresh { address: usize },
     /// To a file of that name.
     File(PathBuf),
 }
 
 impl Target {
-    /// For what the program gave a pointer; no description is that of a string.
-    pub(super) fn new(pointer: *mut c_void, meta: Option<Meta>) -> Target {
-        match (pointer.expose_provenance(), meta) {
-            (0, _) => Target::Unwanted,
-            (address, Some(meta)) => Target::Memory { address, meta },
-            (address, None) => Target::Text { address },
+    /// For what the program gave a pointer: to memory for what is described, or for a pointer to what is not.
+    pub(super) fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
+        match (pointer.expose_provenance(), meta, whole) {
+            (0, _, _) => Target::Unwanted,
+            (address, Some(meta), Some(whole)) => Target::Part { address, meta, whole },
+            (address, Some(meta), None) => Target::Memory { address, meta },
+            (address, None, _) if param.mode == Mode::VarOut => Target::Fresh { address },
+            (address, None, _) => Target::Text { address },
         }
     }
 }
@@ -52,10 +58,16 @@ impl Destination {
     /// Whether a result is what is expected.
     fn check(&self, got: &Meta) -> Outcome<()> {
         let expected = match &self.target {
-            Target::Memory { meta, .. } if got.checked_size_bytes() != Some(meta.size_bytes()) => meta.to_string(),
+            Target::Memory { meta, .. } | Target::Part { meta, .. }
+                if got.checked_size_bytes() != Some(meta.size_bytes()) =>
+            {
+                meta.to_string()
+            }
+            // A simulation that does not run bodies has bytes instead.
+            Target::Fresh { .. } if !matches!(got, Meta::Array { .. } | Meta::Bytes { .. }) => "an array".to_string(),
             Target::Text { .. } if !matches!(got, Meta::Text { .. } | Meta::Bytes { .. }) => "a string".to_string(),
             Target::File(_) if !BaseType::File.holds(got) => "the content of a file".to_string(),
-            Target::Memory { .. } | Target::Text { .. } | Target::File(_) | Target::Unwanted => return Ok(()),
+            _ => return Ok(()),
         };
         Err(Failed::other(format!("result '{}' is {got}, expected {expected}; nothing is written", self.name)))
     }
@@ -64,6 +76,7 @@ impl Destination {
 /// A result that only has to be put in its place, which cannot fail but for the names of files.
 enum Ready<'a> {
     Bytes(usize, Cow<'a, [u8]>),
+    Part(usize, Cow<'a, [u8]>, &'a Whole),
     Text(usize, Allocated),
     File(NewFile, &'a str),
 }
@@ -82,6 +95,13 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
             Ready::Bytes(address, bytes) => unsafe {
                 memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
             },
+            Ready::Part(address, bytes, whole) => whole.runs(|there, here, length| {
+                // SAFETY: promised by the caller: room for the whole array.
+                unsafe {
+                    let place = std::ptr::with_exposed_provenance_mut::<u8>(address).add(there);
+                    memory::write(place.cast(), &bytes[here..here + length]);
+                }
+            }),
             // SAFETY: promised by the caller: a place for a pointer.
             Ready::Text(address, text) => unsafe { text.give(std::ptr::with_exposed_provenance_mut(address)) },
             Ready::File(file, name) => file.place(name)?,
@@ -97,6 +117,17 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     Ok(match &destination.target {
         Target::Unwanted => None,
         Target::Memory { address, meta } => Some(Ready::Bytes(*address, arranged(value.meta(), payload, meta))),
+        Target::Part { address, meta, whole } => {
+            Some(Ready::Part(*address, arranged(value.meta(), payload, meta), whole))
+        }
+        Target::Fresh { address } => {
+            let mut rows = value.meta().clone();
+            if let Meta::Array { order, .. } = &mut rows {
+                *order = Order::C;
+            }
+            let bytes = arranged(value.meta(), payload, &rows);
+            Some(Ready::Text(*address, memory::allocated(&bytes, &format!("result '{name}'"))?))
+        }
         Target::Text { address } => {
             Some(Ready::Text(*address, memory::allocated(payload.bytes(), &format!("result '{name}'"))?))
         }
@@ -190,7 +221,8 @@ mod tests {
         let mut place = [7u16; 2];
         let pointer = std::ptr::from_mut(&mut place).cast();
         let value = Value::new(meta(Order::C, ByteOrder::NATIVE, &[1]), Payload::copied(&bytes(&[1]))).unwrap();
-        let to = Target::new(pointer, Some(meta(Order::C, ByteOrder::NATIVE, &[2])));
+        let param = Param::scalar("y", Mode::Out, BaseType::Number(Dtype::Uint16));
+        let to = Target::new(&param, pointer, Some(meta(Order::C, ByteOrder::NATIVE, &[2])), None);
         let to = Destination::new("y", to);
         // SAFETY: room for two elements.
         let failed = unsafe { deliver(&[value], &[to]) }.unwrap_err();

@@ -262,8 +262,10 @@ impl Binding<'_> {
 
     fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {
         let param = &self.0.signature.params[index];
-        let BaseType::Number(dtype) = param.base else {
-            return Ok(param.base.unknown_result().expect("what is no number has a size of its own"));
+        let dtype = match (param.unknown_result(), param.base) {
+            (Some(unknown), _) => return Ok(unknown),
+            (None, BaseType::Number(dtype)) => dtype,
+            (None, _) => unreachable!("only a number's size is known before"),
         };
         if !param.is_array {
             return Ok(Meta::scalar(dtype));

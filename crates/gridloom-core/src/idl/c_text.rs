@@ -130,7 +130,9 @@ fn declaration(param: &Param, is_cpp: bool) -> String {
         BaseType::Number(dtype) if param.mode == Mode::In && !param.is_array => {
             format!("{} {name}", c_type(dtype, is_cpp))
         }
+        BaseType::Number(dtype) if param.mode == Mode::VarOut => format!("{} **{name}", c_type(dtype, is_cpp)),
         BaseType::Number(dtype) => format!("{} *{name}", c_type(dtype, is_cpp)),
+        BaseType::String if param.is_output() => format!("char **{name}"),
         _ => format!("char *{name}"),
     }
 }
@@ -195,6 +197,14 @@ mod tests {
             stub.contains(&format!("{head}#line 4 \"a \\\"b\\\".idl\"\n  {{ *r = n; \n}}\ngoto ng_stub_end;")),
             "{stub}"
         );
+    }
+
+    #[test]
+    fn what_the_function_allocates_is_set_by_pointer() {
+        let text = "Define f(IN int n, VAROUT double x[m], OUT int *m, OUT string s, IN filename p) { *m = 0; }";
+        let file = parse_file(text, "f.idl").unwrap();
+        let source = file.build.c_source(&file.definitions, "f.idl");
+        assert!(source.contains("(int n, double **x, int *m, char **s, char *p)"), "{source}");
     }
 
     #[test]

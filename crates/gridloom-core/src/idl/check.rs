@@ -2,9 +2,10 @@
 
 use crate::base::limits::{DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use crate::base::{Dtype, Fnv};
-use crate::idl::expr::{EXPRESSION_NODES_MAX, Expr, is_integer_scalar};
+use crate::idl::expr::{EXPRESSION_NODES_MAX, Expr, Use, is_integer_scalar};
 use crate::idl::postfix::Token;
 use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
+use crate::idl::slices::Slice;
 
 impl Signature {
     /// Checks the invariants that the rest relies upon. What comes from a socket is checked before it is used.
@@ -38,7 +39,7 @@ impl Signature {
             }
         }
         match &self.work {
-            Some(work) => check_expression(work, &self.params, true).map_err(|why| format!("work: {why}")),
+            Some(work) => check_expression(work, &self.params, Use::Work).map_err(|why| format!("work: {why}")),
             None => Ok(()),
         }
     }
@@ -62,7 +63,26 @@ impl Signature {
         if param.hidden && (param.mode != Mode::In || !is_integer_scalar(param)) {
             return Err("only an integer IN scalar can be hidden".to_string());
         }
-        param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, false))
+        if param.mode == Mode::VarOut && param.dims.is_empty() {
+            return Err("VAROUT is an array whose extents are known after the call".to_string());
+        }
+        self.check_slices(param)?;
+        let used = if param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
+        param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, used))
+    }
+
+    fn check_slices(&self, param: &Param) -> Result<(), String> {
+        let Some(slices) = &param.slices else { return Ok(()) };
+        if !matches!(param.mode, Mode::In | Mode::Out | Mode::InOut) {
+            return Err(format!("a {} array has no slices", param.mode));
+        }
+        if slices.dims.len() != param.dims.len()
+            || slices.dims.iter().zip(&param.dims).any(|(s, dim)| s.extent() != *dim)
+        {
+            return Err("its extents are not those of its slices".to_string());
+        }
+        let mut expressions = slices.dims.iter().flat_map(Slice::expressions);
+        expressions.try_for_each(|expr| check_expression(expr, &self.params, Use::Size))
     }
 
     /// Parameters that a caller gives by position: `IN` and `INOUT` ones, except those that [`Signature::inferable`]
@@ -101,6 +121,7 @@ impl Signature {
                 Mode::Out => 1,
                 Mode::InOut => 2,
                 Mode::Work => 3,
+                Mode::VarOut => 4,
             });
             hash.byte(match param.base {
                 BaseType::Number(dtype) => Dtype::ALL.iter().position(|one| *one == dtype).map_or(255, |at| at as u8),
@@ -118,6 +139,11 @@ impl Signature {
                 ArrayOrder::Any => 2,
             });
             hash.byte(u8::from(param.hidden));
+            // What has none keeps the hash that it had before there were slices.
+            if let Some(slices) = &param.slices {
+                hash.byte(2 + u8::from(slices.is_shrunk));
+                slices.dims.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
+            }
         }
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));
@@ -125,8 +151,8 @@ impl Signature {
     }
 }
 
-fn check_expression(expr: &Expr, params: &[Param], real: bool) -> Result<(), String> {
-    expr.checked(params, real)?;
+fn check_expression(expr: &Expr, params: &[Param], used: Use) -> Result<(), String> {
+    expr.checked(params, used)?;
     if expr.postfix().len() > EXPRESSION_NODES_MAX {
         return Err(format!("the expression has more than {EXPRESSION_NODES_MAX} operators and operands"));
     }

@@ -195,38 +195,40 @@ impl Expr {
         }
     }
 
-    /// Checks that the expression is bounded and uses only scalar `IN` parameters: integer ones, and, where `real` says
-    /// so, real ones and constants with a fraction.
+    /// Checks that the expression is bounded and uses only scalars that are known then: integer ones and, for the work,
+    /// real ones and constants with a fraction.
     ///
     /// # Errors
     /// In words, naming the parameter and the remedy.
-    pub fn checked(&self, params: &[Param], real: bool) -> Result<(), String> {
+    pub fn checked(&self, params: &[Param], used: Use) -> Result<(), String> {
         if self.depth() > EXPRESSION_DEPTH_MAX {
             return Err(format!("the expression is nested deeper than {EXPRESSION_DEPTH_MAX} levels"));
         }
-        self.uses_known(params, real)
+        self.uses_known(params, used)
     }
 
-    fn uses_known(&self, params: &[Param], real: bool) -> Result<(), String> {
+    fn uses_known(&self, params: &[Param], used: Use) -> Result<(), String> {
         match self {
             Expr::Number(number) if !number.is_finite() => Err(format!("the constant {number} is not finite")),
-            Expr::Number(number) if !real && (number.fract() != 0.0 || number.abs() > EXACT_INTEGER_MAX) => {
+            Expr::Number(number)
+                if used != Use::Work && (number.fract() != 0.0 || number.abs() > EXACT_INTEGER_MAX) =>
+            {
                 Err(format!("the constant {number} is not an exact integer, and sizes are whole numbers"))
             }
             Expr::Number(_) => Ok(()),
             Expr::Param(index) => match params.get(*index) {
-                Some(param) => usable(param, real),
+                Some(param) => usable(param, used),
                 None => Err(format!("the expression refers to parameter {index} of {}", params.len())),
             },
-            Expr::Unary(_, operand) => operand.uses_known(params, real),
+            Expr::Unary(_, operand) => operand.uses_known(params, used),
             Expr::Binary(_, left, right) => {
-                left.uses_known(params, real)?;
-                right.uses_known(params, real)
+                left.uses_known(params, used)?;
+                right.uses_known(params, used)
             }
             Expr::Conditional(condition, then, otherwise) => {
-                condition.uses_known(params, real)?;
-                then.uses_known(params, real)?;
-                otherwise.uses_known(params, real)
+                condition.uses_known(params, used)?;
+                then.uses_known(params, used)?;
+                otherwise.uses_known(params, used)
             }
         }
     }
@@ -283,14 +285,29 @@ impl Expr {
     }
 }
 
+/// For what an expression is used, which says what it may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// A size that is known before the call.
+    Size,
+    /// A size of a `VAROUT` array, which may use results, too.
+    SizeAfter,
+    /// The work.
+    Work,
+}
+
 /// Whether the parameter is one number of an integer type.
 pub(crate) fn is_integer_scalar(param: &Param) -> bool {
     !param.is_array && param.dims.is_empty() && matches!(param.base, BaseType::Number(dtype) if dtype.is_integer())
 }
 
-fn usable(param: &Param, real: bool) -> Result<(), String> {
-    let name = &param.name;
-    if param.mode != Mode::In {
+fn usable(param: &Param, used: Use) -> Result<(), String> {
+    let (name, real) = (&param.name, used == Use::Work);
+    let is_known = match used {
+        Use::Size | Use::Work => param.mode == Mode::In,
+        Use::SizeAfter => matches!(param.mode, Mode::In | Mode::Out | Mode::InOut),
+    };
+    if !is_known {
         let mode = param.mode;
         return Err(format!(
             "parameter '{name}' is {mode}, and expressions use only IN scalars, known before the call"

@@ -4,7 +4,7 @@ use crate::base::Meta;
 use crate::idl::bind_error::BindError;
 use crate::idl::expr::{EvalError, EvalFailure, Expr};
 use crate::idl::scalar::scalar_value;
-use crate::idl::signature::{BaseType, Param, Signature};
+use crate::idl::signature::{BaseType, Mode, Param, Signature};
 
 /// The sizes of one call, as far as they are known.
 pub(super) struct Sizes<'a> {
@@ -25,7 +25,7 @@ impl Signature {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let shape = |(index, param): (usize, &Param)| {
             let BaseType::Number(dtype) = param.base else { return Ok(None) };
-            if !param.is_array {
+            if !param.is_array || param.mode == Mode::VarOut {
                 return Ok(None);
             }
             let shape = sizes.extents(index)?;
@@ -95,6 +95,7 @@ impl Sizes<'_> {
 
     pub(super) fn extents(&self, index: usize) -> Result<Vec<u64>, BindError> {
         let param = &self.signature.params[index];
+        self.strides(index)?;
         let extent = |(at, dim): (usize, &Expr)| {
             let what = || format!("extent {} of '{}'", at + 1, param.name);
             dim.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))

@@ -8,7 +8,7 @@
 use crate::base::Meta;
 use crate::idl::bind_error::BindError;
 use crate::idl::extents::{Sizes, described, wanted};
-use crate::idl::signature::{BaseType, Param, Signature};
+use crate::idl::signature::{BaseType, Mode, Param, Signature};
 
 /// An argument that is known.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,7 @@ impl Signature {
 /// Kind, element type and number of dimensions; gives the shape of what is an array.
 fn fitting<'a>(sizes: &Sizes<'_>, param: &Param, meta: &'a Meta) -> Result<Option<&'a [u64]>, BindError> {
     match (meta, param.base) {
+        (Meta::Bytes { .. }, _) if param.mode == Mode::VarOut => Ok(None),
         (Meta::Array { dtype, shape, .. }, BaseType::Number(want)) if param.is_array && *dtype == want => {
             sizes.check_dimensions(param, shape)?;
             match meta.checked_size_bytes() {

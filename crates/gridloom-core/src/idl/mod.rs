@@ -7,6 +7,7 @@
 //! | [`parser`] | text of the language to definitions; `print` goes back |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
+//! | [`slices`] | arrays of which a part is sent |
 //! | [`bind`] | a call against a signature, before anything is sent |
 //! | [`fit`] | a call against a signature, where it runs; `extents` is what both checks share |
 //! | [`builder`] | signatures made by a program (the Python interface) |
@@ -37,6 +38,7 @@ pub mod postfix;
 mod print;
 pub mod scalar;
 pub mod signature;
+pub mod slices;
 
 pub use bind::{Actual, Bound};
 pub use bind_error::BindError;
@@ -48,3 +50,4 @@ pub use lexer::IdlError;
 pub use near::near_names;
 pub use parser::{IdlFile, parse, parse_expression, parse_file};
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+pub use slices::{Slice, Slices, Whole};

@@ -7,7 +7,7 @@
 use crate::base::Dtype;
 use crate::base::limits::PARAMETERS_MAX;
 use crate::idl::c_text::{CText, StubCode, has_power};
-use crate::idl::expr::Expr;
+use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_param::{is_type_word, type_from_words, type_name};
 use crate::idl::parser::{Parser, Spoken};
@@ -63,6 +63,7 @@ impl Parser<'_> {
                 return Err(self.error(symbol_place, message));
             }
         }
+        self.check_fresh(language == Spoken::Fortran, params, symbol_place)?;
         let language = match language {
             Spoken::C => Language::C,
             Spoken::Fortran => Language::Fortran,
@@ -73,6 +74,18 @@ impl Parser<'_> {
         };
         let symbol = if language == Language::Fortran { self.fortran_symbol(&symbol) } else { symbol };
         Ok(Runs::Symbol(Body::Native { language, symbol, args, result }))
+    }
+
+    /// What the function allocates is set by a pointer, which Fortran does not have.
+    pub(crate) fn check_fresh(&self, is_fortran: bool, params: &[Param], place: Place) -> Result<(), IdlError> {
+        match params.iter().find(|param| is_fortran && param.mode == Mode::VarOut) {
+            None => Ok(()),
+            Some(Param { name, .. }) => {
+                let message =
+                    format!("VAROUT parameter '{name}' needs a function that is called as \"C\": it sets a pointer");
+                Err(self.error(place, message))
+            }
+        }
     }
 
     fn calls_cpp(
@@ -164,7 +177,7 @@ impl Parser<'_> {
     fn call_expression(&mut self, params: &[Param], names: &[String]) -> Result<(bool, Expr), IdlError> {
         let parsed = self.expression()?;
         let expr = self.indexed(parsed.expr.clone(), names)?;
-        self.check_expression(&expr, &parsed, params, names, true)?;
+        self.check_expression(&expr, &parsed, params, names, Use::Work)?;
         Ok((parsed.real || !expr.is_integral(params), expr))
     }
 

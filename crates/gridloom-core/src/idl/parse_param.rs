@@ -1,20 +1,33 @@
-//! Parameters: mode and type in either order, then `x`, `*x` or `x[extent]…`; and the names of types.
+//! Parameters: mode and type in either order, then `x`, `*x` or `x[extent]…`, where `[size : start, end, step]` is a slice;
+//! and the names of types.
 
 use crate::base::Dtype;
 use crate::base::limits::DIMENSIONS_MAX;
-use crate::idl::expr::Expr;
+use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_expr::ParsedExpr;
 use crate::idl::parser::Parser;
 use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param};
+use crate::idl::slices::{Slice, Slices};
 
 /// A parameter whose extents wait until all names are known.
 #[derive(Clone)]
 pub(crate) struct ParsedParam {
     /// Without extents.
     pub(crate) param: Param,
+    /// Whole extents.
     pub(crate) dims: Vec<ParsedExpr>,
+    /// For each of them the part that is sent, if it is one.
+    pub(crate) slices: Vec<Option<ParsedSlice>>,
     pub(crate) place: Place,
+}
+
+/// Start (none: the beginning), end (none: the end) and step (none: each) of a slice.
+#[derive(Clone)]
+pub(crate) struct ParsedSlice {
+    start: Option<ParsedExpr>,
+    end: Option<ParsedExpr>,
+    step: Option<ParsedExpr>,
 }
 
 impl Parser<'_> {
@@ -40,7 +53,7 @@ impl Parser<'_> {
         let pointer = self.take_mark("*")?;
         let (name, place) = self.name("a parameter's name")?;
         let Some(mode) = mode else {
-            let message = format!("expected the mode of '{name}': write IN, OUT, INOUT or WORK before it");
+            let message = format!("expected the mode of '{name}': write IN, OUT, INOUT, VAROUT or WORK before it");
             return Err(self.error(place, message));
         };
         if words.is_empty() {
@@ -48,7 +61,12 @@ impl Parser<'_> {
             return Err(self.error(place, message));
         }
         let base = self.type_of(&words)?;
-        let dims = self.extents(&name)?;
+        let (dims, slices) = self.extents(&name)?;
+        let slice_place = self.peek()?.1;
+        if mode != Mode::In && !matches!(mode, Mode::Out | Mode::InOut) && slices.iter().any(Option::is_some) {
+            let message = format!("a {mode} array has no slices; write `{name}[size]`");
+            return Err(self.error(slice_place, message));
+        }
         self.check_declarator(mode, base, &name, pointer, !dims.is_empty(), place, &type_text(&words))?;
         let mut param = Param::scalar(&name, mode, base);
         param.is_array = !dims.is_empty();
@@ -56,7 +74,7 @@ impl Parser<'_> {
             // One element of scratch space: as an array, it needs no case of its own.
             param = Param::array(&name, mode, base, vec![Expr::Number(1.0)], ArrayOrder::C);
         }
-        Ok(ParsedParam { param, dims, place })
+        Ok(ParsedParam { param, dims, slices, place })
     }
 
     /// Names the parts of Ninf's language that are known and not there.
@@ -76,8 +94,9 @@ impl Parser<'_> {
         Err(self.error(place, message))
     }
 
-    fn extents(&mut self, name: &str) -> Result<Vec<ParsedExpr>, IdlError> {
-        let mut dims = Vec::new();
+    #[allow(clippy::type_complexity)]
+    fn extents(&mut self, name: &str) -> Result<(Vec<ParsedExpr>, Vec<Option<ParsedSlice>>), IdlError> {
+        let (mut dims, mut slices) = (Vec::new(), Vec::new());
         while self.take_mark("[")? {
             let (token, place) = self.peek()?;
             if token == Token::Mark("]") {
@@ -89,15 +108,71 @@ impl Parser<'_> {
                 return Err(self.error(place, format!("'{name}' has more than {DIMENSIONS_MAX} dimensions")));
             }
             match self.next()? {
-                (Token::Mark("]"), _) => {}
-                (Token::Mark(":"), place) => {
-                    let message = "sub-arrays [size : start, end, step] are not supported yet; write [size]";
-                    return Err(self.error(place, message.to_string()));
+                (Token::Mark("]"), _) => slices.push(None),
+                (Token::Mark(":"), _) => slices.push(Some(self.slice()?)),
+                (other, place) => return Err(self.expected("an operator or ']'", &other, place)),
+            }
+        }
+        Ok((dims, slices))
+    }
+
+    /// `end]`, `start, end]` or `start, end, step]`.
+    fn slice(&mut self) -> Result<ParsedSlice, IdlError> {
+        let mut parts = Vec::new();
+        loop {
+            parts.push(self.expression()?);
+            match self.next()? {
+                (Token::Mark("]"), _) => break,
+                (Token::Mark(","), _) if parts.len() < 3 => {}
+                (other, place) if parts.len() < 3 => {
+                    return Err(self.expected("an operator, ',' or ']'", &other, place));
                 }
                 (other, place) => return Err(self.expected("an operator or ']'", &other, place)),
             }
         }
-        Ok(dims)
+        let mut parts = parts.into_iter();
+        let (first, second, step) = (parts.next(), parts.next(), parts.next());
+        Ok(match second {
+            None => ParsedSlice { start: None, end: first, step },
+            end => ParsedSlice { start: first, end, step },
+        })
+    }
+
+    /// The parameters with their extents, now that all names are known. Slices are shrunk if `is_shrunk` says so.
+    pub(crate) fn with_extents(
+        &self,
+        parsed: &[ParsedParam],
+        names: &[String],
+        is_shrunk: bool,
+    ) -> Result<Vec<Param>, IdlError> {
+        let mut params: Vec<Param> = parsed.iter().map(|declared| declared.param.clone()).collect();
+        for (index, declared) in parsed.iter().enumerate() {
+            let mut slices = Vec::with_capacity(declared.dims.len());
+            let used = if declared.param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
+            // Blames what is wrong in each expression by itself; all types are known by now.
+            let known = |parsed: &ParsedExpr| {
+                let expr = self.indexed(parsed.expr.clone(), names)?;
+                self.check_expression(&expr, parsed, &params, names, used)?;
+                Ok(expr)
+            };
+            for (dim, slice) in declared.dims.iter().zip(&declared.slices) {
+                let mut known_slice = Slice::whole(known(dim)?);
+                if let Some(ParsedSlice { start, end, step }) = slice {
+                    let or = |parsed: &Option<ParsedExpr>, otherwise: &Expr| {
+                        parsed.as_ref().map_or_else(|| Ok(otherwise.clone()), &known)
+                    };
+                    known_slice.start = or(start, &known_slice.start)?;
+                    known_slice.end = or(end, &known_slice.end)?;
+                    known_slice.step = or(step, &known_slice.step)?;
+                }
+                slices.push(known_slice);
+            }
+            params[index].dims.extend(slices.iter().map(Slice::extent));
+            if !slices.iter().all(Slice::is_whole) {
+                params[index].slices = Some(Slices { dims: slices, is_shrunk });
+            }
+        }
+        Ok(params)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -124,6 +199,10 @@ impl Parser<'_> {
             (BaseType::Number(_), Mode::Work) if !pointer && !array => {
                 format!("scratch space needs a size: write `WORK {type_text} {name}[n]`")
             }
+            (_, Mode::VarOut) if !array || !matches!(base, BaseType::Number(_)) => format!(
+                "VAROUT is an array of numbers whose size the function sets: write `VAROUT double {name}[count]` with \
+                 `OUT int *count`"
+            ),
             (BaseType::String, _) if array => {
                 format!("arrays of strings are not supported; write `{mode} string {name}`, or `char {name}[n]`")
             }
@@ -210,6 +289,7 @@ fn mode_of(word: &str) -> Option<Mode> {
         "OUT" => Some(Mode::Out),
         "INOUT" => Some(Mode::InOut),
         "WORK" => Some(Mode::Work),
+        "VAROUT" => Some(Mode::VarOut),
         _ => None,
     }
 }

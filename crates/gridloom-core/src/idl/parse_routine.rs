@@ -42,9 +42,10 @@ impl Parser<'_> {
         let about = self.description()?;
         let settings = self.settings()?;
         self.take_mark(";")?;
-        let (names, mut params) = self.resolved(&parsed)?;
+        let (names, mut params) = self.resolved(&parsed, false)?;
         let work = self.work(settings.work.as_ref(), &params, &names)?;
         let language = settings.language.unwrap_or(Language::C);
+        self.check_fresh(language == Language::Fortran, &params, place)?;
         let order = settings.order.unwrap_or(natural_order(language));
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
         let passed = params.len() - usize::from(value.is_some());
@@ -103,7 +104,7 @@ impl Parser<'_> {
             return Err(self.error(place, format!("{message}; rename the parameter")));
         }
         let param = Param::scalar(function, Mode::Out, BaseType::Number(dtype));
-        Ok(ParsedParam { param, dims: Vec::new(), place })
+        Ok(ParsedParam { param, dims: Vec::new(), slices: Vec::new(), place })
     }
 
     fn settings(&mut self) -> Result<Settings, IdlError> {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
-//! [`Build`]. Refused by name: `DefClass`, `Backend "MPI"` and `"BLACS"`, sub-arrays, callbacks, `filepointer`.
+//! [`Build`]. Refused by name: `DefClass`, `Backend "MPI"` and `"BLACS"`, callbacks, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
 use crate::idl::c_text::{Build, CText, Stub, stub_symbol};
-use crate::idl::expr::Expr;
+use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{Failure, IdlError, Lexer, Place, Token};
 use crate::idl::macros::Macros;
 use crate::idl::parse_call::Runs;
@@ -96,6 +96,7 @@ pub(crate) struct Parser<'a> {
 struct Options {
     work: Option<ParsedExpr>,
     language: Option<Spoken>,
+    is_shrunk: bool,
 }
 
 /// The language of a function.
@@ -130,7 +131,7 @@ impl<'a> Parser<'a> {
         let parsed = self.parameters()?;
         let about = self.description()?;
         let options = self.options()?;
-        let (names, mut params) = self.resolved(&parsed)?;
+        let (names, mut params) = self.resolved(&parsed, options.is_shrunk)?;
         let work = self.work(options.work.as_ref(), &params, &names)?;
         let runs = self.body(options.language, &params, &names)?;
         let order = match &runs {
@@ -153,19 +154,13 @@ impl<'a> Parser<'a> {
     }
 
     /// The names of the parameters, and these with their extents.
-    pub(crate) fn resolved(&self, parsed: &[ParsedParam]) -> Result<(Vec<String>, Vec<Param>), IdlError> {
+    pub(crate) fn resolved(
+        &self,
+        parsed: &[ParsedParam],
+        is_shrunk: bool,
+    ) -> Result<(Vec<String>, Vec<Param>), IdlError> {
         let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
-        let mut params: Vec<Param> = parsed.iter().map(|param| param.param.clone()).collect();
-        for (param, declared) in params.iter_mut().zip(parsed) {
-            for dim in &declared.dims {
-                param.dims.push(self.indexed(dim.expr.clone(), &names)?);
-            }
-        }
-        for (param, declared) in params.iter().zip(parsed) {
-            for (dim, parsed) in param.dims.iter().zip(&declared.dims) {
-                self.check_expression(dim, parsed, &params, &names, false)?;
-            }
-        }
+        let params = self.with_extents(parsed, &names, is_shrunk)?;
         Ok((names, params))
     }
 
@@ -177,7 +172,7 @@ impl<'a> Parser<'a> {
     ) -> Result<Option<Expr>, IdlError> {
         let Some(parsed) = parsed else { return Ok(None) };
         let expr = self.indexed(parsed.expr.clone(), names)?;
-        self.check_expression(&expr, parsed, params, names, true)?;
+        self.check_expression(&expr, parsed, params, names, Use::Work)?;
         Ok(Some(expr))
     }
 
@@ -261,8 +256,9 @@ impl<'a> Parser<'a> {
                 "Shrink" => {
                     self.next()?;
                     let (text, place) = self.text("\"yes\" or \"no\"")?;
+                    options.is_shrunk = text.eq_ignore_ascii_case("yes");
                     if !matches!(text.to_lowercase().as_str(), "yes" | "no") {
-                        return Err(self.error(place, format!("expected \"yes\" or \"no\", got {text:?}")));
+                        return Err(self.error(place, format!("expected \"yes\" or \"no\" after Shrink, got {text:?}")));
                     }
                 }
                 "Backend" => {
@@ -336,15 +332,15 @@ impl<'a> Parser<'a> {
         parsed: &ParsedExpr,
         params: &[Param],
         names: &[String],
-        real: bool,
+        used: Use,
     ) -> Result<(), IdlError> {
         for at in parsed.expr.params() {
             let (name, place) = &self.uses[at];
             if let Some(index) = names.iter().position(|known| known == name) {
-                Expr::Param(index).checked(params, real).map_err(|message| self.error(*place, message))?;
+                Expr::Param(index).checked(params, used).map_err(|message| self.error(*place, message))?;
             }
         }
-        expr.checked(params, real).map_err(|message| self.error(parsed.place, message))
+        expr.checked(params, used).map_err(|message| self.error(parsed.place, message))
     }
 
     pub(crate) fn unknown_name(&self, name: &str, place: Place, names: &[String]) -> IdlError {

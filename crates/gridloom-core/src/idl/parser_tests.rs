@@ -299,6 +299,8 @@ fn errors_have_their_place_and_remedy() {
     assert!(refusal("Define f() Language \"Ada\" Calls f();").contains("\"C++\" or \"FORTRAN\", got \"Ada\""));
     assert!(refusal("Define f() Language \"FORTRAN\" { }").contains("an inline body is C or C++"));
     assert!(refusal("Define f(IN int n) Calls \"C++\" f(n^2);").contains("C++ has no powers"));
+    let fresh = "SUBROUTINE f(VAROUT double x[n], OUT int n) LANGUAGE = \"FORTRAN\"";
+    assert!(refusal(fresh).contains("VAROUT parameter 'x' needs"));
     assert!(refusal("FortranStringConvention justAfter;").contains("passes them last"));
     assert!(refusal("Compiler \"a\"; Compiler \"b\";").starts_with("linalg.idl:1:15: a second 'Compiler'"));
     assert!(refusal("#include <a.h>\n").contains("write it within `Globals"));
@@ -320,7 +322,7 @@ fn wrong_parameters_name_the_remedy() {
         ("IN filename f, IN int x[f]", "parameter 'f' is a filename, and expressions use only numbers"),
         ("WORK double w", "scratch space needs a size: write `WORK double w[n]`"),
         ("IN double *x[3]", "arrays of pointers are not supported; write `IN double x[…]`"),
-        ("int x", "expected the mode of 'x': write IN, OUT, INOUT or WORK before it"),
+        ("int x", "expected the mode of 'x': write IN, OUT, INOUT, VAROUT or WORK before it"),
         ("IN int x, IN int x", "parameter 'x' is declared twice; rename one"),
         ("IN OUT int x", "a parameter has one mode; leave the second out"),
         ("IN double a[k]", "unknown name 'k'; the parameters are: a"),
@@ -329,7 +331,15 @@ fn wrong_parameters_name_the_remedy() {
         ("OUT int *n, IN int a[n]", "parameter 'n' is OUT, and expressions use only IN scalars, known before the call"),
         ("IN int a[2], IN int b[a]", "parameter 'a' is an array, and expressions use only IN scalars"),
         ("IN int a[1.5]", "the constant 1.5 is not an exact integer, and sizes are whole numbers"),
-        ("IN int n, IN int a[n : 2, 3]", "sub-arrays [size : start, end, step] are not supported yet; write [size]"),
+        ("IN int n, IN int a[n : 2, k]", "unknown name 'k'; the parameters are: n, a"),
+        ("IN int a[9 : 2, 3, 1, 1]", "expected an operator or ']', got ','"),
+        ("IN double x, IN int a[9 : x]", "parameter 'x' is float64, and sizes use only integers"),
+        ("WORK int a[9 : 3]", "a WORK array has no slices; write `a[size]`"),
+        (
+            "VAROUT int a",
+            "VAROUT is an array of numbers whose size the function sets: write `VAROUT double a[count]` with `OUT int *count`",
+        ),
+        ("VAROUT int a[n], OUT double *n", "parameter 'n' is float64, and sizes use only integers"),
         ("progress(IN int p[1])", "callback parameters such as 'progress' are not supported yet; leave it out"),
     ] {
         assert_eq!(refused_params(params), message);
@@ -337,6 +347,23 @@ fn wrong_parameters_name_the_remedy() {
     assert!(refused_params("IN unsigned double x").starts_with("unknown type 'unsigned double'; types are char"));
     assert!(refused_params("IN quad x").starts_with("unknown type 'quad'"));
     assert!(refused_params("IN filepointer x").contains("write filename"));
+}
+
+#[test]
+fn slices_and_arrays_of_unknown_size_read_back_as_printed() {
+    for (parameters, passed) in [
+        ("IN int n, IN int k, INOUT double x[n : 2, n - 1, k][n : 0, n][n : k]", "x"),
+        ("OUT long *m, VAROUT float x[2 * m][3]", "m, x"),
+    ] {
+        for shrink in ["", "Shrink \"yes\" ", "Shrink \"no\" "] {
+            let definition = one(&format!("Define f({parameters}) {shrink}Calls f({passed});"));
+            assert_eq!(one(&definition.to_string()), definition, "{definition}");
+        }
+    }
+    let late = one("Define f(IN int n, VAROUT float x[n * m], OUT int *m) Calls f(n, x, m);").signature;
+    assert_eq!(late.to_string(), "t/f(n: int32) -> (x: float32[n*m], m: int32)");
+    let fortran = refusal("Define f(OUT int *m, VAROUT float x[m]) Calls \"FORTRAN\" f(m, x);");
+    assert!(fortran.contains("VAROUT parameter 'x' needs a function that is called as \"C\""), "{fortran}");
 }
 
 #[test]
@@ -410,6 +437,8 @@ fn soup() -> impl Strategy<Value = String> {
         "OUT",
         "INOUT",
         "WORK",
+        "VAROUT",
+        "Shrink \"yes\"",
         "int",
         "double",
         "long",

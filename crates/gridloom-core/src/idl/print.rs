@@ -7,6 +7,7 @@ use crate::idl::expr::Expr;
 use crate::idl::parse_param::type_name;
 use crate::idl::parse_routine::routine_text;
 use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
+use crate::idl::slices::Slice;
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
 /// what follows from it and may be given by name, and what comes back.
@@ -62,10 +63,16 @@ impl Signature {
             text.push('*');
         }
         text.push_str(&param.name);
-        for dim in &param.dims {
-            text.push_str(&format!("[{}]", dim.display(&self.params)));
+        match &param.slices {
+            None => param.dims.iter().for_each(|dim| text.push_str(&format!("[{}]", dim.display(&self.params)))),
+            Some(slices) => slices.dims.iter().for_each(|slice| text.push_str(&self.sliced(slice))),
         }
         text
+    }
+
+    fn sliced(&self, slice: &Slice) -> String {
+        let [size, start, end, step] = slice.expressions().map(|expr| expr.display(&self.params).to_string());
+        if slice.is_whole() { format!("[{size}]") } else { format!("[{size} : {start}, {end}, {step}]") }
     }
 }
 
@@ -87,6 +94,9 @@ impl fmt::Display for Definition {
         writeln!(f, "Define {function}({})", params.join(", "))?;
         if !signature.about.is_empty() {
             writeln!(f, "{}", quoted(&signature.about))?;
+        }
+        if signature.params.iter().any(|param| param.slices.as_ref().is_some_and(|slices| slices.is_shrunk)) {
+            writeln!(f, "Shrink \"yes\"")?;
         }
         if let Some(work) = &signature.work {
             writeln!(f, "CalcOrder {}", work.display(&signature.params))?;

@@ -8,8 +8,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Dtype, Meta};
+use crate::base::{Dtype, Meta, Order};
 use crate::idl::expr::Expr;
+use crate::idl::slices::Slices;
 
 /// Direction of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub enum Mode {
     InOut,
     /// Scratch space that the server allocates and nobody sends.
     Work,
+    /// From function to caller: an array whose extents are known when the function has returned.
+    VarOut,
 }
 
 /// Type of one element.
@@ -47,15 +50,6 @@ impl BaseType {
             | (BaseType::Bytes | BaseType::String | BaseType::File, Meta::Bytes { .. }) => true,
             (BaseType::File, Meta::Text { size_bytes }) => *size_bytes == 0,
             _ => false,
-        }
-    }
-
-    /// The description of a result that is no array and no number, whose size nobody knows before.
-    pub fn unknown_result(self) -> Option<Meta> {
-        match self {
-            BaseType::Number(_) => None,
-            BaseType::Text | BaseType::String => Some(Meta::Text { size_bytes: 0 }),
-            BaseType::Bytes | BaseType::File => Some(Meta::Bytes { size_bytes: 0 }),
         }
     }
 }
@@ -88,6 +82,8 @@ pub struct Param {
     pub order: ArrayOrder,
     /// A size that no caller passes by position: it follows from the extents of an array argument (Python functions).
     pub hidden: bool,
+    /// The extents are those of a part, which alone is sent.
+    pub slices: Option<Slices>,
 }
 
 impl fmt::Display for Mode {
@@ -97,6 +93,7 @@ impl fmt::Display for Mode {
             Mode::Out => "OUT",
             Mode::InOut => "INOUT",
             Mode::Work => "WORK",
+            Mode::VarOut => "VAROUT",
         })
     }
 }
@@ -105,12 +102,21 @@ impl Param {
     /// A parameter that is one value.
     pub fn scalar(name: &str, mode: Mode, base: BaseType) -> Param {
         let name = name.to_string();
-        Param { name, mode, base, dims: Vec::new(), is_array: false, order: ArrayOrder::Any, hidden: false }
+        Param {
+            name,
+            mode,
+            base,
+            dims: Vec::new(),
+            is_array: false,
+            order: ArrayOrder::Any,
+            hidden: false,
+            slices: None,
+        }
     }
 
     /// A parameter that is an array of these extents.
     pub fn array(name: &str, mode: Mode, base: BaseType, dims: Vec<Expr>, order: ArrayOrder) -> Param {
-        Param { name: name.to_string(), mode, base, dims, is_array: true, order, hidden: false }
+        Param { dims, is_array: true, order, ..Param::scalar(name, mode, base) }
     }
 
     /// Whether the caller gives a value.
@@ -120,7 +126,22 @@ impl Param {
 
     /// Whether the caller gets a value.
     pub fn is_output(&self) -> bool {
-        matches!(self.mode, Mode::Out | Mode::InOut)
+        matches!(self.mode, Mode::Out | Mode::InOut | Mode::VarOut)
+    }
+
+    /// The memory order of its array where nobody says otherwise.
+    pub fn memory_order(&self) -> Order {
+        if self.order == ArrayOrder::F { Order::F } else { Order::C }
+    }
+
+    /// The description of a result of which nothing is known before the call.
+    pub fn unknown_result(&self) -> Option<Meta> {
+        match (self.mode, self.base) {
+            (Mode::VarOut, _) => Some(Meta::Bytes { size_bytes: 0 }),
+            (_, BaseType::Number(_)) => None,
+            (_, BaseType::Text | BaseType::String) => Some(Meta::Text { size_bytes: 0 }),
+            (_, BaseType::Bytes | BaseType::File) => Some(Meta::Bytes { size_bytes: 0 }),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gridloom_core::base::{Dtype, Meta, TaskError};
-use gridloom_core::idl::{BaseType, Body, CallArgument, Definition, Language, Mode, Param};
+use gridloom_core::idl::{BaseType, BindError, Body, CallArgument, Definition, Expr, Language, Mode, Param};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
@@ -156,7 +156,9 @@ fn reason(error: &libloading::Error) -> String {
 
 impl Prepared {
     fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>], scratch: &Path) -> Result<(), TaskError> {
-        let params = &self.definition.signature.params;
+        let signature = &self.definition.signature;
+        let params = &signature.params;
+        let misfit = |error: BindError| refused(error.reason(&signature.name));
         // Native code is free to leave parts of a result as they are.
         outs.iter_mut().for_each(OutView::clear);
         // Each argument has a cell: its value, or the pointer to it; pointers of FORTRAN values go to `referred`.
@@ -176,8 +178,12 @@ impl Prepared {
                 CallArgument::Param(index) => {
                     let param = &params[*index];
                     let (input, output) = self.places[*index];
-                    if StandIns::are_for(param.base) {
-                        address(stand_ins.param(param, input.map(|input| &args[input]), output)?)
+                    if StandIns::are_for(param) {
+                        let whole = match param.slices {
+                            Some(_) => signature.whole(*index, self.scalars(args)).map_err(misfit)?,
+                            None => None,
+                        };
+                        address(stand_ins.param(*index, param, whole, input.map(|input| &args[input]), output)?)
                     } else if param.mode == Mode::Work {
                         let mut work = Aligned::zeroed(self.size_of(param, args)?);
                         let at = pointer(work.bytes_mut());
@@ -211,7 +217,7 @@ impl Prepared {
         {
             room.copy_from_slice(&bytes_of(&returned)[..dtype.size_bytes() as usize]);
         }
-        stand_ins.finish(outs)
+        stand_ins.finish(outs, |index, outs| self.meta_after(index, args, outs))
     }
 
     /// Values of the scalar parameters, for expressions.
@@ -221,6 +227,32 @@ impl Prepared {
             matches!(arg.meta, Meta::Scalar { .. }).then(|| (arg.meta.clone(), arg.bytes.to_vec()))
         };
         self.places.iter().map(scalar).collect()
+    }
+
+    /// The description of an array whose extents are known after the call.
+    fn meta_after(&self, index: usize, args: &[ArgView<'_>], outs: &[OutView<'_>]) -> Result<Meta, TaskError> {
+        let mut scalars = self.scalars(args);
+        for (scalar, (_, output)) in scalars.iter_mut().zip(&self.places) {
+            if let Some(out) = output.map(|output| &outs[output])
+                && matches!(out.meta, Meta::Scalar { .. })
+            {
+                *scalar = Some((out.meta.clone(), out.room.bytes().to_vec()));
+            }
+        }
+        let params = &self.definition.signature.params;
+        let param = &params[index];
+        let wrong = |why: String| {
+            let why = format!("an extent of '{}' that is none: {why}", param.name);
+            TaskError::WrongResult { function: String::new(), server: String::new(), why }
+        };
+        let extent = |dim: &Expr| dim.extent_of(params, &scalars).map_err(|error| wrong(error.to_string()));
+        let shape = param.dims.iter().map(extent).collect::<Result<Vec<u64>, TaskError>>()?;
+        let BaseType::Number(dtype) = param.base else { unreachable!("arrays hold numbers only") };
+        let meta = Meta::array(dtype, &shape);
+        match meta.checked_size_bytes().filter(|bytes| isize::try_from(*bytes).is_ok()) {
+            Some(_) => Ok(meta),
+            None => Err(wrong(format!("{shape:?} is more than memory holds"))),
+        }
     }
 
     fn size_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
@@ -246,10 +278,15 @@ fn is_array(param: &Param) -> bool {
     param.is_array || !param.dims.is_empty()
 }
 
+/// Whether FORTRAN wants its length.
+fn is_string(base: BaseType) -> bool {
+    matches!(base, BaseType::Text | BaseType::String | BaseType::File)
+}
+
 fn is_text(arg: &CallArgument, params: &[Param]) -> bool {
     match arg {
         CallArgument::Text(_) => true,
-        CallArgument::Param(index) => params.get(*index).is_some_and(|param| StandIns::are_for(param.base)),
+        CallArgument::Param(index) => params.get(*index).is_some_and(|param| is_string(param.base)),
         CallArgument::Value { .. } => false,
     }
 }

@@ -1,22 +1,22 @@
-//! What a native function gets where that is not the value itself: strings that end in a zero byte, and files. Made
-//! before the call, read after it.
+//! What a native function gets where that is not the value itself: strings that end in a zero byte, files, whole arrays of
+//! which a part was sent, and places for pointers to arrays that it makes. Made before the call, read after it.
 //!
 //! A string that a function of C sets goes by `char **`: what is there is the function's to free or to keep, and what it
 //! leaves there came from `malloc` and is freed here. A subroutine of FORTRAN has room for [`TEXT_BYTES_DEFAULT`] bytes.
 //!
 //! A file of a call lies in a folder of the call's own, which goes with it.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gridloom_core::base::{Meta, TaskError};
-use gridloom_core::idl::{BaseType, Language, Param};
+use gridloom_core::idl::{BaseType, Language, Mode, Param, Whole};
 
 use super::convert::Aligned;
-use super::values::cannot_run;
+use super::values::{cannot_run, refused};
 use super::{ArgView, OutView, Room};
 
 /// Room for a text result of FORTRAN, and at least for one that is updated in place.
@@ -41,7 +41,11 @@ enum What {
     /// A string in room of its own; `capacity` without the zero byte at its end.
     Text { memory: Aligned, capacity: usize },
     /// Where a pointer to a string is put, and taken from.
-    Pointer(Box<AllocatedText>),
+    Pointer(Box<Allocated>),
+    /// Likewise for an array; the parameter says its extents after the call.
+    Fresh { pointer: Box<Allocated>, param: usize },
+    /// The whole of an array, of which a part is sent.
+    Whole { memory: Aligned, whole: Whole },
     /// A file's path, which is none if the file is not there and is not wanted.
     File { path: PathBuf, memory: Aligned, length: usize },
 }
@@ -51,9 +55,10 @@ impl StandIns<'_> {
         StandIns { language, scratch, folder: None, all: Vec::new() }
     }
 
-    /// Whether a parameter of that type goes by a stand-in.
-    pub(super) fn are_for(base: BaseType) -> bool {
-        matches!(base, BaseType::Text | BaseType::String | BaseType::File)
+    /// Whether a parameter goes by a stand-in.
+    pub(super) fn are_for(param: &Param) -> bool {
+        let is_string = matches!(param.base, BaseType::Text | BaseType::String | BaseType::File);
+        is_string || param.mode == Mode::VarOut || param.slices.as_ref().is_some_and(|slices| !slices.is_shrunk)
     }
 
     /// What is passed for a constant text.
@@ -62,19 +67,33 @@ impl StandIns<'_> {
         self.push(what, None)
     }
 
-    /// What is passed for a parameter; `old` is its value if it is an input, `out` its place among the results.
+    /// What is passed for the parameter of that index; `whole` says what its value is a part of, `old` is its value if it is
+    /// an input, `out` its place among the results.
     pub(super) fn param(
         &mut self,
+        index: usize,
         param: &Param,
+        whole: Option<Whole>,
         old: Option<&ArgView<'_>>,
         out: Option<usize>,
     ) -> Result<*const u8, TaskError> {
         if param.base == BaseType::File {
             return self.file(param, old, out);
         }
+        if param.mode == Mode::VarOut {
+            let pointer = Box::new(Allocated(std::ptr::null_mut()));
+            return Ok(self.push(What::Fresh { pointer, param: index }, out));
+        }
+        if let Some(whole) = whole {
+            let mut memory = zeroed(&param.name, whole.size_bytes)?;
+            if let Some(old) = old {
+                whole.scatter(old.bytes, memory.bytes_mut());
+            }
+            return Ok(self.push(What::Whole { memory, whole }, out));
+        }
         let old = old.map_or(&[][..], |old| old.bytes);
         let what = match (out, self.language) {
-            (Some(_), Language::C) => What::Pointer(Box::new(AllocatedText::new(old, param.is_input()))),
+            (Some(_), Language::C) => What::Pointer(Box::new(Allocated::text(old, param.is_input()))),
             (Some(_), Language::Fortran) => What::text(old, old.len().max(TEXT_BYTES_DEFAULT), self.language),
             (None, _) => What::text(old, old.len(), self.language),
         };
@@ -86,16 +105,34 @@ impl StandIns<'_> {
         let length = |stand_in: &StandIn| match &stand_in.what {
             What::Text { capacity, .. } => *capacity,
             What::File { length, .. } => *length,
-            What::Pointer(_) => unreachable!("FORTRAN gets its strings in room of their own"),
+            What::Whole { .. } => 0,
+            What::Pointer(_) | What::Fresh { .. } => unreachable!("FORTRAN gets everything in room of its own"),
         };
-        self.all.iter().map(length).collect()
+        let strings = self.all.iter().filter(|stand_in| !matches!(stand_in.what, What::Whole { .. }));
+        strings.map(length).collect()
     }
 
-    /// Takes the results over, after the call.
-    pub(super) fn finish(mut self, outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+    /// Takes the results over, after the call. `describe` says what the result of a parameter is, by the others.
+    pub(super) fn finish(
+        mut self,
+        outs: &mut [OutView<'_>],
+        describe: impl Fn(usize, &[OutView<'_>]) -> Result<Meta, TaskError>,
+    ) -> Result<(), TaskError> {
         for StandIn { what, out } in &mut self.all {
-            let Some(out) = out.map(|at| &mut outs[at]) else { continue };
+            let Some(at) = *out else { continue };
+            if let What::Fresh { pointer, param } = what {
+                let meta = describe(*param, outs)?;
+                put_array(&mut outs[at], meta, pointer)?;
+                continue;
+            }
+            let out = &mut outs[at];
             match what {
+                What::Fresh { .. } => unreachable!("taken above"),
+                What::Whole { memory, whole } => {
+                    if let Room::Fixed(room) = &mut out.room {
+                        whole.gather(memory.bytes(), room);
+                    }
+                }
                 What::Text { memory, capacity } => put_text(out, left(&memory.bytes()[..*capacity], self.language)),
                 What::Pointer(text) => text.read(|bytes| put_text(out, bytes)),
                 What::File { path, .. } => put_file(out, path)?,
@@ -108,7 +145,8 @@ impl StandIns<'_> {
         self.all.push(StandIn { what, out });
         match &mut self.all.last_mut().expect("it was pushed just now").what {
             What::Text { memory, .. } => memory.bytes_mut().as_ptr(),
-            What::Pointer(text) => std::ptr::from_mut(&mut text.0).cast(),
+            What::Pointer(pointer) | What::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
+            What::Whole { memory, .. } => memory.bytes_mut().as_ptr(),
             What::File { path, .. } if path.as_os_str().is_empty() => std::ptr::null(),
             What::File { memory, .. } => memory.bytes_mut().as_ptr(),
         }
@@ -199,23 +237,55 @@ fn put_file(out: &mut OutView<'_>, path: &Path) -> Result<(), TaskError> {
     }
 }
 
-/// A string of the function's or of `malloc`, or null.
-struct AllocatedText(*mut c_char);
+/// An array that the function made.
+fn put_array(out: &mut OutView<'_>, meta: Meta, made: &Allocated) -> Result<(), TaskError> {
+    let Room::Growing(room) = &mut out.room else { return Ok(()) };
+    let (size, left) = (meta.size_bytes() as usize, made.size_bytes());
+    if size > left {
+        let why =
+            format!("{meta}, which has {size} bytes, and left memory of {left}; it must set the pointer to malloc's");
+        return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
+    }
+    room.clear();
+    if size > 0 {
+        // SAFETY: memory of `malloc`, as the function's description says, of at least that size.
+        room.extend_from_slice(unsafe { std::slice::from_raw_parts(made.0.cast(), size) });
+    }
+    out.meta = meta;
+    Ok(())
+}
 
-impl AllocatedText {
-    fn new(old: &[u8], is_given: bool) -> AllocatedText {
+/// Memory for the whole of an array.
+fn zeroed(name: &str, size_bytes: u64) -> Result<Aligned, TaskError> {
+    let size = usize::try_from(size_bytes).ok().filter(|size| *size < isize::MAX as usize / 2);
+    let size =
+        size.ok_or_else(|| refused(format!("the whole of '{name}' has {size_bytes} bytes, more than memory holds")))?;
+    Ok(Aligned::zeroed(size))
+}
+
+/// Memory of the function's from `malloc`, or null.
+struct Allocated(*mut c_void);
+
+impl Allocated {
+    fn text(old: &[u8], is_given: bool) -> Allocated {
         if !is_given {
-            return AllocatedText(std::ptr::null_mut());
+            return Allocated(std::ptr::null_mut());
         }
         // SAFETY: `malloc` gives room for the string and its end, or null, which is left as no string.
         unsafe {
-            let memory: *mut c_char = libc::malloc(old.len() + 1).cast();
+            let memory: *mut u8 = libc::malloc(old.len() + 1).cast();
             if !memory.is_null() {
-                std::ptr::copy_nonoverlapping(old.as_ptr(), memory.cast(), old.len());
+                std::ptr::copy_nonoverlapping(old.as_ptr(), memory, old.len());
                 memory.add(old.len()).write(0);
             }
-            AllocatedText(memory)
+            Allocated(memory.cast())
         }
+    }
+
+    /// How much there is, at least as much as was asked for.
+    fn size_bytes(&self) -> usize {
+        // SAFETY: null, or memory of `malloc`, as the function's description says.
+        unsafe { libc::malloc_usable_size(self.0) }
     }
 
     fn read(&self, take: impl FnOnce(&[u8])) {
@@ -223,14 +293,14 @@ impl AllocatedText {
             return take(&[]);
         }
         // SAFETY: what the function leaves there is null or a string that ends in a zero byte, as its description says.
-        take(unsafe { CStr::from_ptr(self.0) }.to_bytes());
+        take(unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes());
     }
 }
 
-impl Drop for AllocatedText {
+impl Drop for Allocated {
     fn drop(&mut self) {
         // SAFETY: null, ours, or the function's from `malloc`, as its description says; nobody else has it now.
-        unsafe { libc::free(self.0.cast::<c_void>()) };
+        unsafe { libc::free(self.0) };
     }
 }
 
@@ -269,7 +339,7 @@ mod tests {
         let mut stand_ins = StandIns::new(Language::C, missing);
         let param = Param::scalar("text", gridloom_core::idl::Mode::In, BaseType::File);
         let old = ArgView { meta: Meta::Bytes { size_bytes: 1 }, bytes: b"x", mapping: None };
-        let error = stand_ins.param(&param, Some(&old), None).unwrap_err().to_string();
+        let error = stand_ins.param(0, &param, None, Some(&old), None).unwrap_err().to_string();
         assert!(error.contains("'text'") && error.contains("/nowhere/at/all") && error.contains("TMPDIR"), "{error}");
     }
 }

@@ -48,6 +48,7 @@ pub fn scalar(name: &str, mode: Mode, dtype: Dtype) -> Param {
         is_array: false,
         order: ArrayOrder::Any,
         hidden: false,
+        slices: None,
     }
 }
 
