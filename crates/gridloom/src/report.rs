@@ -186,6 +186,12 @@ impl GroupRecord {
         self.tasks.push((at, server, report));
     }
 
+    /// The last end of a task, which may run again.
+    pub(crate) fn end_of(&self, task: TaskId) -> Option<(&Time, &Option<NodeId>, &TaskReport)> {
+        let end = self.tasks.iter().rev().find(|(_, _, report)| report.task == task);
+        end.map(|(at, server, report)| (at, server, report))
+    }
+
     pub(crate) fn transferred(&mut self, at: Time, report: TransferReport) {
         self.transfers.push((at, report));
     }

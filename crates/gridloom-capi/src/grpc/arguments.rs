@@ -13,7 +13,9 @@ use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
 use super::deliver::Destination;
+use super::library::Library;
 use super::memory;
+use super::remote::Remote;
 use super::slots::{ReadingPlan, Slot};
 
 /// What the program passed, in the order of the plan.
@@ -26,6 +28,7 @@ pub(super) enum Given<'a> {
 }
 
 /// A call, ready to be sent.
+#[derive(Default)]
 pub(super) struct Gathered {
     /// Inputs in the order of their parameters, but for sizes that Python programs leave out.
     pub(super) args: Vec<Arg>,
@@ -33,6 +36,8 @@ pub(super) struct Gathered {
     pub(super) named: Vec<(String, Arg)>,
     /// Where the results go, in their order.
     pub(super) destinations: Vec<Destination>,
+    /// Some of them are remote data.
+    pub(super) is_remote: bool,
 }
 
 /// Reads all arguments of a call.
@@ -40,15 +45,25 @@ pub(super) struct Gathered {
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 pub(super) unsafe fn gather(
-    grid: &Grid,
+    library: &Library,
     signature: &Signature,
     plan: &ReadingPlan,
     given: Given<'_>,
 ) -> Outcome<Gathered> {
+    let remote = |at: usize| match plan.is_pointer(at) || matches!(given, Given::Pointers(_)) {
+        true => library.remotes.find(given.pointer(at)),
+        false => None,
+    };
     let mut scalars = vec![None; signature.params.len()];
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
         if param.is_input() && !param.is_array {
+            if let Some(remote) = remote(at) {
+                match (param.base, param.is_output()) {
+                    (BaseType::Number(_), true) => continue,
+                    _ => return Err(by_value(signature, param, &remote)),
+                }
+            }
             // SAFETY: promised by the caller.
             scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
         }
@@ -57,7 +72,7 @@ pub(super) unsafe fn gather(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
-    let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
+    let mut gathered = Gathered::default();
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
@@ -66,19 +81,27 @@ pub(super) unsafe fn gather(
             (BaseType::Number(dtype), None) => Meta::scalar(dtype),
             (BaseType::Text | BaseType::Bytes, _) => Meta::Text { size_bytes: 0 },
         };
+        let remote = remote(at);
+        gathered.is_remote |= remote.is_some();
         if param.is_input() {
-            let value = match scalars[*index].take() {
-                Some((meta, bytes)) => Value::new(meta, Payload::Inline(bytes.into()))?,
+            let arg: Arg = match (scalars[*index].take(), &remote) {
+                (Some((meta, bytes)), _) => Value::new(meta, Payload::Inline(bytes.into()))?.into(),
+                (None, Some(remote)) => remote.argument(&signature.name, &param.name, &meta)?,
                 // SAFETY: promised by the caller.
-                None => unsafe { array(grid, signature, param, &meta, given.pointer(at), &mut copies) }?,
+                (None, None) => {
+                    unsafe { array(&library.grid, signature, param, &meta, given.pointer(at), &mut copies) }?.into()
+                }
             };
             match param.hidden {
-                true => gathered.named.push((param.name.clone(), value.into())),
-                false => gathered.args.push(value.into()),
+                true => gathered.named.push((param.name.clone(), arg)),
+                false => gathered.args.push(arg),
             }
         }
         if param.is_output() {
-            gathered.destinations.push(Destination::new(&param.name, given.pointer(at), meta));
+            gathered.destinations.push(match remote {
+                Some(remote) => Destination::stays(&param.name, remote, meta),
+                None => Destination::new(&param.name, given.pointer(at), meta),
+            });
         }
     }
     Ok(gathered)
@@ -98,6 +121,11 @@ impl Given<'_> {
             Given::Pointers(pointers) => pointers[at],
         }
     }
+}
+
+fn by_value(signature: &Signature, param: &Param, remote: &Remote) -> Failed {
+    let what = if matches!(param.base, BaseType::Number(_)) { "an input scalar" } else { "a text" };
+    Failed::other(format!("{}: argument '{}' is {what}, and cannot be {remote}", signature.name, param.name))
 }
 
 fn missing(signature: &Signature, param: &Param) -> Failed {

@@ -3,18 +3,18 @@
 //! What C defines is not exported from a shared library that Rust links, so each variadic function is a jump to the one in
 //! `calls.c`, which leaves registers and stack as they are.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use super::arguments::{Gathered, Given, gather};
 use super::code::{Failed, Outcome, run};
-use super::deliver::deliver;
+use super::deliver::Destination;
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::memory;
+use super::running::Running;
 use super::sessions::Origin;
 use super::slots::Slot;
-use gridloom::{Arg, Pending};
 
 /// `gridloom_open_call`.
 #[derive(Debug)]
@@ -45,21 +45,52 @@ impl Opened {
         Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
     }
 
+    /// Of the function of that name, through no handle of the program.
+    fn named(function: &str) -> Outcome<Opened> {
+        let library = library()?;
+        // NetSolve's programs write it as a call.
+        let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
+        Ok(Opened { library, bound, handle: 0, number: 0 })
+    }
+
+    /// Gives it to `calls.c`, with how its arguments are read.
+    ///
+    /// # Safety
+    /// A place for it.
+    unsafe fn hand_over(self, call: *mut OpenCall) {
+        let opened = Box::new(self);
+        let reads = &opened.bound.plan.reads;
+        let (reads, count) = (reads.as_ptr(), reads.len());
+        // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
+        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+    }
+
     /// Sends the call.
-    unsafe fn send(&self, given: Given<'_>) -> Outcome<(Pending, Gathered)> {
+    unsafe fn send(&self, given: Given<'_>) -> Outcome<(Running, Vec<Destination>)> {
         let Bound { function, plan, server, .. } = &*self.bound;
         if given.len() != plan.reads.len() {
             let (name, needed) = (function.name(), plan.reads.len());
             return Err(Failed::other(format!("{name}: {} arguments given, expected {needed}", given.len())));
         }
         // SAFETY: promised by the caller.
-        let mut gathered = unsafe { gather(&self.library.grid, function.signature(), plan, given) }?;
-        let args: Vec<Arg> = std::mem::take(&mut gathered.args);
+        let gathered = unsafe { gather(&self.library, function.signature(), plan, given) }?;
+        let Gathered { args, named, destinations, is_remote } = gathered;
+        if is_remote {
+            let kept = function.submit_kept(*server, &args, &named)?;
+            for (result, destination) in kept.results().iter().zip(&destinations) {
+                match destination.remote() {
+                    Some(remote) => remote.names(result, &kept),
+                    None if destination.is_wanted() => result.prefetch()?,
+                    None => {}
+                }
+            }
+            return Ok((Running::Kept(kept), destinations));
+        }
         let pending = match server {
-            Some(server) => function.submit_on(*server, &args, &gathered.named, self.bound.limit()),
-            None => function.submit(&args, &gathered.named, self.bound.limit()),
+            Some(server) => function.submit_on(*server, &args, &named, self.bound.limit()),
+            None => function.submit(&args, &named, self.bound.limit()),
         };
-        Ok((pending?, gathered))
+        Ok((Running::Plain(pending?), destinations))
     }
 
     /// Calls, waits, and writes the results.
@@ -68,10 +99,9 @@ impl Opened {
     /// What was passed is as the signature says (`memory`).
     pub(super) unsafe fn run(&self, given: Given<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller.
-        let (pending, gathered) = unsafe { self.send(given) }?;
-        let values = pending.wait()?;
+        let (running, destinations) = unsafe { self.send(given) }?;
         // SAFETY: promised by the caller.
-        unsafe { deliver(&values, &gathered.destinations) }
+        unsafe { running.finish(&destinations) }
     }
 
     /// Begins the call; the session's id.
@@ -81,9 +111,9 @@ impl Opened {
     pub(super) unsafe fn begin(&self, given: Given<'_>) -> Outcome<c_int> {
         let begun_s = self.library.grid.now();
         // SAFETY: promised by the caller.
-        let (pending, gathered) = unsafe { self.send(given) }?;
+        let (running, destinations) = unsafe { self.send(given) }?;
         let origin = Origin { handle: self.handle, number: self.number, begun_s };
-        Ok(self.library.sessions.begin(pending, gathered.destinations, origin))
+        Ok(self.library.sessions.begin(running, destinations, origin))
     }
 }
 
@@ -91,12 +121,18 @@ impl Opened {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
     run(|| {
-        // SAFETY: memory of the program, as the header asks.
-        let opened = Box::new(unsafe { Opened::new(handle) }?);
-        let reads = &opened.bound.plan.reads;
-        let (reads, count) = (reads.as_ptr(), reads.len());
-        // SAFETY: `calls.c` has a place for it. What `reads` leads to lives as long as `own`.
-        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+        // SAFETY: memory of the program, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::new(handle)?.hand_over(call) };
+        Ok(())
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
+    run(|| {
+        // SAFETY: a text, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::named(memory::text(function, "the function's name")?)?.hand_over(call) };
         Ok(())
     })
 }
@@ -142,6 +178,8 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
 unsafe extern "C-unwind" {
     fn gridloom_variadic_grpc_call();
     fn gridloom_variadic_grpc_call_async();
+    fn gridloom_variadic_mynetsl();
+    fn gridloom_variadic_mynetslnb();
 }
 
 /// The instruction of a jump.
@@ -172,4 +210,20 @@ pub extern "C-unwind" fn grpc_call() {
 pub extern "C-unwind" fn grpc_call_async() {
     // SAFETY: a jump to a function of the same convention.
     core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call_async)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetsl() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetsl)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetslnb() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetslnb)
 }

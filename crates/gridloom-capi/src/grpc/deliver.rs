@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use gridloom::Value;
 use gridloom_core::base::{ByteOrder, Meta, Order};
@@ -9,19 +10,36 @@ use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
 use super::memory;
+use super::remote::Remote;
 
 /// Where a result goes: an address that the program gave, 0 if it does not want it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Destination {
     name: String,
     address: usize,
     /// As the program expects it in memory.
     meta: Meta,
+    /// It stays where it is made, under this name.
+    remote: Option<Arc<Remote>>,
 }
 
 impl Destination {
     pub(super) fn new(name: &str, pointer: *mut c_void, meta: Meta) -> Destination {
-        Destination { name: name.to_string(), address: pointer.expose_provenance(), meta }
+        Destination { name: name.to_string(), address: pointer.expose_provenance(), meta, remote: None }
+    }
+
+    /// It is to stay where it is made.
+    pub(super) fn stays(name: &str, remote: Arc<Remote>, meta: Meta) -> Destination {
+        Destination { name: name.to_string(), address: 0, meta, remote: Some(remote) }
+    }
+
+    /// Whether it is to be written to the program's memory.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.address != 0
+    }
+
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_deref()
     }
 }
 
@@ -30,7 +48,7 @@ impl Destination {
 /// # Safety
 /// The pointers of the call still lead to what the signature says (`memory`).
 pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> Outcome<()> {
-    let results = || values.iter().zip(destinations).filter(|(_, destination)| destination.address != 0);
+    let results = || values.iter().zip(destinations).filter(|(_, destination)| destination.is_wanted());
     if let Some((value, Destination { name, meta, .. })) =
         results().find(|(value, to)| value.meta().checked_size_bytes() != Some(to.meta.size_bytes()))
     {
@@ -47,7 +65,7 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
 }
 
 /// The bytes in this machine's byte order and the memory order that the program expects.
-fn arranged<'a>(from: &Meta, payload: &'a Payload, to: &Meta) -> Cow<'a, [u8]> {
+pub(super) fn arranged<'a>(from: &Meta, payload: &'a Payload, to: &Meta) -> Cow<'a, [u8]> {
     let mut bytes = Cow::Borrowed(payload.bytes());
     let (Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. }) = from else { return bytes };
     if *byte_order != ByteOrder::NATIVE && dtype.swap_bytes() > 1 {

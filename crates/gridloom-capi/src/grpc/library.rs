@@ -11,6 +11,7 @@ use super::code::{Failed, GRPC_ALREADY_INITIALIZED, GRPC_NOT_INITIALIZED, Outcom
 use super::config::Config;
 use super::handles::Handles;
 use super::memory;
+use super::remote::Remotes;
 use super::sessions::Sessions;
 use crate::current;
 
@@ -20,6 +21,7 @@ static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 pub(super) struct Library {
     pub(super) handles: Handles,
     pub(super) sessions: Sessions,
+    pub(super) remotes: Remotes,
     /// Of calls whose handle has none of its own.
     pub(super) limit: Option<Duration>,
     /// Addresses of servers by the names of the configuration.
@@ -50,6 +52,7 @@ impl Library {
         Ok(Library {
             handles: Handles::default(),
             sessions: Sessions::new(config.save_session_info),
+            remotes: Remotes::default(),
             limit: config.session_limit(),
             server_names: config.server_names(),
             pid: std::process::id(),

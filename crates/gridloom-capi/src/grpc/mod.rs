@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h` and `include/grpc_extensions.h` declare, which document each function for who
+//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h` and `grpc_remote.h` declare, which document each function for who
 //! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
 //!
 //! ```text
@@ -21,6 +21,8 @@
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
 //! | `memory` | where it is read and written |
+//! | `running` | a call under way |
+//! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -39,6 +41,8 @@ mod extensions;
 mod handles;
 mod library;
 mod memory;
+mod remote;
+mod running;
 mod sessions;
 mod slots;
 mod stacks;
@@ -49,6 +53,7 @@ pub use code::*;
 pub use extensions::*;
 pub use handles::*;
 pub use library::*;
+pub use remote::*;
 pub use slots::Slot;
 pub use stacks::*;
 pub use wait::*;

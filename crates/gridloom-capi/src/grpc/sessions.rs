@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom::{Grid, Pending, Watch};
+use gridloom::Grid;
 use gridloom_core::base::TaskId;
 
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
-use super::deliver::{Destination, deliver};
+use super::deliver::Destination;
+use super::running::{Running, Stop};
 
 /// Failed sessions that are kept until somebody asks for them.
 const FAILED_MAX: usize = 1 << 20;
@@ -37,7 +38,7 @@ pub(super) struct Session {
     /// Its place among all that were begun.
     order: u64,
     origin: Origin,
-    watch: Watch,
+    stop: Stop,
     stage: Mutex<Stage>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Origin {
 
 enum Stage {
     /// Its results are not written.
-    Begun(Pending, Vec<Destination>),
+    Begun(Running, Vec<Destination>),
     Delivered(Record),
 }
 
@@ -78,12 +79,11 @@ impl Session {
             return record.clone();
         }
         let record = self.record(grid, &stage);
-        let Stage::Begun(pending, destinations) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
+        let Stage::Begun(running, destinations) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
             unreachable!("looked at above, under the lock");
         };
         // SAFETY: the pointers of the call are valid until its session is waited for, as the header asks.
-        let written =
-            pending.wait().map_err(Failed::from).and_then(|values| unsafe { deliver(&values, &destinations) });
+        let written = unsafe { running.finish(&destinations) };
         let Stage::Delivered(record) = &mut *stage else { unreachable!("put there above, under the lock") };
         if let Err(failed) = written {
             (record.code, record.text) = (failed.code, failed.text);
@@ -96,13 +96,13 @@ impl Session {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         match &*stage {
             Stage::Delivered(record) => Some(record.clone()),
-            Stage::Begun(pending, _) => pending.is_done().then(|| self.record(grid, &stage)),
+            Stage::Begun(running, _) => running.end().is_some().then(|| self.record(grid, &stage)),
         }
     }
 
     fn record(&self, grid: &Grid, stage: &Stage) -> Record {
         let end = match stage {
-            Stage::Begun(pending, _) => pending.end(),
+            Stage::Begun(running, _) => running.end(),
             Stage::Delivered(_) => None,
         };
         let failed = end.as_ref().and_then(|end| end.error.clone()).map(Failed::from);
@@ -122,7 +122,7 @@ impl Session {
     }
 
     pub(super) fn cancel(&self) {
-        self.watch.cancel();
+        self.stop.ask();
     }
 }
 
@@ -207,19 +207,19 @@ impl Sessions {
     }
 
     /// A session for a call; its id.
-    pub(super) fn begin(&self, pending: Pending, destinations: Vec<Destination>, origin: Origin) -> c_int {
-        let (task, watch) = (pending.task(), pending.watch());
-        let stage = Mutex::new(Stage::Begun(pending, destinations));
+    pub(super) fn begin(&self, running: Running, destinations: Vec<Destination>, origin: Origin) -> c_int {
+        let (task, stop) = (running.task(), running.stop());
+        let stage = Mutex::new(Stage::Begun(running, destinations));
         let mut table = self.lock();
         let (id, order) = (table.free_id(), table.next_order);
         table.next_order += 1;
-        let session = Arc::new(Session { id, order, origin, watch, stage });
+        let session = Arc::new(Session { id, order, origin, stop, stage });
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);
         drop(table);
         // Its end is told from now on, when it can be found in the table.
-        if let Stage::Begun(pending, _) = &*session.stage.lock().unwrap_or_else(PoisonError::into_inner) {
-            pending.note_end();
+        if let Stage::Begun(running, _) = &*session.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.note_end();
         }
         let mut table = self.lock();
         if table.open.contains_key(&id) {

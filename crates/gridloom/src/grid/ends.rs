@@ -8,7 +8,7 @@ use gridloom_core::base::{TaskError, TaskId};
 use super::state::EndedCall;
 use crate::{Error, Grid};
 
-/// How a plain call ended.
+/// How a call ended.
 #[derive(Clone, Debug)]
 pub struct CallEnd {
     /// The server that had it last, if one had.
@@ -24,10 +24,16 @@ pub struct CallEnd {
 impl Grid {
     pub(crate) fn note_end(&self, task: TaskId) {
         let mut state = self.state();
-        match state.calls.get(&task) {
-            Some(None) => drop(state.noted.insert(task)),
-            Some(Some(_)) => state.ends.push(task),
-            None => {}
+        let has_ended = match state.calls.get(&task) {
+            Some(ended) => ended.is_some(),
+            None => match state.group_record(task) {
+                Some(record) => record.end_of(task).is_some(),
+                None => return,
+            },
+        };
+        match has_ended {
+            true => state.ends.push(task),
+            false => drop(state.noted.insert(task)),
         }
     }
 
@@ -51,7 +57,10 @@ impl Grid {
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();
-        let EndedCall { at, server, report } = state.calls.get(&task)?.as_ref()?;
+        let (at, server, report) = match state.calls.get(&task) {
+            Some(ended) => ended.as_ref().map(|EndedCall { at, server, report }| (at, server, report))?,
+            None => state.group_record(task)?.end_of(task)?,
+        };
         Some(CallEnd {
             server: server.and_then(|server| state.names.get(&server).cloned()),
             run_s: ns_to_seconds(report.timing.run_ns),

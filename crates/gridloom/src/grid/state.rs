@@ -78,6 +78,11 @@ impl State {
         groups
     }
 
+    /// Of the group that a task is of.
+    pub(super) fn group_record(&self, task: TaskId) -> Option<&GroupRecord> {
+        self.groups.get(self.group_of_task.get(&task)?)
+    }
+
     /// An answer for all who wait for it; nobody may, if they gave up.
     fn answered(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
         if let Some(asked) = self.gets.get_mut(&datum) {
@@ -168,10 +173,10 @@ impl State {
                 self.plans.insert(group, Err(error));
             }
             Event::TaskEnded { at, server, report } => {
+                if self.noted.remove(&report.task) {
+                    self.ends.push(report.task);
+                }
                 if let Some(ended) = self.calls.get_mut(&report.task) {
-                    if self.noted.remove(&report.task) {
-                        self.ends.push(report.task);
-                    }
                     *ended = Some(EndedCall { at, server, report });
                 } else if let Some(outputs) = self.abandoned.remove(&report.task) {
                     outputs.iter().for_each(|datum| backend.forget(*datum));
