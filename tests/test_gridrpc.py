@@ -17,13 +17,12 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 150
+CASES = 158
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "lost.c", "mixed.c")
+APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "mixed.c")
 PLANNED = "not supported yet"
 # What the library does not have: each of these cases is skipped, and no other for that reason.
 NOT_YET = {
-    "NetSolve component: a result stays remote and is read there",
 }
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
@@ -170,8 +169,8 @@ def test_the_header_for_cpp(suite, standard):
 
 
 @pytest.fixture
-def grid(suite):
-    """Starts servers of the suite's functions: the agent's address, and the servers' processes by name."""
+def start(suite):
+    """Starts parts of a grid that end with the test: the process, and the first line that it says."""
 
     def start(*arguments):
         command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
@@ -179,37 +178,43 @@ def grid(suite):
         started.append(process)
         return process, process.stdout.readline()
 
-    def serve(*names):
-        _, said = start("agent", "--listen", "127.0.0.1:0")
-        address = re.search(r'"address":\s*"([^"]+)"', said).group(1)
-        more = ["--agent", address, "--library", suite / "libgridrpc.so", "--models", "none"]
-        servers = {name: start("serve", suite / "functions.idl", "--name", name, *more)[0] for name in names}
-        return address, servers
-
     started = []
-    yield serve
+    yield start
     for process in started:
         process.stdin.close()
         process.wait(timeout=60)
 
 
 @pytest.fixture
-def served(grid):
+def agent(start):
+    """Its address."""
+    return re.search(r'"address":\s*"([^"]+)"', start("agent", "--listen", "127.0.0.1:0")[1]).group(1)
+
+
+@pytest.fixture
+def serve(suite, start, agent):
+    """Starts a server of the suite's functions."""
+    what = ["functions.idl", "--agent", agent, "--library", suite / "libgridrpc.so", "--models", "none"]
+    return lambda name: start("serve", *what, "--name", name)[0]
+
+
+@pytest.fixture
+def served(agent, serve):
     """The address of an agent with one server of the suite's functions."""
-    address, _ = grid("server-1")
-    return address
+    serve("server-1")
+    return agent
 
 
-def test_a_block_goes_on_when_a_server_is_killed(suite, grid, monkeypatch):
+def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatch):
     """What only that server had is computed again; the program sees no error."""
-    address, servers = grid("server-1", "server-2", "server-3")
-    monkeypatch.setenv("GRIDLOOM_AGENT", address)
-    program = compile_c([SUITE / "lost.c"], suite / "lost", "-std=c99")
+    servers = {name: serve(name) for name in ("server-1", "server-2", "server-3")}
+    monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+    program = compile_c([SUITE / "lost_block.c"], suite / "lost_block", "-std=c99")
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite) as running:
         servers[running.stdout.readline().strip()].kill()
         said, _ = running.communicate("\n", timeout=120)
     assert running.returncode == 0, said
-    report = (suite / "lost.txt").read_text()
+    report = (suite / "lost_block.txt").read_text()
     # The call that it made, and the next if it was sent there before the loss was noticed.
     assert "lost server" in report and re.search(r"^(1 call|2 calls) ran again elsewhere", report, re.MULTILINE), report
 
@@ -244,10 +249,44 @@ def test_the_static_library_and_pkg_config(suite, served, monkeypatch):
     subprocess.run([program, "2", "2"], check=True, cwd=suite, timeout=120)
 
 
+@pytest.fixture
+def lost(suite):
+    return compile_c([SUITE / "lost.c"], suite / "lost", "-std=c99")
+
+
+@pytest.mark.parametrize("left", [1, 0])
+def test_a_remote_datum_outlives_its_server(suite, lost, agent, serve, monkeypatch, left):
+    """It is made again on the server that is left; if none is, it is lost."""
+    monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+    servers = {name: serve(name) for name in ("server-1", "server-2")[: left + 1]}
+    program = subprocess.Popen([lost], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    made_on = re.fullmatch(r"made on (server-\d)\n", program.stdout.readline()).group(1)
+    servers[made_on].kill()
+    servers[made_on].wait()
+    said, errors = program.communicate("0\n", timeout=120)
+    assert program.returncode == 0, errors
+    assert said.strip() == ("3 at the client, 12000 in all" if left else "GRPC_INVALID_DATA_NP"), said + errors
+
+
+def test_a_remote_datum_outlives_its_simulated_server(suite, lost):
+    def run(*faults):
+        command = [PROGRAM, "simulate", "-p", "platform.toml", *faults, "--execute", "--", lost, "gridrpc.toml"]
+        done = subprocess.run(command, input="20\n", capture_output=True, text=True, cwd=suite, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    whole = run()
+    assert "3 at the client, 12000 in all" in whole
+    made_on = re.search(r"made on (server-\d)\n", whole).group(1)
+    (suite / "lost.faults").write_text(f"at 10s kill {made_on}\n")
+    assert "3 at the client, 12000 in all" in run("--faults", "lost.faults")
+
+
 SAYS = {
     "pi": ([], r"pi is about 3\.1[34]\d\d after 16000000 points"),
     "workers": ([], r"pi is about 3\.1[34]\d\d after 20 calls on 4 workers"),
     "dgesv": ([], r"200 equations: info 0, the residual is small"),
+    "remote": ([], r"info 0, mean 24\.75"),
     "stack": (["1", "2", "3", "4"], r"mean 2\.5, deviation 1\.29099 of 4 numbers"),
     "cancel": (
         [],
@@ -310,3 +349,10 @@ def test_examples_say_what_their_page_says(examples, name):
     arguments, expected = SAYS[name]
     done = subprocess.run([program, "grid.toml", *arguments], capture_output=True, text=True, cwd=examples, timeout=300)
     assert done.returncode == 0 and re.fullmatch(expected, done.stdout.strip()), done.stdout + done.stderr
+
+
+def test_a_program_with_remote_data_runs_unchanged_in_simulation(examples):
+    program = compile_c([EXAMPLES / "remote.c"], examples / "simulated", "-std=c99")
+    simulate = [PROGRAM, "simulate", "-p", SUITE / "platform.toml", "--execute", "--"]
+    done = subprocess.run([*simulate, program, "grid.toml"], capture_output=True, text=True, cwd=examples, timeout=300)
+    assert done.returncode == 0 and "info 0, mean 24.75" in done.stdout, done.stdout + done.stderr

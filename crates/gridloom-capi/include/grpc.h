@@ -12,9 +12,9 @@
  *
  *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
  *
- * What is not of the standard stands in grpc_extensions.h, which this one includes: argument stacks (Ninf-G, NetSolve),
- * arrays of handles, time limits, texts of errors. Headers for what does not work yet (groups, remote data, objects) are
- * not installed; GRIDLOOM_GRPC_PLANNED includes them where the library itself is made.
+ * What is not of the standard stands in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G and
+ * NetSolve, arrays of handles, time limits, texts of errors), grpc_remote.h (data that stay on servers). Headers for what
+ * does not work yet (groups, data management, objects) are not installed; GRIDLOOM_GRPC_PLANNED includes them where the library itself is made.
  * Their names end in _np, as Ninf-G marks what is not portable, unless another system's programs know them otherwise.
  *
  * Conventions
@@ -96,13 +96,13 @@ typedef int grpc_error_t;
 #define GRPC_SESSION_FAILED 11
 #define GRPC_NOT_COMPLETED 12
 #define GRPC_NONE_COMPLETED 13
-#define GRPC_INVALID_OBJECT_HANDLE_NP 14
+#define GRPC_INVALID_OBJECT_HANDLE_NP 14 /* given by no function yet, as 15 and 21 are */
 #define GRPC_CLASS_NOT_FOUND_NP 15
 #define GRPC_TIMEOUT_NP 16
 #define GRPC_CANCELED_NP 17
 #define GRPC_OTHER_ERROR_CODE 18
 #define GRPC_UNKNOWN_ERROR_CODE 19
-#define GRPC_INVALID_DATA_NP 20      /* given by no function yet, as 14, 15 and 21 are */
+#define GRPC_INVALID_DATA_NP 20      /* no such remote datum, or it is lost */
 #define GRPC_MAP_DIFFERS_NP 21
 #define GRPC_LAST_ERROR_CODE 22      /* the highest */
 
@@ -266,6 +266,7 @@ char *grpc_error_string(grpc_error_t error_code);
 
 #include "grpc_extensions.h"
 #include "grpc_map.h"
+#include "grpc_remote.h"
 #ifdef GRIDLOOM_GRPC_PLANNED
 #include "grpc_data.h"
 #include "grpc_objects.h"

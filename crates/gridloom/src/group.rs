@@ -1,6 +1,7 @@
 //! Groups: calls recorded, then mapped and run together.
 
 mod following;
+mod kept;
 mod launch;
 mod regroup;
 
@@ -11,12 +12,13 @@ use std::time::Duration;
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
 use gridloom_core::base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
-use gridloom_core::idl::Signature;
+use gridloom_core::idl::{ArrayOrder, Signature};
 
 use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
 pub use following::{Follow, Submitted};
+pub use kept::Kept;
 pub(crate) use launch::Launches;
 use launch::drop_recording;
 use regroup::Held;
@@ -24,7 +26,7 @@ pub use regroup::{Loop, Regroup};
 
 /// A result that is, or will be, on some server. Dropping the last clone releases it there.
 #[derive(Clone)]
-pub struct Handle(Arc<HandleInner>);
+pub struct Handle(Arc<HandleInner>, Option<Arc<Meta>>);
 
 struct HandleInner {
     grid: Grid,
@@ -48,7 +50,26 @@ impl Handle {
 
     /// Its description, known before it is made (a text's length is not).
     pub fn meta(&self) -> &Meta {
-        &self.0.meta
+        self.1.as_deref().unwrap_or(&self.0.meta)
+    }
+
+    /// The same array, for calls that read it as another one of as many elements of the same type, as it lies in memory.
+    /// `None` if that is no such array, or if nobody knows how this one will lie in memory.
+    pub fn read_as(&self, meta: &Meta) -> Option<Handle> {
+        let same = |meta: &Meta| Handle(self.0.clone(), Some(Arc::new(meta.clone())));
+        match (&self.0.meta, meta) {
+            (own, other) if own == other => Some(self.clone()),
+            (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. })
+                if dtype == other_dtype =>
+            {
+                let params = &self.0.signature.params;
+                let is_open = params.iter().any(|param| param.is_output() && param.order == ArrayOrder::Any);
+                let is_flat = shape.iter().filter(|extent| **extent > 1).count() < 2;
+                let is_as_long = shape.iter().product::<u64>() == other_shape.iter().product::<u64>();
+                (is_as_long && (is_flat || !is_open || shape == other_shape)).then(|| same(meta))
+            }
+            (_, _) => None,
+        }
     }
 
     /// Waits for it and brings it here. If its group is still being recorded, the part recorded so far is mapped and
@@ -117,7 +138,7 @@ impl Drop for HandleInner {
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Handle({}, {})", self.0.datum, self.0.meta)
+        write!(f, "Handle({}, {})", self.0.datum, self.meta())
     }
 }
 
@@ -270,7 +291,7 @@ impl Group {
                 recording
                     .sources
                     .entry(datum)
-                    .or_insert_with(|| Source { meta: handle.meta().clone(), at: Vec::new() });
+                    .or_insert_with(|| Source { meta: handle.0.meta.clone(), at: Vec::new() });
             }
         }
         if self.recorder.held.is_some() {
@@ -291,7 +312,8 @@ impl Group {
             let (grid, signature) = (self.grid.clone(), function.signature.clone());
             let (held, discarded) =
                 (self.recorder.held.as_ref().map_or_else(Weak::new, Arc::downgrade), OnceLock::new());
-            Handle(Arc::new(HandleInner { grid, datum, meta, signature, group, held, discarded, parts }))
+            let inner = HandleInner { grid, datum, meta, signature, group, held, discarded, parts };
+            Handle(Arc::new(inner), None)
         };
         outputs.into_iter().map(handle).collect()
     }

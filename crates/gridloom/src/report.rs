@@ -186,9 +186,10 @@ impl GroupRecord {
         self.tasks.push((at, server, report));
     }
 
-    /// When a task ended last, on which server, and how.
-    pub(crate) fn end_of(&self, task: TaskId) -> Option<&(Time, Option<NodeId>, TaskReport)> {
-        self.tasks.iter().rev().find(|(_, _, report)| report.task == task)
+    /// The last end of a task, which may run again.
+    pub(crate) fn end_of(&self, task: TaskId) -> Option<(&Time, &Option<NodeId>, &TaskReport)> {
+        let end = self.tasks.iter().rev().find(|(_, _, report)| report.task == task);
+        end.map(|(at, server, report)| (at, server, report))
     }
 
     pub(crate) fn transferred(&mut self, at: Time, report: TransferReport) {

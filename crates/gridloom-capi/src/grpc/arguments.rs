@@ -6,6 +6,7 @@
 use std::ffi::{CStr, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
@@ -15,7 +16,9 @@ use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
 use super::deliver::{Destination, Target};
+use super::library::Library;
 use super::memory;
+use super::remote::Remote;
 use super::slots::{ReadingPlan, Slot};
 
 /// What the program passed, in the order of the plan.
@@ -28,6 +31,7 @@ pub(super) enum Given<'a> {
 }
 
 /// A call, ready to be sent.
+#[derive(Default)]
 pub(super) struct Gathered {
     /// Inputs in the order of their parameters, but for sizes that Python programs leave out.
     pub(super) args: Vec<Arg>,
@@ -35,6 +39,8 @@ pub(super) struct Gathered {
     pub(super) named: Vec<(String, Arg)>,
     /// Where the results go, in their order.
     pub(super) destinations: Vec<Destination>,
+    /// Some of the arguments, or of the results, stay where they are.
+    pub(super) is_remote: bool,
 }
 
 /// An argument as the signature has it; arrays are still in the program's memory.
@@ -46,6 +52,8 @@ pub(super) struct Item<'a> {
     pub(super) meta: Meta,
     /// The whole array, if only a part of it is sent.
     pub(super) whole: Option<Whole>,
+    /// The remote datum that it stands for.
+    pub(super) remote: Option<Arc<Remote>>,
     /// The bytes of a scalar that is only an input, and of a string.
     pub(super) bytes: Option<Vec<u8>>,
 }
@@ -53,12 +61,12 @@ pub(super) struct Item<'a> {
 impl Item<'_> {
     /// Whether it is an input that is looked for in memory: an array, or a scalar that is changed.
     pub(super) fn is_read(&self) -> bool {
-        self.param.is_input() && self.bytes.is_none() && self.is_number()
+        self.param.is_input() && self.bytes.is_none() && self.is_number() && self.remote.is_none()
     }
 
     /// Whether it is a result that the program wants.
     pub(super) fn is_written(&self) -> bool {
-        self.param.is_output() && !self.pointer.is_null() && self.is_number()
+        self.param.is_output() && !self.pointer.is_null() && self.is_number() && self.remote.is_none()
     }
 
     /// Whether it is a number or an array of them, whose place in memory and size are known before the call.
@@ -78,15 +86,23 @@ impl Item<'_> {
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 pub(super) unsafe fn survey<'a>(
+    library: &Library,
     signature: &'a Signature,
     plan: &ReadingPlan,
     given: Given<'_>,
 ) -> Outcome<Vec<Item<'a>>> {
+    let remote = |at: usize| match plan.is_pointer(at) || matches!(given, Given::Pointers(_)) {
+        true => library.remotes.find(given.pointer(at)),
+        false => None,
+    };
     let mut scalars = vec![None; signature.params.len()];
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];
         let is_memory = param.is_array || param.is_output() && matches!(param.base, BaseType::Number(_));
         if param.is_input() && !is_memory && param.base != BaseType::File {
+            if let Some(remote) = remote(at) {
+                return Err(not_remote(signature, param, &remote));
+            }
             // SAFETY: promised by the caller.
             scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
         }
@@ -113,7 +129,11 @@ pub(super) unsafe fn survey<'a>(
             Some(_) => signature.whole(*index, sizes.clone()).map_err(gridloom::Error::from)?,
             None => None,
         };
-        Ok(Item { param, pointer, meta, whole, bytes: by_value.map(|(_, bytes)| bytes) })
+        let remote = if is_passed { None } else { remote(at) };
+        if let Some(remote) = remote.as_ref().filter(|_| !can_be_remote(param)) {
+            return Err(not_remote(signature, param, remote));
+        }
+        Ok(Item { param, pointer, meta, whole, remote, bytes: by_value.map(|(_, bytes)| bytes) })
     };
     plan.params.iter().enumerate().map(&mut item).collect()
 }
@@ -128,7 +148,7 @@ pub(super) unsafe fn gather(
     items: Vec<Item<'_>>,
     mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
 ) -> Outcome<Gathered> {
-    let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
+    let mut gathered = Gathered::default();
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for mut item in items {
         if item.param.base == BaseType::File {
@@ -137,14 +157,16 @@ pub(super) unsafe fn gather(
             continue;
         }
         if item.param.is_input() {
-            let arg = match item.bytes.take() {
-                Some(bytes) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
-                None => match known(&item)? {
+            let arg = match (item.bytes.take(), &item.remote) {
+                (Some(bytes), _) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
+                (None, Some(remote)) => remote.argument(&signature.name, &item.param.name, &item.meta)?,
+                (None, None) => match known(&item)? {
                     Some(arg) => arg,
                     // SAFETY: promised by the caller.
                     None => unsafe { copied(grid, signature, &item, &mut copies) }?.into(),
                 },
             };
+            gathered.is_remote |= matches!(arg, Arg::Handle(_));
             match item.param.hidden {
                 true => gathered.named.push((item.param.name.clone(), arg)),
                 false => gathered.args.push(arg),
@@ -152,7 +174,11 @@ pub(super) unsafe fn gather(
         }
         if item.param.is_output() {
             let meta = item.is_number().then_some(item.meta);
-            let target = Target::new(item.param, item.pointer, meta, item.whole);
+            gathered.is_remote |= item.remote.is_some();
+            let target = match item.remote {
+                Some(remote) => Target::Remote(remote),
+                None => Target::new(item.param, item.pointer, meta, item.whole),
+            };
             gathered.destinations.push(Destination::new(&item.param.name, target));
         }
     }
@@ -198,6 +224,22 @@ impl Given<'_> {
             Given::Pointers(pointers) => pointers[at],
         }
     }
+}
+
+fn not_remote(signature: &Signature, param: &Param, remote: &Remote) -> Failed {
+    let what = match (param.base, param.slices.is_some()) {
+        (BaseType::Number(_), true) => "an array of which a part is sent",
+        (BaseType::Number(_), false) if param.mode == Mode::VarOut => "an array whose size the function sets",
+        (BaseType::Number(_), false) => "an input scalar",
+        _ => "a text or a file",
+    };
+    Failed::other(format!("{}: argument '{}' is {what}, and cannot be {remote}", signature.name, param.name))
+}
+
+/// Whether a remote datum can stand for it: what is passed by pointer, whose size is known.
+fn can_be_remote(param: &Param) -> bool {
+    let is_number = matches!(param.base, BaseType::Number(_)) && param.mode != Mode::VarOut;
+    is_number && param.slices.is_none() && (param.is_array || param.is_output())
 }
 
 fn missing(signature: &Signature, param: &Param) -> Failed {

@@ -55,7 +55,6 @@ grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, g
     return gridloom_grpc_begin(&call, slots, session_id);
 }
 
-#ifdef GRIDLOOM_GRPC_PLANNED
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
@@ -82,6 +81,7 @@ grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...) {
     return error == GRPC_NO_ERROR ? id : -error;
 }
 
+#ifdef GRIDLOOM_GRPC_PLANNED
 grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];

@@ -45,6 +45,8 @@ typedef struct gridloom_open_call {
 } gridloom_open_call;
 
 grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_call *call);
+/* Of a function by its name, through no handle. */
+grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
 /* Runs it and waits for its end. */
 grpc_error_t gridloom_grpc_run(gridloom_open_call *call, const gridloom_slot *slots);
 /* Begins it; `id` may be null, which is an error. */
@@ -54,12 +56,11 @@ grpc_error_t gridloom_grpc_begin(gridloom_open_call *call, const gridloom_slot *
  * is not exported by Rust's linker script. */
 grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...);
 grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
-
-#ifdef GRIDLOOM_GRPC_PLANNED
-grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
-grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...);
 grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...);
+
+#ifdef GRIDLOOM_GRPC_PLANNED
+grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
 grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...);
 grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
                                                     grpc_sessionid_t *session_id, ...);

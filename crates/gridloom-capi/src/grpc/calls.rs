@@ -3,15 +3,14 @@
 //! What C defines is not exported from a shared library that Rust links, so each variadic function is a jump to the one in
 //! `calls.c`, which leaves registers and stack as they are.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom::{Arg, Function, Pending};
+use gridloom::{Arg, Function};
 
 use super::arguments::{Gathered, Given, Item, gather, survey};
 use super::code::{Failed, Outcome, run};
-use super::deliver::{Destination, deliver};
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::map;
@@ -49,6 +48,26 @@ impl Opened {
         Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
     }
 
+    /// Of the function of that name, through no handle of the program.
+    fn named(function: &str) -> Outcome<Opened> {
+        let library = library()?;
+        // NetSolve's programs write it as a call.
+        let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
+        Ok(Opened { library, bound, handle: 0, number: 0 })
+    }
+
+    /// Gives it to `calls.c`, with how its arguments are read.
+    ///
+    /// # Safety
+    /// A place for it.
+    unsafe fn hand_over(self, call: *mut OpenCall) {
+        let opened = Box::new(self);
+        let reads = &opened.bound.plan.reads;
+        let (reads, count) = (reads.as_ptr(), reads.len());
+        // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
+        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+    }
+
     pub(super) fn library(&self) -> &Arc<Library> {
         &self.library
     }
@@ -83,7 +102,7 @@ impl Opened {
             return Err(Failed::other(format!("{name}: {} arguments given, expected {needed}", given.len())));
         }
         // SAFETY: promised by the caller.
-        unsafe { survey(function.signature(), plan, given) }
+        unsafe { survey(&self.library, function.signature(), plan, given) }
     }
 
     /// Sends the call by itself. `known` gives what stands for memory that need not be read.
@@ -94,25 +113,36 @@ impl Opened {
         &self,
         items: Vec<Item<'_>>,
         known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
-    ) -> Outcome<(Pending, Vec<Destination>)> {
+    ) -> Outcome<Work> {
         let Bound { function, server, .. } = &*self.bound;
         // SAFETY: promised by the caller.
-        let Gathered { args, named, destinations } =
+        let Gathered { args, named, destinations, is_remote } =
             unsafe { gather(&self.library.grid, function.signature(), items, known) }?;
+        if is_remote {
+            let kept = function.submit_kept(*server, &args, &named)?;
+            for (result, destination) in kept.results().iter().zip(&destinations) {
+                match destination.remote() {
+                    Some(remote) => remote.names(result, &kept),
+                    None if destination.is_wanted() => result.prefetch()?,
+                    None => {}
+                }
+            }
+            return Ok(Work::Kept(kept, destinations));
+        }
         let pending = match server {
             Some(server) => function.submit_on(*server, &args, &named, self.limit()),
             None => function.submit(&args, &named, self.limit()),
         };
-        Ok((pending?, destinations))
+        Ok(Work::Plain(pending?, destinations))
     }
 
     /// Sends a call that is of no mapped block.
-    unsafe fn send_plain(&self, items: Vec<Item<'_>>) -> Outcome<(Pending, Vec<Destination>)> {
+    unsafe fn send_plain(&self, items: Vec<Item<'_>>) -> Outcome<Work> {
         let written: Vec<(usize, usize)> = items.iter().filter(|i| i.is_written()).map(Item::range).collect();
         // SAFETY: promised by the caller.
-        let sent = unsafe { self.send(items, |item| self.library.remote.known(item)) }?;
-        written.into_iter().for_each(|(start, bytes)| self.library.remote.forget(start, bytes));
-        Ok(sent)
+        let work = unsafe { self.send(items, |item| self.library.staying.known(item)) }?;
+        written.into_iter().for_each(|(start, bytes)| self.library.staying.forget(start, bytes));
+        Ok(work)
     }
 
     /// Calls, waits, and writes the results.
@@ -125,9 +155,7 @@ impl Opened {
         if map::is_open() {
             return unsafe { map::call(self, items) };
         }
-        let (pending, destinations) = unsafe { self.send_plain(items) }?;
-        let values = pending.wait()?;
-        unsafe { deliver(&values, &destinations) }
+        unsafe { self.send_plain(items)?.collect() }
     }
 
     /// Begins the call; the session's id.
@@ -141,8 +169,8 @@ impl Opened {
         if map::is_open() {
             return unsafe { map::begin(self, items) };
         }
-        let (pending, destinations) = unsafe { self.send_plain(items) }?;
-        Ok(self.library.sessions.begin(Work::Plain(pending, destinations), origin).id)
+        let work = unsafe { self.send_plain(items) }?;
+        Ok(self.library.sessions.begin(work, origin).id)
     }
 }
 
@@ -150,12 +178,18 @@ impl Opened {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
     run(|| {
-        // SAFETY: memory of the program, as the header asks.
-        let opened = Box::new(unsafe { Opened::new(handle) }?);
-        let reads = &opened.bound.plan.reads;
-        let (reads, count) = (reads.as_ptr(), reads.len());
-        // SAFETY: `calls.c` has a place for it. What `reads` leads to lives as long as `own`.
-        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+        // SAFETY: memory of the program, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::new(handle)?.hand_over(call) };
+        Ok(())
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
+    run(|| {
+        // SAFETY: a text, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::named(memory::text(function, "the function's name")?)?.hand_over(call) };
         Ok(())
     })
 }
@@ -201,6 +235,8 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
 unsafe extern "C-unwind" {
     fn gridloom_variadic_grpc_call();
     fn gridloom_variadic_grpc_call_async();
+    fn gridloom_variadic_mynetsl();
+    fn gridloom_variadic_mynetslnb();
 }
 
 /// The instruction of a jump.
@@ -231,4 +267,20 @@ pub extern "C-unwind" fn grpc_call() {
 pub extern "C-unwind" fn grpc_call_async() {
     // SAFETY: a jump to a function of the same convention.
     core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call_async)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetsl() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetsl)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetslnb() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetslnb)
 }

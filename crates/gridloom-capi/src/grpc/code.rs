@@ -88,6 +88,7 @@ impl From<TaskError> for Failed {
             | TaskError::Refused { .. }
             | TaskError::StoreFull { .. }
             | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
+            TaskError::DatumLost { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,
             TaskError::DeadlineExceeded { .. } => GRPC_TIMEOUT_NP,
             // The enum may grow: a new one is at least a failure with a text.

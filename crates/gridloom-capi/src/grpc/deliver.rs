@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gridloom::Value;
 use gridloom_core::base::{ByteOrder, Meta, Order};
@@ -12,16 +13,17 @@ use gridloom_net::payload::Payload;
 use super::code::{Failed, Outcome};
 use super::files::NewFile;
 use super::memory::{self, Allocated};
+use super::remote::Remote;
 
 /// A result's name, and where it goes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Destination {
     name: String,
     target: Target,
 }
 
 /// Where a result goes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Target {
     /// The program does not want it.
     Unwanted,
@@ -35,6 +37,8 @@ pub(super) enum Target {
     Fresh { address: usize },
     /// To a file of that name.
     File(PathBuf),
+    /// It stays where it is made, under that name.
+    Remote(Arc<Remote>),
 }
 
 impl Target {
@@ -53,6 +57,19 @@ impl Target {
 impl Destination {
     pub(super) fn new(name: &str, target: Target) -> Destination {
         Destination { name: name.to_string(), target }
+    }
+
+    /// Whether it is to come to the program.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self.target, Target::Unwanted | Target::Remote(_))
+    }
+
+    /// The datum that it is to be.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        match &self.target {
+            Target::Remote(remote) => Some(remote),
+            _ => None,
+        }
     }
 
     /// Whether a result is what is expected.
@@ -115,7 +132,7 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     let Some(payload) = value.payload() else { return Ok(None) };
     let name = &destination.name;
     Ok(match &destination.target {
-        Target::Unwanted => None,
+        Target::Unwanted | Target::Remote(_) => None,
         Target::Memory { address, meta } => Some(Ready::Bytes(*address, arranged(value.meta(), payload, meta))),
         Target::Part { address, meta, whole } => {
             Some(Ready::Part(*address, arranged(value.meta(), payload, meta), whole))

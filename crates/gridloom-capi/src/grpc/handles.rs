@@ -96,6 +96,11 @@ impl CFunctionHandle {
 impl Library {
     /// A handle of a function, on that server if one is named.
     pub(super) fn make_handle(&self, server: Option<&str>, function: &str) -> Outcome<CFunctionHandle> {
+        Ok(self.handles.add(self.bind(server, function)?))
+    }
+
+    /// What such a handle stands for.
+    pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
         let view = self.grid.servers();
         if view.servers.is_empty() {
             let text = "the grid has no server; start one with 'gridloom serve'";
@@ -115,7 +120,7 @@ impl Library {
             }
         };
         let plan = ReadingPlan::new(function.signature())?;
-        Ok(self.handles.add(Bound { function, plan, server, limit: Mutex::new(self.limit) }))
+        Ok(Bound { function, plan, server, limit: Mutex::new(self.limit) })
     }
 
     /// The servers that are meant by a name: one by its own name, one of the configuration or an address, or those of a host.

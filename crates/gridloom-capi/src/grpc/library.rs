@@ -10,8 +10,9 @@ use gridloom::Grid;
 use super::code::{Failed, GRPC_ALREADY_INITIALIZED, GRPC_NOT_INITIALIZED, Outcome, run};
 use super::config::Config;
 use super::handles::Handles;
-use super::map::Remote;
+use super::map::Staying;
 use super::memory;
+use super::remote::Remotes;
 use super::sessions::Sessions;
 use crate::current;
 
@@ -22,11 +23,12 @@ pub(super) struct Library {
     pub(super) handles: Handles,
     pub(super) sessions: Sessions,
     /// Results of mapped blocks that stay where they were made.
-    pub(super) remote: Remote,
+    pub(super) staying: Staying,
     /// By what blocks are mapped that do not say it.
     pub(super) heuristic: String,
     /// Whether blocks fill buffers whose results are elsewhere.
     pub(super) is_debugged: bool,
+    pub(super) remotes: Remotes,
     /// Of calls whose handle has none of its own.
     pub(super) limit: Option<Duration>,
     /// Addresses of servers by the names of the configuration.
@@ -57,9 +59,10 @@ impl Library {
         Ok(Library {
             handles: Handles::default(),
             sessions: Sessions::new(config.save_session_info),
-            remote: Remote::default(),
+            staying: Staying::default(),
             heuristic: config.heuristic(),
             is_debugged: config.is_debugged(),
+            remotes: Remotes::default(),
             limit: config.session_limit(),
             server_names: config.server_names(),
             pid: std::process::id(),
@@ -105,7 +108,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
         let own = library()?;
         LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
         own.sessions.cancel_all();
-        own.remote.clear();
+        own.staying.clear();
         Ok(())
     })
 }

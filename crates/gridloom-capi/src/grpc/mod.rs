@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h` and `include/grpc_extensions.h` declare, which document each function for who
+//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h` and `grpc_remote.h` declare, which document each function for who
 //! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
 //!
 //! ```text
@@ -21,9 +21,10 @@
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
 //! | `memory` | where it is read and written |
-//! | `work` | what a session is of: a call by itself, or in a mapped block |
+//! | `work` | what a session is of: a call by itself, one with remote data, or one in a mapped block |
 //! | `map` | `grpc_map` |
 //! | `files` | result files |
+//! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -45,6 +46,7 @@ mod handles;
 mod library;
 mod map;
 mod memory;
+mod remote;
 mod sessions;
 mod slots;
 mod stacks;
@@ -57,6 +59,7 @@ pub use extensions::*;
 pub use handles::*;
 pub use library::*;
 pub use map::*;
+pub use remote::*;
 pub use slots::Slot;
 pub use stacks::*;
 pub use wait::*;

@@ -71,6 +71,11 @@ pub(super) struct ReadingPlan {
 }
 
 impl ReadingPlan {
+    /// Whether that argument is passed by its address.
+    pub(super) fn is_pointer(&self, at: usize) -> bool {
+        self.reads[at] == Read::Pointer as u8
+    }
+
     /// Everything is passed but scratch memory. Sizes that callers in Python leave out are passed, too: the extents of an
     /// array in C's memory are what they say.
     pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {

@@ -298,6 +298,12 @@ pub extern "C-unwind" fn grpc_wait(session_id: c_int) -> c_int {
     })
 }
 
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn mynetslwt(session_id: c_int) -> c_int {
+    grpc_wait(session_id)
+}
+
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length: usize) -> c_int {

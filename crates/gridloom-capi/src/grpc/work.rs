@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{CallEnd, Grid, Pending, Submitted, Watch};
+use gridloom::{CallEnd, Grid, Kept, Pending, Submitted, Watch};
 use gridloom_core::base::TaskId;
 
 use super::code::{Failed, GRPC_TIMEOUT_NP, Outcome};
@@ -12,6 +12,8 @@ use super::deliver::{Destination, deliver};
 pub(super) enum Work {
     /// A call by itself, and where its results go.
     Plain(Pending, Vec<Destination>),
+    /// One that reads or makes remote data.
+    Kept(Kept, Vec<Destination>),
     /// A call of a mapped block, which sees to its results.
     Mapped(Arc<Limited>),
 }
@@ -45,6 +47,7 @@ impl Limited {
 /// Asks for a call to be cancelled, without the lock that its delivery holds.
 pub(super) enum Canceller {
     Plain(Watch),
+    Kept(Kept),
     Mapped(Arc<Limited>),
 }
 
@@ -53,6 +56,7 @@ impl Canceller {
     pub(super) fn cancel(&self) {
         match self {
             Canceller::Plain(watch) => watch.cancel(),
+            Canceller::Kept(kept) => kept.cancel(),
             Canceller::Mapped(limited) if limited.call.end().is_none() => limited.call.cancel(),
             Canceller::Mapped(_) => {}
         }
@@ -63,6 +67,7 @@ impl Work {
     pub(super) fn task(&self) -> TaskId {
         match self {
             Work::Plain(pending, _) => pending.task(),
+            Work::Kept(kept, _) => kept.task(),
             Work::Mapped(limited) => limited.call.task(),
         }
     }
@@ -70,6 +75,7 @@ impl Work {
     pub(super) fn note_end(&self) {
         match self {
             Work::Plain(pending, _) => pending.note_end(),
+            Work::Kept(kept, _) => kept.note_end(),
             Work::Mapped(limited) => limited.call.note_end(),
         }
     }
@@ -77,6 +83,7 @@ impl Work {
     pub(super) fn end(&self) -> Option<CallEnd> {
         match self {
             Work::Plain(pending, _) => pending.end(),
+            Work::Kept(kept, _) => kept.end(),
             Work::Mapped(limited) => limited.call.end(),
         }
     }
@@ -84,7 +91,7 @@ impl Work {
     pub(super) fn is_done(&self) -> bool {
         match self {
             Work::Plain(pending, _) => pending.is_done(),
-            Work::Mapped(limited) => limited.call.end().is_some(),
+            Work::Kept(..) | Work::Mapped(_) => self.end().is_some(),
         }
     }
 
@@ -92,6 +99,7 @@ impl Work {
     pub(super) fn canceller(&self) -> Canceller {
         match self {
             Work::Plain(pending, _) => Canceller::Plain(pending.watch()),
+            Work::Kept(kept, _) => Canceller::Kept(kept.clone()),
             Work::Mapped(limited) => Canceller::Mapped(limited.clone()),
         }
     }
@@ -99,12 +107,12 @@ impl Work {
     /// When it has to have ended, if that is seen to here.
     pub(super) fn deadline_s(&self) -> Option<f64> {
         match self {
-            Work::Plain(..) => None,
+            Work::Plain(..) | Work::Kept(..) => None,
             Work::Mapped(limited) => limited.deadline_s(),
         }
     }
 
-    /// Writes its results where they go; it has ended.
+    /// Waits for its end and writes its results where they go; a call of a mapped block has ended.
     ///
     /// # Safety
     /// The pointers of the call still lead to what the signature says.
@@ -114,6 +122,14 @@ impl Work {
                 let values = pending.wait()?;
                 // SAFETY: promised by the caller.
                 unsafe { deliver(&values, &destinations) }
+            }
+            Work::Kept(kept, destinations) => {
+                kept.wait()?;
+                let wanted = || kept.results().iter().zip(&destinations).filter(|(_, to)| to.is_wanted());
+                let values = wanted().map(|(result, _)| result.get()).collect::<Result<Vec<_>, _>>();
+                let destinations: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
+                // SAFETY: promised by the caller.
+                unsafe { deliver(&values.map_err(Failed::from)?, &destinations) }
             }
             Work::Mapped(limited) => match limited.call.end().and_then(|end| end.error) {
                 Some(error) => Err(error.into()),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::{Meta, Order, TaskError};
-use gridloom_core::idl::{ArrayOrder, Given, Param, Signature};
+use gridloom_core::idl::{ArrayOrder, BindError, Given, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
 use super::protocol::{Place, Run, Value};
@@ -86,16 +86,14 @@ pub(super) fn prepare<'a>(
     buffers: &mut Vec<Buffer>,
 ) -> Result<Vec<Input<'a>>, TaskError> {
     let params = &signature.params;
-    let mut inputs = Vec::with_capacity(run.args.len());
-    let mut rest = inline;
-    for (value, param) in run.args.iter().zip(params.iter().filter(|param| param.is_input())) {
-        inputs.push(input(cache, value, wanted_order(param), &mut rest)?);
-    }
+    let mut inputs = all_inputs(cache, signature, &run.args, inline)?;
     // Whatever the server let through: native code believes the sizes.
-    let given = inputs.iter().map(|input| Some(Given { meta: &input.meta, bytes: input.bytes() }));
-    signature
-        .check_call(given, run.outs.iter().map(|out| &out.meta))
-        .map_err(|error| refused(error.reason(&signature.name)))?;
+    if let Err(error) = check(signature, run, &inputs) {
+        let viewed = viewed(signature, &run.args, &inputs);
+        let viewed = viewed.ok_or_else(|| refused(error.reason(&signature.name)))?;
+        inputs = all_inputs(cache, signature, &viewed, inline)?;
+        check(signature, run, &inputs).map_err(|error| refused(error.reason(&signature.name)))?;
+    }
     let (mut arg, mut out) = (0, 0);
     for param in params {
         if param.is_output() {
@@ -109,6 +107,47 @@ pub(super) fn prepare<'a>(
         arg += usize::from(param.is_input());
     }
     Ok(inputs)
+}
+
+fn all_inputs<'a>(
+    cache: &mut Cache,
+    signature: &Signature,
+    args: &[Value],
+    inline: &'a [u8],
+) -> Result<Vec<Input<'a>>, TaskError> {
+    let params = signature.params.iter().filter(|param| param.is_input());
+    let mut rest = inline;
+    args.iter().zip(params).map(|(value, param)| input(cache, value, wanted_order(param), &mut rest)).collect()
+}
+
+fn check(signature: &Signature, run: &Run, inputs: &[Input<'_>]) -> Result<(), BindError> {
+    let given = inputs.iter().map(|input| Some(Given { meta: &input.meta, bytes: input.bytes() }));
+    signature.check_call(given, run.outs.iter().map(|out| &out.meta))
+}
+
+/// The arguments, arrays of other extents than are called for read as they lie in memory: a C program passes memory, of
+/// which each function has its own view. `None` if there are none such.
+fn viewed(signature: &Signature, args: &[Value], inputs: &[Input<'_>]) -> Option<Vec<Value>> {
+    let mut scalars = vec![None; signature.params.len()];
+    let indices = || signature.params.iter().enumerate().filter(|(_, param)| param.is_input());
+    for ((index, _), input) in indices().zip(inputs) {
+        if matches!(input.meta, Meta::Scalar { .. }) {
+            scalars[index] = Some((input.meta.clone(), input.bytes().to_vec()));
+        }
+    }
+    let shapes = signature.shapes(scalars).ok()?;
+    let mut args = args.to_vec();
+    let mut is_other = false;
+    for ((index, param), value) in indices().zip(&mut args) {
+        if let (Meta::Array { order, shape, .. }, Some(wanted)) = (&mut value.meta, &shapes[index])
+            && shape != wanted
+            && shape.iter().product::<u64>() == wanted.iter().product::<u64>()
+        {
+            (*order, *shape) = (wanted_order(param).unwrap_or(Order::C), wanted.clone());
+            is_other = true;
+        }
+    }
+    is_other.then_some(args)
 }
 
 fn input<'a>(

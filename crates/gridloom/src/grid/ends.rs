@@ -1,11 +1,9 @@
 //! Ends of calls as they come: for who has very many under way and waits for some of them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{NodeId, TaskError, TaskId, Time};
-use gridloom_core::node::message::TaskReport;
+use gridloom_core::base::{TaskError, TaskId};
 
 use super::state::EndedCall;
 use crate::{Error, Grid};
@@ -23,28 +21,19 @@ pub struct CallEnd {
     pub error: Option<TaskError>,
 }
 
-impl CallEnd {
-    fn new(names: &BTreeMap<NodeId, String>, at: Time, server: Option<NodeId>, report: &TaskReport) -> CallEnd {
-        CallEnd {
-            server: server.and_then(|server| names.get(&server).cloned()),
-            run_s: ns_to_seconds(report.timing.run_ns),
-            ended_s: at.seconds(),
-            error: report.outcome.as_ref().err().cloned(),
-        }
-    }
-}
-
 impl Grid {
     pub(crate) fn note_end(&self, task: TaskId) {
         let mut state = self.state();
-        match state.calls.get(&task) {
-            Some(None) => drop(state.noted.insert(task)),
-            Some(Some(_)) => state.ends.push(task),
-            None => match state.group_record(task).map(|group| group.end_of(task).is_some()) {
-                Some(true) => state.ends.push(task),
-                Some(false) => drop(state.noted.insert(task)),
-                None => {}
+        let has_ended = match state.calls.get(&task) {
+            Some(ended) => ended.is_some(),
+            None => match state.group_record(task) {
+                Some(record) => record.end_of(task).is_some(),
+                None => return,
             },
+        };
+        match has_ended {
+            true => state.ends.push(task),
+            false => drop(state.noted.insert(task)),
         }
     }
 
@@ -53,14 +42,6 @@ impl Grid {
         self.wait(limit, |state| {
             state.group_record(task).is_none_or(|group| group.end_of(task).is_some()).then_some(())
         })
-    }
-
-    /// How a call of a group ended.
-    pub(crate) fn task_end(&self, task: TaskId) -> Option<CallEnd> {
-        self.absorb();
-        let state = self.state();
-        let (at, server, report) = state.group_record(task)?.end_of(task)?;
-        Some(CallEnd::new(&state.names, *at, *server, report))
     }
 
     /// Waits until `look` finds what it looks for: at once, and then whenever something has happened. It is given the noted
@@ -83,7 +64,15 @@ impl Grid {
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();
-        let EndedCall { at, server, report } = state.calls.get(&task)?.as_ref()?;
-        Some(CallEnd::new(&state.names, *at, *server, report))
+        let (at, server, report) = match state.calls.get(&task) {
+            Some(ended) => ended.as_ref().map(|EndedCall { at, server, report }| (at, server, report))?,
+            None => state.group_record(task)?.end_of(task)?,
+        };
+        Some(CallEnd {
+            server: server.and_then(|server| state.names.get(&server).cloned()),
+            run_s: ns_to_seconds(report.timing.run_ns),
+            ended_s: at.seconds(),
+            error: report.outcome.as_ref().err().cloned(),
+        })
     }
 }

@@ -70,17 +70,17 @@ pub(super) struct Asked {
 }
 
 impl State {
-    /// What is remembered of the group of a task.
-    pub(super) fn group_record(&self, task: TaskId) -> Option<&GroupRecord> {
-        self.groups.get(self.group_of_task.get(&task)?)
-    }
-
     /// Of all groups that ran, forgotten or not.
     pub(super) fn all_summaries(&self) -> BTreeMap<GroupId, (String, f64, f64)> {
         let mut groups = self.summaries.clone();
         groups.extend(self.groups.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
         self.groups.values().for_each(|group| lengthen(&mut groups, group));
         groups
+    }
+
+    /// Of the group that a task is of.
+    pub(super) fn group_record(&self, task: TaskId) -> Option<&GroupRecord> {
+        self.groups.get(self.group_of_task.get(&task)?)
     }
 
     /// An answer for all who wait for it; nobody may, if they gave up.
@@ -173,19 +173,16 @@ impl State {
                 self.plans.insert(group, Err(error));
             }
             Event::TaskEnded { at, server, report } => {
+                if self.noted.remove(&report.task) {
+                    self.ends.push(report.task);
+                }
                 if let Some(ended) = self.calls.get_mut(&report.task) {
-                    if self.noted.remove(&report.task) {
-                        self.ends.push(report.task);
-                    }
                     *ended = Some(EndedCall { at, server, report });
                 } else if let Some(outputs) = self.abandoned.remove(&report.task) {
                     outputs.iter().for_each(|datum| backend.forget(*datum));
                 } else if let Some(record) =
                     self.group_of_task.get(&report.task).and_then(|group| self.groups.get_mut(group))
                 {
-                    if self.noted.remove(&report.task) {
-                        self.ends.push(report.task);
-                    }
                     record.task_ended(at, server, report);
                 }
             }

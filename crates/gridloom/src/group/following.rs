@@ -88,7 +88,7 @@ impl Submitted {
 
     /// How it ended; `None` while it is under way. Its results may be on a server, not here.
     pub fn end(&self) -> Option<CallEnd> {
-        self.grid.task_end(self.task)
+        self.grid.call_end(self.task)
     }
 
     /// Waits until it has ended, however it did, but no longer than `limit`.

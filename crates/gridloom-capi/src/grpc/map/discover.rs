@@ -78,7 +78,7 @@ impl Discovery {
             failed: None,
             calls: 0,
             inputs: 0,
-            regions: library.remote.all().map(Writer::Earlier),
+            regions: library.staying.all().map(Writer::Earlier),
             passed: BTreeMap::new(),
             earlier: Vec::new(),
             results: Vec::new(),
@@ -293,11 +293,11 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has a server, or files, results whose size is not known, arrays of which a part is
+/// Whether a call has no place in a plan: it has a server, or remote data, files, results whose size is not known, arrays of which a part is
 /// sent, or that have no elements.
 pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
-        true => item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
+        true => item.remote.is_none() && item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
         false => !item.param.is_output() && item.bytes.is_some(),
     };
     opened.is_bound() || !items.iter().all(is_plain)

@@ -18,7 +18,6 @@ use gridloom::{Arg, Error, Follow, Group, Submitted, Value};
 use super::super::arguments::{Gathered, Item, copy_of, gather};
 use super::super::calls::Opened;
 use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
-use super::super::deliver::deliver;
 use super::super::library::Library;
 use super::super::memory;
 use super::super::sessions::Session;
@@ -81,7 +80,7 @@ impl Run {
             library: library.clone(),
             group: group.ok().flatten(),
             not_mapped,
-            regions: library.remote.all(),
+            regions: library.staying.all(),
             apart: Vec::new(),
             passed: BTreeMap::new(),
             wanted,
@@ -104,9 +103,8 @@ impl Run {
                 self.calls.push(Call::Mapped(limited.clone()));
                 return await_end(&self.library, &limited);
             }
-            MadeCall::Apart { pending, destinations, written } => {
-                let values = pending.wait().map_err(Failed::from);
-                let outcome = values.and_then(|values| unsafe { deliver(&values, &destinations) });
+            MadeCall::Apart { work, written } => {
+                let outcome = unsafe { work.collect() };
                 written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
                 outcome
             }
@@ -127,8 +125,8 @@ impl Run {
                 self.calls.push(Call::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Mapped(limited), origin)
             }
-            MadeCall::Apart { pending, destinations, written } => {
-                let session = self.library.sessions.begin(Work::Plain(pending, destinations), origin);
+            MadeCall::Apart { work, written } => {
+                let session = self.library.sessions.begin(work, origin);
                 written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
                 self.apart.push((written, session.clone()));
                 self.calls.push(Call::Session(session.clone()));
@@ -149,9 +147,9 @@ impl Run {
         let group = self.group.clone().filter(|_| !is_apart(opened, &items));
         let Some(group) = group else {
             // SAFETY: promised by the caller.
-            let (pending, destinations) = unsafe { opened.send(items, |item| self.known(opened, item).map(Some)) }?;
+            let work = unsafe { opened.send(items, |item| self.known(opened, item).map(Some)) }?;
             written.iter().for_each(|(start, bytes)| self.forget_passed(*start, *bytes));
-            return Ok(MadeCall::Apart { pending, destinations, written });
+            return Ok(MadeCall::Apart { work, written });
         };
         let results: Vec<(String, usize, usize, bool)> = items
             .iter()
@@ -333,15 +331,15 @@ impl Run {
 
     /// Results that stay where they are; what lay in memory that the block wrote is no longer there.
     fn keep(&self, staying: Vec<Part<Arc<Made>>>) {
-        self.library.remote.clear();
-        self.library.remote.keep(staying);
+        self.library.staying.clear();
+        self.library.staying.keep(staying);
     }
 }
 
 /// A call on its way.
 enum MadeCall {
     Mapped(Arc<Limited>),
-    Apart { pending: gridloom::Pending, destinations: Vec<super::super::deliver::Destination>, written: Vec<Range> },
+    Apart { work: Work, written: Vec<Range> },
 }
 
 /// Waits for the end of a mapped call, no longer than its limit.

@@ -128,9 +128,9 @@ pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>
 
 /// Results that stay where they are, by the memory that they are of.
 #[derive(Default)]
-pub(crate) struct Remote(Mutex<Regions<Arc<Made>>>);
+pub(crate) struct Staying(Mutex<Regions<Arc<Made>>>);
 
-impl Remote {
+impl Staying {
     fn lock(&self) -> MutexGuard<'_, Regions<Arc<Made>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

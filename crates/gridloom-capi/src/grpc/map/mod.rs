@@ -25,7 +25,7 @@ use super::library::{Library, library};
 use super::memory;
 pub(super) use discover::Discovery;
 use follow::{Ended, Run};
-pub(super) use made::Remote;
+pub(super) use made::Staying;
 
 /// `grpc_mapped_np`: its beginning, which is all that the library uses.
 #[derive(Debug)]
@@ -314,7 +314,7 @@ fn fetch(library: &Library, address: usize) -> Outcome<()> {
         Stage::Mapped(run) => unsafe { run.fetch(address) },
     });
     // SAFETY: as above, of what stays remote until it is fetched.
-    in_block.unwrap_or_else(|| unsafe { library.remote.fetch(address) })
+    in_block.unwrap_or_else(|| unsafe { library.staying.fetch(address) })
 }
 
 /// See `grpc_map.h`.
@@ -371,8 +371,8 @@ pub extern "C-unwind" fn grpc_forget_np(pointer: *const c_void) -> c_int {
     run(|| {
         let library = library()?;
         match pointer.is_null() {
-            true => library.remote.clear(),
-            false => library.remote.forget_at(pointer.addr()),
+            true => library.staying.clear(),
+            false => library.staying.forget_at(pointer.addr()),
         }
         Ok(())
     })

@@ -1,0 +1,74 @@
+/* Data that stay where they are made, as the direct-communication component for NetSolve has them. Included by grpc.h;
+ * not of the standard.
+ *
+ *   grpc_remote_t a;
+ *   grpc_remote_new_np(&a, "A");
+ *   mynetsl("A", n, x, a);              the result stays where it is made ...
+ *   mynetsl("B", n, a, y);              ... and goes from there to where B runs, not through the client
+ *   grpc_remote_free_np(a);
+ *
+ * A grpc_remote_t stands for an argument that is passed by pointer (an array, an OUT or INOUT scalar) in any call:
+ * grpc_call, grpc_call_async, argument stacks, mynetsl. As an input it is the value that it has when the call is made,
+ * as an output it names the result from then on, as INOUT both. Calls that are under way keep the value that they were
+ * given. Its result need not be there: what reads it waits. What is passed by value cannot be remote, nor can a text.
+ * A call may read an array as another one of as many bytes, as it lies in memory; if the type differs it goes through the
+ * client. Such calls have no time limit; one through a handle that is bound to a server runs elsewhere if the server is lost.
+ *
+ * Two threads that give the same handle to calls as an output at the same time do not know which result it names then.
+ *
+ * Names are the client's: only it registers and resolves them, so no server's end touches them. A value whose servers
+ * are lost is computed again if its calls can run again, and otherwise is GRPC_INVALID_DATA_NP for whoever asks. */
+#ifndef GRIDLOOM_GRPC_REMOTE_H
+#define GRIDLOOM_GRPC_REMOTE_H
+
+#include "grpc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Content and memory are the library's. */
+typedef struct grpc_remote_np *grpc_remote_t;
+
+/* Makes a handle without a value.
+ * @param[out] remote  It, until grpc_remote_free_np or grpc_finalize.
+ * @param name  By which grpc_remote_find_np finds it; NULL: none.
+ * @return GRPC_INVALID_DATA_NP if the name is taken. MT-safe. */
+grpc_error_t grpc_remote_new_np(grpc_remote_t *remote, const char *name);
+
+/* The handle of that name. @return GRPC_INVALID_DATA_NP if there is none. MT-safe. */
+grpc_error_t grpc_remote_find_np(grpc_remote_t *remote, const char *name);
+
+/* Gives it a value: so many bytes at `data`, which are copied. They travel with the calls that read them, and are an
+ * array of whatever type and extents a call's signature says. MT-safe. */
+grpc_error_t grpc_remote_put_np(grpc_remote_t remote, const void *data, size_t size_bytes);
+
+/* Waits for its value and writes it to `data`.
+ * @param size_bytes  Of `data`.
+ * @return GRPC_INVALID_DATA_NP if it is no handle, has no value, or its value is lost; GRPC_SESSION_FAILED if the call
+ *         that was to make it failed; GRPC_OTHER_ERROR_CODE if its value is larger, nothing is written then.
+ *         MT-safe. */
+grpc_error_t grpc_remote_get_np(grpc_remote_t remote, void *data, size_t size_bytes);
+
+/* The size of its value, which need not be there yet; 0 if it has none. MT-safe. */
+grpc_error_t grpc_remote_size_np(grpc_remote_t remote, size_t *size_bytes);
+
+/* Waits until its value is made, and leaves it where it is. @return As grpc_remote_get_np. MT-safe. */
+grpc_error_t grpc_remote_wait_np(grpc_remote_t remote);
+
+/* Releases its value everywhere and ends the handle; calls under way keep what they read. MT-safe. */
+grpc_error_t grpc_remote_free_np(grpc_remote_t remote);
+
+/* Calls the function of that name, "module/function", "function" or NetSolve's "function()", as grpc_call does with a
+ * handle made by grpc_function_handle_default for this call. mynetslnb begins it; its session is waited for with
+ * mynetslwt or grpc_wait.
+ * @return As grpc_call; of mynetslnb the session id, or minus the code on an error. MT-safe. */
+grpc_error_t mynetsl(const char *function, ...);
+grpc_sessionid_t mynetslnb(const char *function, ...);
+grpc_error_t mynetslwt(grpc_sessionid_t session_id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

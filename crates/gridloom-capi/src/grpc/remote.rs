@@ -1,0 +1,314 @@
+//! Remote data: results that stay where they are made, under pointers of the library that calls take in place of memory.
+//!
+//! **Invariant:** a pointer is known here by its address only, and never followed. Calls under way have their own share of what
+//! they read, so that a value may be replaced or freed at any time.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom::{Arg, Error, Handle, Kept, Value};
+use gridloom_core::base::{Meta, TaskError};
+use gridloom_net::payload::Payload;
+
+use super::code::{Failed, GRPC_INVALID_DATA_NP, GRPC_SESSION_FAILED, Outcome, run};
+use super::deliver::arranged;
+use super::library::{Library, library};
+use super::memory;
+
+/// `struct grpc_remote_np`: what a `grpc_remote_t` leads to. Its address is what counts.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CRemote {
+    unused: u64,
+}
+
+/// All of a session.
+#[derive(Default)]
+pub(super) struct Remotes {
+    /// So that a call of a program without any looks at nothing else.
+    count: AtomicUsize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_address: HashMap<usize, (Box<CRemote>, Arc<Remote>)>,
+    by_name: HashMap<String, usize>,
+}
+
+/// A datum of the program that may be anywhere.
+pub(super) struct Remote {
+    /// Empty if it has none.
+    name: String,
+    content: Mutex<Content>,
+}
+
+/// What it is now.
+#[derive(Clone)]
+enum Content {
+    Nothing,
+    /// Bytes of the program, of which each call that reads them has its own view.
+    Put(Payload),
+    /// A result of that call.
+    Made {
+        result: Handle,
+        call: Kept,
+    },
+}
+
+impl Remotes {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The datum that a pointer of a call stands for, if it does for one.
+    pub(super) fn find(&self, pointer: *const c_void) -> Option<Arc<Remote>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.table().by_address.get(&pointer.addr()).map(|(_, remote)| remote.clone())
+    }
+
+    fn known(&self, pointer: *mut CRemote) -> Outcome<Arc<Remote>> {
+        let text = "this is no handle of a remote datum: nothing made it, or it was freed";
+        self.find(pointer.cast()).ok_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, text))
+    }
+
+    fn add(&self, name: &str) -> Outcome<*mut CRemote> {
+        let mut table = self.table();
+        if !name.is_empty() && table.by_name.contains_key(name) {
+            let text = format!("there is a remote datum '{name}' already; grpc_remote_find_np gives it");
+            return Err(Failed::new(GRPC_INVALID_DATA_NP, text));
+        }
+        let mut place = Box::new(CRemote { unused: 0 });
+        let pointer = std::ptr::from_mut(&mut *place);
+        if !name.is_empty() {
+            table.by_name.insert(name.to_string(), pointer.addr());
+        }
+        let remote = Remote { name: name.to_string(), content: Mutex::new(Content::Nothing) };
+        table.by_address.insert(pointer.addr(), (place, Arc::new(remote)));
+        self.count.store(table.by_address.len(), Ordering::Release);
+        Ok(pointer)
+    }
+
+    fn named(&self, name: &str) -> Outcome<*mut CRemote> {
+        let mut table = self.table();
+        let address = table.by_name.get(name).copied();
+        let found = address.and_then(|address| table.by_address.get_mut(&address));
+        let none = || Failed::new(GRPC_INVALID_DATA_NP, format!("there is no remote datum '{name}'"));
+        found.map(|(place, _)| std::ptr::from_mut(&mut **place)).ok_or_else(none)
+    }
+
+    fn remove(&self, pointer: *mut CRemote) -> Outcome<()> {
+        let remote = self.known(pointer)?;
+        let mut table = self.table();
+        table.by_name.remove(&remote.name);
+        let removed = table.by_address.remove(&pointer.addr());
+        self.count.store(table.by_address.len(), Ordering::Release);
+        drop(table);
+        // Its value goes last, outside of the lock.
+        drop((removed, remote));
+        Ok(())
+    }
+}
+
+impl Remote {
+    fn content(&self) -> Content {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, content: Content) {
+        let old = std::mem::replace(&mut *self.content.lock().unwrap_or_else(PoisonError::into_inner), content);
+        // Outside of the lock.
+        drop(old);
+    }
+
+    /// From now on it names that result.
+    pub(super) fn names(&self, result: &Handle, call: &Kept) {
+        self.set(Content::Made { result: result.clone(), call: call.clone() });
+    }
+
+    fn put(&self, payload: Payload) {
+        self.set(Content::Put(payload));
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match self.content() {
+            Content::Nothing => 0,
+            Content::Put(payload) => payload.size_bytes(),
+            Content::Made { result, .. } => result.meta().size_bytes(),
+        }
+    }
+
+    /// As an argument of that description.
+    pub(super) fn argument(&self, function: &str, argument: &str, meta: &Meta) -> Outcome<Arg> {
+        let (got, needed) = (self.size_bytes(), meta.size_bytes());
+        let content = self.content();
+        if !matches!(content, Content::Nothing) && got != needed {
+            let text = format!("{function}: argument '{argument}' is {meta}, {needed} bytes; {self} has {got}");
+            return Err(Failed::other(text));
+        }
+        match content {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(payload) => Ok(Value::new(meta.clone(), payload)?.into()),
+            Content::Made { result, .. } => match result.read_as(meta) {
+                Some(result) => Ok(Arg::Handle(result)),
+                // It is read as something else than it was made: as the program's memory would be.
+                None => {
+                    let value = result.get().map_err(failed)?;
+                    let Some(payload) = value.payload() else { return Ok(Value::placeholder(meta.clone()).into()) };
+                    let bytes = arranged(value.meta(), payload, result.meta());
+                    Ok(Value::new(meta.clone(), Payload::copied(&bytes))?.into())
+                }
+            },
+        }
+    }
+
+    /// Its bytes as the program sees them, once they are there; `None` in a simulation without content.
+    fn bytes(&self) -> Outcome<Option<Vec<u8>>> {
+        match self.content() {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(payload) => Ok(Some(payload.bytes().to_vec())),
+            Content::Made { result, .. } => {
+                let value = result.get().map_err(failed)?;
+                let arranged = |payload| arranged(value.meta(), payload, result.meta()).into_owned();
+                Ok(value.payload().map(arranged))
+            }
+        }
+    }
+
+    fn wait(&self) -> Outcome<()> {
+        match self.content() {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(_) => Ok(()),
+            Content::Made { call, .. } => call.wait().map_err(failed),
+        }
+    }
+
+    fn without_value(&self) -> Failed {
+        let text = format!("{self} has no value yet: put one, or give it to a call as an output");
+        Failed::new(GRPC_INVALID_DATA_NP, text)
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name.as_str() {
+            "" => write!(f, "the remote datum"),
+            name => write!(f, "the remote datum '{name}'"),
+        }
+    }
+}
+
+/// Why a value is not had: it is lost, or the call that was to make it failed.
+fn failed(error: Error) -> Failed {
+    match error {
+        Error::Task(TaskError::DatumLost { .. } | TaskError::ServerLost { .. } | TaskError::NotMapped { .. }) => {
+            Failed::new(GRPC_INVALID_DATA_NP, error.to_string())
+        }
+        Error::Task(_) | Error::Discarded { .. } => Failed::new(GRPC_SESSION_FAILED, error.to_string()),
+        other => other.into(),
+    }
+}
+
+/// A copy of memory of the program, where servers of this host can map it if it is large.
+///
+/// # Safety
+/// As of [`memory::copied`].
+unsafe fn copied(library: &Library, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
+    let mut segment = library.grid.allocate(size_bytes as u64)?;
+    // SAFETY: promised by the caller.
+    unsafe { memory::copy_to(data, segment.bytes_mut()) }.ok_or_else(|| Failed::null("the data"))?;
+    Ok(Payload::segment(segment.freeze()))
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(remote, "the place for the handle")?;
+        // SAFETY: a text, as the header asks.
+        let name = if name.is_null() { "" } else { unsafe { memory::text(name, "the name") }? };
+        let made = library.remotes.add(name)?;
+        // SAFETY: as the header asks.
+        unsafe { place.write(made) };
+        Ok(())
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_find_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(remote, "the place for the handle")?;
+        // SAFETY: a text, and a place, as the header asks.
+        unsafe { place.write(library.remotes.named(memory::text(name, "the name")?)?) };
+        Ok(())
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_put_np(
+    remote: *mut CRemote,
+    data: *const c_void,
+    size_bytes: usize,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        let remote = library.remotes.known(remote)?;
+        // SAFETY: as the header asks.
+        remote.put(unsafe { copied(&library, data, size_bytes) }?);
+        Ok(())
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_get_np(
+    remote: *mut CRemote,
+    data: *mut c_void,
+    size_bytes: usize,
+) -> c_int {
+    run(|| {
+        let remote = library()?.remotes.known(remote)?;
+        let Some(bytes) = remote.bytes()? else { return Ok(()) };
+        if bytes.len() > size_bytes {
+            let text = format!("{remote} has {} bytes, and there is room for {size_bytes}", bytes.len());
+            return Err(Failed::other(text));
+        }
+        if data.is_null() && !bytes.is_empty() {
+            return Err(Failed::null("the place for the data"));
+        }
+        // SAFETY: there is room for so many, as the header asks.
+        unsafe { memory::write(data, &bytes) };
+        Ok(())
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_bytes: *mut usize) -> c_int {
+    run(|| {
+        let remote = library()?.remotes.known(remote)?;
+        // SAFETY: a place, as the header asks.
+        unsafe { memory::place(size_bytes, "the place for the size")?.write(remote.size_bytes() as usize) };
+        Ok(())
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_remote_wait_np(remote: *mut CRemote) -> c_int {
+    run(|| library()?.remotes.known(remote)?.wait())
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_remote_free_np(remote: *mut CRemote) -> c_int {
+    run(|| library()?.remotes.remove(remote))
+}
