@@ -122,6 +122,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
     Ok((Meta::scalar(dtype), bytes))
 }
 
+/// How the program has an array: by rows, unless the function wants it by columns and nobody turns it.
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
     let order = if param.order == ArrayOrder::F { Order::F } else { Order::C };
     Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape }
@@ -154,4 +155,26 @@ unsafe fn array(
     let value = Value::new(meta.clone(), payload)?;
     copies.push((pointer.addr(), value.clone()));
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::idl::parse;
+
+    #[test]
+    fn arrays_of_routines_are_by_rows_and_those_of_calls_as_the_function_has_them() {
+        let text = "SUBROUTINE a(IN int n, IN double x[n][n]) LANGUAGE = \"FORTRAN\"\n\
+                    Define b(IN int n, IN double x[n][n]) Calls \"FORTRAN\" b(n, x);\n\
+                    Define c(IN int n, IN double x[n][n]) Calls c(n, x);";
+        let orders: Vec<Order> = parse(text, "m.idl")
+            .unwrap()
+            .iter()
+            .map(|definition| match array_of(&definition.signature.params[1], Dtype::Float64, vec![2, 2]) {
+                Meta::Array { order, .. } => order,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(orders, [Order::C, Order::F, Order::C]);
+    }
 }

@@ -114,6 +114,7 @@ impl Signature {
                 ArrayOrder::C => 0,
                 ArrayOrder::F => 1,
                 ArrayOrder::Any => 2,
+                ArrayOrder::Turned => 3,
             });
             hash.byte(u8::from(param.hidden));
         }
