@@ -197,3 +197,26 @@ fn functions_of_globals_are_called_and_checked_files_counted() {
     let _server = Running::start(serve_command_of(&grid, &file, &[]));
     assert_eq!(succeeds(grid.command(&["call", "m/f", "21"])), "r = 42\n");
 }
+
+#[test]
+fn classes_are_checked_shown_and_compiled_and_not_served_yet() {
+    let idl = "Module m;\nGlobals { static int step(void) { return 2; } }\nDefClass counter \"counts\" {\n  DefState { int total = 40; }\n  \
+               DefMethod _initialize() { total += step(); }\n  DefMethod get(OUT int *r) { *r = total; }\n}\n\
+               DefClass other { DefState { int total; } DefMethod set(IN int n) { total = n; } }\n";
+    let folder = files("classes", &[("m.idl", idl)]);
+    let file = folder.join("m.idl");
+    assert_eq!(
+        succeeds(gridloom(&["idl", "check", text(&file)])),
+        format!("{}: 0 functions, 2 classes\n", file.display())
+    );
+    let shown = "class m/counter\n  m/counter._initialize() -> ()\n  m/counter.get() -> r: int32\n\
+                 class m/other\n  m/other.set(n: int32) -> ()\n";
+    assert_eq!(succeeds(gridloom(&["idl", "show", text(&file)])), shown);
+    let library = folder.join("m.so");
+    let printed = succeeds(gridloom(&["idl", "compile", text(&file), "-o", text(&library), "--keep"]));
+    let made = ["m.counter.so", "m.other.so"].map(|name| folder.join(name));
+    assert_eq!(printed, format!("{}\n{}\n", made[0].display(), made[1].display()));
+    assert!(made.iter().all(|library| library.exists()) && folder.join("m.counter.c").exists());
+    let (_, error) = said(serve_command_of(&Grid::start(), &file, &[]));
+    assert!(error.contains("objects are not served yet, and 'm/counter' is a class; write its methods"), "{error}");
+}

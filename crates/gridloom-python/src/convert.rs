@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridloom::{Arg, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
 use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
-use gridloom_core::idl::{ArrayOrder, BaseType, Param, Signature};
+use gridloom_core::idl::{BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Mapping, Segment};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -203,7 +203,7 @@ impl Target<'_> {
             (false, false) => None,
         };
         // What has to be copied together anyway is copied to what the function wants.
-        let wanted = if param.is_some_and(|param| param.order == ArrayOrder::F) { Order::F } else { Order::C };
+        let wanted = param.and_then(|param| param.order.in_memory()).unwrap_or(Order::C);
         let shape = array.shape().iter().map(|extent| *extent as u64).collect();
         let meta = Meta::Array { dtype, byte_order, order: contiguous.unwrap_or(wanted), shape };
         if contiguous.is_some()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gridloom_core::base::limits::INLINE_BYTES_MAX;
 use gridloom_core::base::{ByteOrder, Dtype, Meta, Order, SplitMix64};
-use gridloom_core::idl::{ArrayOrder, BaseType, Mode, Param, Signature};
+use gridloom_core::idl::{BaseType, Mode, Param, Signature};
 use gridloom_core::perf::Size;
 use gridloom_net::payload::Payload;
 
@@ -102,7 +102,7 @@ pub(crate) fn arguments(
                             signature.name, param.name
                         ))
                     })?;
-                    let order = if param.order == ArrayOrder::F { Order::F } else { Order::C };
+                    let order = param.order.in_memory().unwrap_or(Order::C);
                     let meta = Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape };
                     if has_content { random_array(meta, &mut random)? } else { Value::placeholder(meta) }
                 }

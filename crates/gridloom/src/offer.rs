@@ -112,6 +112,12 @@ fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
     let text = read(file)?;
     let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
+    if let Some(class) = parsed.classes.first() {
+        let (file, class) = (file.display(), &class.name);
+        return Err(Error::Input(format!(
+            "{file}: objects are not served yet, and '{class}' is a class; write its methods as functions, by Define"
+        )));
+    }
     if bodies != InlineBodies::Unused {
         let libraries = compile::libraries_of(&parsed, file)?;
         if bodies == InlineBodies::Compile

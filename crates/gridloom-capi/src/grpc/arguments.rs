@@ -274,6 +274,7 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
     Ok((Meta::scalar(dtype), bytes))
 }
 
+/// How the program has an array: by rows, unless the function wants it by columns and nobody turns it.
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
     Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: param.memory_order(), shape }
 }
@@ -340,4 +341,26 @@ unsafe fn copy_into(item: &Item<'_>, part: &mut [u8]) -> Option<()> {
         copied = copied.filter(|()| !item.pointer.is_null()).and_then(|()| unsafe { memory::copy_to(from, piece) });
     });
     copied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::idl::parse;
+
+    #[test]
+    fn arrays_of_routines_are_by_rows_and_those_of_calls_as_the_function_has_them() {
+        let text = "SUBROUTINE a(IN int n, IN double x[n][n]) LANGUAGE = \"FORTRAN\"\n\
+                    Define b(IN int n, IN double x[n][n]) Calls \"FORTRAN\" b(n, x);\n\
+                    Define c(IN int n, IN double x[n][n]) Calls c(n, x);";
+        let orders: Vec<Order> = parse(text, "m.idl")
+            .unwrap()
+            .iter()
+            .map(|definition| match array_of(&definition.signature.params[1], Dtype::Float64, vec![2, 2]) {
+                Meta::Array { order, .. } => order,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(orders, [Order::C, Order::F, Order::C]);
+    }
 }

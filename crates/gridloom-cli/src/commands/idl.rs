@@ -23,7 +23,7 @@ pub enum Options {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show the functions that a file describes, a signature a line
+    /// Show the functions and methods that a file describes, a signature a line
     #[command(after_help = "Example:\n  gridloom idl show linalg.idl")]
     Show {
         /// The file
@@ -63,9 +63,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Options::Show { file } => {
-            let definitions = idl::parse(&read_text(file)?, &file.display().to_string())?;
-            for definition in definitions {
+            let parsed = idl::parse_file(&read_text(file)?, &file.display().to_string())?;
+            for definition in &parsed.definitions {
                 print_line(&definition.signature.to_string())?;
+            }
+            for class in &parsed.classes {
+                print_line(&format!("class {}", class.name))?;
+                class.methods.iter().try_for_each(|method| print_line(&format!("  {}", method.signature)))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -74,21 +78,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 Some(library) => library.clone(),
                 None => Path::new(file.file_stem().context("expected the name of a file")?).with_extension("so"),
             };
-            let warnings = compile_interface(file, &library, *keep)?;
+            let (libraries, warnings) = compile_interface(file, &library, *keep)?;
             if !warnings.is_empty() {
                 gridloom_core::say!("{}", warnings.trim_end());
             }
-            print_line(&library.display().to_string())?;
+            libraries.iter().try_for_each(|library| print_line(&library.display().to_string()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// `3 functions, 2 of them compiled`.
+/// `3 functions, 2 of them compiled, 1 class`.
 fn counted(parsed: &idl::IdlFile) -> String {
-    let functions = count(parsed.definitions.len(), "function");
-    match parsed.build.stubs.len() {
-        0 => functions,
-        compiled => format!("{functions}, {compiled} of them compiled"),
+    let mut counted = count(parsed.definitions.len(), "function");
+    if !parsed.build.stubs.is_empty() {
+        counted.push_str(&format!(", {} of them compiled", parsed.build.stubs.len()));
     }
+    match parsed.classes.len() {
+        0 => {}
+        1 => counted.push_str(", 1 class"),
+        classes => counted.push_str(&format!(", {classes} classes")),
+    }
+    counted
 }

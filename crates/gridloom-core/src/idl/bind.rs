@@ -15,7 +15,7 @@ use crate::idl::expr::Expr;
 use crate::idl::extents::{Sizes, described, wanted};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::scalar::{Scalar, is_real, scalar_value};
-use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
+use crate::idl::signature::{BaseType, Mode, Param, Signature};
 
 /// What the caller passes for one parameter.
 #[derive(Clone, PartialEq, Debug)]
@@ -270,10 +270,10 @@ impl Binding<'_> {
         if !param.is_array {
             return Ok(Meta::scalar(dtype));
         }
-        let order = match (param.order, actual.map(|actual| &actual.meta)) {
-            (ArrayOrder::F, _) => Order::F,
-            (ArrayOrder::Any, Some(Meta::Array { order, .. })) => *order,
-            (ArrayOrder::C | ArrayOrder::Any, _) => Order::C,
+        let order = match (param.order.in_memory(), actual.map(|actual| &actual.meta)) {
+            (Some(order), _) => order,
+            (None, Some(Meta::Array { order, .. })) => *order,
+            (None, _) => Order::C,
         };
         let shape = self.0.extents(index)?;
         let meta = Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order, shape };

@@ -2,7 +2,8 @@
 //! mistakes by the file's own lines and columns.
 //!
 //! Parameters are C variables as Ninf-G has them: a scalar that is `IN` by value, everything else by pointer, arrays of any
-//! number of dimensions flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source C++.
+//! number of dimensions flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source C++. A class is a
+//! source of its own, in which its state stands as variables: an object is a process.
 
 use std::fmt::Write as _;
 
@@ -54,6 +55,21 @@ pub struct Stub {
     pub code: StubCode,
 }
 
+/// A class: methods that share variables, of which each object has its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Class {
+    /// `module/class`.
+    pub name: String,
+    /// One line of description, may be empty.
+    pub about: String,
+    /// Its variables (`DefState`).
+    pub state: Option<CText>,
+    /// Its methods, under names `module/class.method`. `_initialize` and `_finalize` run by themselves.
+    pub methods: Vec<Definition>,
+    /// Those that are compiled.
+    pub stubs: Vec<Stub>,
+}
+
 /// What a compiled function does.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StubCode {
@@ -71,43 +87,52 @@ pub enum StubCode {
 }
 
 impl Build {
-    /// Whether the source is C++: a function of it is, or the compiler's name ends in `++`.
-    pub fn is_cpp(&self) -> bool {
+    /// Whether the source with these functions is C++: one of them is, or the compiler's name ends in `++`.
+    pub fn is_cpp(&self, stubs: &[Stub]) -> bool {
         let compiler = self.compiler.as_deref().and_then(|command| command.split_whitespace().next());
-        self.stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
+        stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
     }
 
-    /// The source. `file` names the description in the compiler's messages.
+    /// The source of the file's functions. `file` names the description in the compiler's messages.
     pub fn c_source(&self, definitions: &[Definition], file: &str) -> String {
+        self.source(None, &self.stubs, definitions, file)
+    }
+
+    /// The source of a class.
+    pub fn class_source(&self, class: &Class, file: &str) -> String {
+        self.source(class.state.as_ref(), &class.stubs, &class.methods, file)
+    }
+
+    fn source(&self, state: Option<&CText>, stubs: &[Stub], definitions: &[Definition], file: &str) -> String {
         let file = quoted(file);
+        let is_cpp = self.is_cpp(stubs);
         let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
-        for text in &self.texts {
+        for text in self.texts.iter().chain(state) {
             push_text(&mut source, text, &file, "", "");
         }
-        for stub in &self.stubs {
-            self.push_stub(&mut source, stub, &definitions[stub.definition].signature, &file);
+        for stub in stubs {
+            push_stub(&mut source, stub, &definitions[stub.definition].signature, &file, is_cpp);
         }
         source
     }
+}
 
-    fn push_stub(&self, source: &mut String, stub: &Stub, signature: &Signature, file: &str) {
-        let is_cpp = self.is_cpp();
-        let params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
-        let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
-        let linkage = if is_cpp { "extern \"C\" " } else { "" };
-        let symbol = stub_symbol(signature);
-        let _ = writeln!(source, "\n#line {} {file}", stub.line);
-        let _ = writeln!(source, "{linkage}__attribute__((visibility(\"default\")))\nvoid {symbol}({params})\n{{");
-        match &stub.code {
-            StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
-            StubCode::Call { function, args, result } => {
-                let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params, is_cpp)).collect();
-                let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
-                push_text(source, function, file, &value, &format!("({});", args.join(", ")));
-            }
+fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
+    let params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+    let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
+    let linkage = if is_cpp { "extern \"C\" " } else { "" };
+    let symbol = stub_symbol(signature);
+    let _ = writeln!(source, "\n#line {} {file}", stub.line);
+    let _ = writeln!(source, "{linkage}__attribute__((visibility(\"default\")))\nvoid {symbol}({params})\n{{");
+    match &stub.code {
+        StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
+        StubCode::Call { function, args, result } => {
+            let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params, is_cpp)).collect();
+            let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
+            push_text(source, function, file, &value, &format!("({});", args.join(", ")));
         }
-        source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
     }
+    source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
 }
 
 /// The symbol of a definition's compiled function. It changes with the signature: a library that was made for another one
@@ -208,11 +233,22 @@ mod tests {
     }
 
     #[test]
+    fn a_class_is_a_source_with_its_state() {
+        let file =
+            "Globals { int g; }\nDefClass c {\n  DefState { int n = 5; }\n  DefMethod get(OUT int *r) { *r = n; }\n}";
+        let parsed = parse_file(file, "t.idl").unwrap();
+        let source = parsed.build.class_source(&parsed.classes[0], "t.idl");
+        let state = "int g; \n#line 3 \"t.idl\"\n             int n = 5; \n";
+        assert!(source.contains(state) && source.contains("gridloom_c_get_"), "{source}");
+        assert!(!parsed.build.c_source(&parsed.definitions, "t.idl").contains("int n"));
+    }
+
+    #[test]
     fn a_cpp_function_is_called_by_a_compiled_one() {
         let file = "Define f(IN int n, OUT int *r) Calls \"C++\" r = ns(n, 2*n, 1.5, \"a\");";
         let parsed = parse_file(file, "t.idl").unwrap();
         let source = parsed.build.c_source(&parsed.definitions, "t.idl");
-        assert!(parsed.build.is_cpp() && source.contains("extern \"C\" "), "{source}");
+        assert!(parsed.build.is_cpp(&parsed.build.stubs) && source.contains("extern \"C\" "), "{source}");
         assert!(source.contains("*r = ns(n, (int) (2*n), (double) (1.5), \"a\");"), "{source}");
     }
 }

@@ -137,6 +137,7 @@ impl Signature {
                 ArrayOrder::C => 0,
                 ArrayOrder::F => 1,
                 ArrayOrder::Any => 2,
+                ArrayOrder::Turned => 3,
             });
             hash.byte(u8::from(param.hidden));
             // What has none keeps the hash that it had before there were slices.

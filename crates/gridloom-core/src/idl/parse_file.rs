@@ -42,8 +42,14 @@ impl Parser<'_> {
                 return Ok(());
             }
             "Define" => {
-                let definition = self.definition()?;
+                let (definition, stub) = self.definition()?;
                 self.result.definitions.push(definition);
+                self.result.build.stubs.extend(stub);
+                return Ok(());
+            }
+            "DefClass" => {
+                let class = self.class()?;
+                self.result.classes.push(class);
                 return Ok(());
             }
             "SUBROUTINE" | "FUNCTION" => {
@@ -51,7 +57,6 @@ impl Parser<'_> {
                 self.result.definitions.push(definition);
                 return Ok(());
             }
-            "DefClass" => return Err(self.error(place, "'DefClass' is not supported yet; leave it out".to_string())),
             _ => {
                 let near = did_you_mean(&near_names(word, WORDS.into_iter()));
                 return Err(self.error(place, format!("expected {STATEMENTS}, got '{word}'{near}")));

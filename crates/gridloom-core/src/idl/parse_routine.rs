@@ -1,8 +1,8 @@
 //! GridSolve's way to describe a function: `SUBROUTINE name(…)` or `FUNCTION type name(…)`, and settings `NAME = "…"`.
 //!
 //! The routine is a symbol of a library and gets its parameters as they are declared. The value of a `FUNCTION` becomes a
-//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says: extents are (rows, columns) either way,
-//! so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
+//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says, and callers in C have them row-major:
+//! extents are (rows, columns) either way, so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
 
 use crate::base::Dtype;
 use crate::idl::lexer::{IdlError, Place, Token};
@@ -160,7 +160,7 @@ impl Parser<'_> {
         let (text, place) = self.text("\"ROW\" or \"COLUMN\"")?;
         match text.to_uppercase().as_str() {
             "ROW" => Ok(ArrayOrder::C),
-            "COLUMN" | "COL" => Ok(ArrayOrder::F),
+            "COLUMN" | "COL" => Ok(ArrayOrder::Turned),
             _ => Err(self.error(place, format!("expected \"ROW\" or \"COLUMN\", got {text:?}"))),
         }
     }
@@ -190,20 +190,20 @@ impl Parser<'_> {
     }
 }
 
-/// How the arrays of a language lie.
-pub(crate) fn natural_order(language: Language) -> ArrayOrder {
+/// How the arrays of a language's routines lie.
+fn natural_order(language: Language) -> ArrayOrder {
     match language {
         Language::C => ArrayOrder::C,
-        Language::Fortran => ArrayOrder::F,
+        Language::Fortran => ArrayOrder::Turned,
     }
 }
 
-/// The definition as a routine: for arrays that lie otherwise than its language has them.
+/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order.
 pub(crate) fn routine_text(definition: &Definition, declared: &[String]) -> Option<String> {
     let signature = &definition.signature;
     let Body::Native { language, symbol, result, .. } = &definition.body else { return None };
     let order = signature.params.iter().find(|param| param.is_array)?.order;
-    if order == natural_order(*language) {
+    if matches!((language, order), (Language::C, ArrayOrder::C) | (Language::Fortran, ArrayOrder::F)) {
         return None;
     }
     let (head, passed) = match result {
@@ -212,7 +212,7 @@ pub(crate) fn routine_text(definition: &Definition, declared: &[String]) -> Opti
     };
     let function = signature.name.rsplit('/').next().unwrap_or_default();
     let language = if *language == Language::C { "C" } else { "FORTRAN" };
-    let major = if order == ArrayOrder::F { "COLUMN" } else { "ROW" };
+    let major = if order == ArrayOrder::C { "ROW" } else { "COLUMN" };
     let quoted = crate::idl::print::quoted;
     let mut text = format!("{head} {function}({})\n", passed.join(", "));
     if !signature.about.is_empty() {

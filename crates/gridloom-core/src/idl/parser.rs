@@ -3,16 +3,18 @@
 //!
 //! ```text
 //! file       = { Module name; | Library "…"; | FortranFormat "…"; | FortranStringConvention last; | CompileOptions "…";
-//!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | routine }
+//!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | class | routine }
 //! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } body
 //! option     = Required "…" | CalcOrder expression | Language "C"|"C++"|"FORTRAN" | Shrink "yes"|"no"
+//! class      = DefClass name ["description"] { option } { [DefState { C }] method { method } }
+//! method     = DefMethod name ( [parameter {, parameter}] ) ["description"] { option } body
 //! body       = { C } | Calls ["C"|"C++"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] ) ;
 //! routine    = (SUBROUTINE | FUNCTION type) name ( [parameter {, parameter}] ) ["description"]
 //!              { LANGUAGE = "C"|"FORTRAN" | MAJOR = "ROW"|"COLUMN" | LIBS = "…" | COMPLEXITY = "…" | SYMBOL = "…" } [;]
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
-//! [`Build`]. Refused by name: `DefClass`, `Backend "MPI"` and `"BLACS"`, callbacks, `filepointer`.
+//! [`Build`]. Refused by name: `Backend "MPI"` and `"BLACS"`, callbacks, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
@@ -20,7 +22,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
-use crate::idl::c_text::{Build, CText, Stub, stub_symbol};
+use crate::idl::c_text::{Build, CText, Class, Stub, stub_symbol};
 use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{Failure, IdlError, Lexer, Place, Token};
 use crate::idl::macros::Macros;
@@ -38,6 +40,8 @@ pub struct IdlFile {
     pub build: Build,
     /// The functions.
     pub definitions: Vec<Definition>,
+    /// The classes.
+    pub classes: Vec<Class>,
 }
 
 /// The functions that an IDL text defines. `file_name` names the text in errors, and its stem is the module of
@@ -93,9 +97,9 @@ pub(crate) struct Parser<'a> {
 }
 
 #[derive(Default)]
-struct Options {
-    work: Option<ParsedExpr>,
-    language: Option<Spoken>,
+pub(crate) struct Options {
+    pub(crate) work: Option<ParsedExpr>,
+    pub(crate) language: Option<Spoken>,
     is_shrunk: bool,
 }
 
@@ -123,17 +127,29 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(crate) fn definition(&mut self) -> Result<Definition, IdlError> {
-        self.uses.clear();
-        self.nodes = 0;
+    /// What follows `Define`.
+    pub(crate) fn definition(&mut self) -> Result<(Definition, Option<Stub>), IdlError> {
         let (function, place) = self.name("the function's name")?;
         let name = self.full_name(&function, place)?;
+        self.described(name, place, None, self.result.definitions.len())
+    }
+
+    /// What follows the name of a function, which is number `index` of its kind.
+    pub(crate) fn described(
+        &mut self,
+        name: String,
+        place: Place,
+        language: Option<Spoken>,
+        index: usize,
+    ) -> Result<(Definition, Option<Stub>), IdlError> {
+        self.uses.clear();
+        self.nodes = 0;
         let parsed = self.parameters()?;
         let about = self.description()?;
         let options = self.options()?;
         let (names, mut params) = self.resolved(&parsed, options.is_shrunk)?;
         let work = self.work(options.work.as_ref(), &params, &names)?;
-        let runs = self.body(options.language, &params, &names)?;
+        let runs = self.body(options.language.or(language), &params, &names)?;
         let order = match &runs {
             Runs::Symbol(Body::Native { language: Language::Fortran, .. }) => ArrayOrder::F,
             _ => ArrayOrder::C,
@@ -141,16 +157,16 @@ impl<'a> Parser<'a> {
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
         let signature = Signature { name, params, work, about };
         signature.check().map_err(|message| self.error(place, message))?;
-        let body = match runs {
-            Runs::Symbol(body) => body,
+        let (body, stub) = match runs {
+            Runs::Symbol(body) => (body, None),
             Runs::Stub { is_cpp, code } => {
-                let (definition, line) = (self.result.definitions.len(), place.line);
-                self.result.build.stubs.push(Stub { definition, line, is_cpp, code });
                 let args = (0..signature.params.len()).map(CallArgument::Param).collect();
-                Body::Native { language: Language::C, symbol: stub_symbol(&signature), args, result: None }
+                let symbol = stub_symbol(&signature);
+                let stub = Stub { definition: index, line: place.line, is_cpp, code };
+                (Body::Native { language: Language::C, symbol, args, result: None }, Some(stub))
             }
         };
-        Ok(Definition { signature, body })
+        Ok((Definition { signature, body }, stub))
     }
 
     /// The names of the parameters, and these with their extents.
@@ -230,7 +246,7 @@ impl<'a> Parser<'a> {
         Ok(about)
     }
 
-    fn options(&mut self) -> Result<Options, IdlError> {
+    pub(crate) fn options(&mut self) -> Result<Options, IdlError> {
         let mut options = Options::default();
         loop {
             let (token, place) = self.peek()?;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::base::Dtype;
+use crate::base::{Dtype, Order};
 use crate::idl::expr::Expr;
 use crate::idl::parse_param::type_name;
 use crate::idl::parse_routine::routine_text;
-use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
+use crate::idl::signature::{BaseType, Body, CallArgument, Definition, Language, Param, Signature};
 use crate::idl::slices::Slice;
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
@@ -53,7 +53,7 @@ impl Signature {
             return base.to_string();
         }
         let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.params).to_string()).collect();
-        let order = if param.order == ArrayOrder::F && dims.len() > 1 { " in Fortran order" } else { "" };
+        let order = if param.order.in_memory() == Some(Order::F) && dims.len() > 1 { " in Fortran order" } else { "" };
         format!("{base}[{}]{order}", dims.join(", "))
     }
 

@@ -63,6 +63,19 @@ pub enum ArrayOrder {
     F,
     /// Either (Python functions).
     Any,
+    /// Column-major, for callers in C who have their arrays row-major (GridSolve's routines).
+    Turned,
+}
+
+impl ArrayOrder {
+    /// The order in memory, if it is one.
+    pub fn in_memory(self) -> Option<Order> {
+        match self {
+            ArrayOrder::C => Some(Order::C),
+            ArrayOrder::F | ArrayOrder::Turned => Some(Order::F),
+            ArrayOrder::Any => None,
+        }
+    }
 }
 
 /// One parameter.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::{Meta, Order, TaskError};
-use gridloom_core::idl::{ArrayOrder, BindError, Given, Param, Signature};
+use gridloom_core::idl::{BindError, Given, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
 use super::protocol::{Place, Run, Value};
@@ -229,11 +229,7 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
 
 /// The memory order that a parameter asks for.
 pub(crate) fn wanted_order(param: &Param) -> Option<Order> {
-    match param.order {
-        ArrayOrder::C => Some(Order::C),
-        ArrayOrder::F => Some(Order::F),
-        ArrayOrder::Any => None,
-    }
+    param.order.in_memory()
 }
 
 /// The description with this machine's byte order and the order wanted.

@@ -48,38 +48,35 @@ pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> 
     }
 }
 
-/// Compiles the bodies of an interface description into `library`, for `gridloom serve --no-compile`; with `keep` the C
-/// source is left beside it. Gives what the compiler says: warnings.
+/// Compiles the bodies of an interface description into `library`, for `gridloom serve --no-compile`, and those of each class
+/// into one beside it, as `NAME.class.so`; with `keep` the C sources are left beside them. Gives the libraries, and what the
+/// compiler says: warnings.
 ///
 /// # Errors
 /// If the description is wrong, has nothing to compile, or does not compile.
-pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<String, Error> {
+pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec<PathBuf>, String), Error> {
     let parsed = gridloom_core::idl::parse_file(&crate::offer::read(file)?, &file.display().to_string());
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
     let libraries = libraries_of(&parsed, file)?;
-    let Some(recipe) = Recipe::of(&parsed, file, &libraries)? else {
+    let mut recipes: Vec<(PathBuf, Recipe)> = Vec::new();
+    recipes.extend(Recipe::of(&parsed, file, &libraries)?.map(|recipe| (library.to_path_buf(), recipe)));
+    for class in &parsed.classes {
+        let name = class.name.rsplit('/').next().unwrap_or_default();
+        let source = parsed.build.class_source(class, &file.display().to_string());
+        let recipe = Recipe::new(&parsed, file, &libraries, source, parsed.build.is_cpp(&class.stubs))?;
+        recipes.push((library.with_extension(format!("{name}.so")), recipe));
+    }
+    if recipes.is_empty() {
         let file = file.display();
         return Err(Error::Input(format!(
             "{file}: nothing to compile: it has no inline bodies, Globals or object files"
         )));
-    };
-    let library = std::path::absolute(library).map_err(|error| recipe.wrong(&format!("its library: {error}")))?;
-    let new = library.with_extension(format!("new-{}", std::process::id()));
-    fs::create_dir(&new).map_err(|error| recipe.wrong(&format!("{}: {error}", new.display())))?;
-    let made = recipe.make(&new).and_then(|(warnings, _)| {
-        let moved = fs::rename(new.join(LIBRARY), &library).and_then(|()| match keep {
-            true => fs::rename(
-                new.join(recipe.source_name),
-                library.with_extension(recipe.source_name.trim_start_matches("stubs.")),
-            ),
-            false => Ok(()),
-        });
-        moved.map_err(|error| recipe.wrong(&format!("{}: {error}", library.display())))?;
-        Ok(warnings)
-    });
-    // Whatever is left in it is of no use; the result was moved.
-    let _ = fs::remove_dir_all(&new);
-    made
+    }
+    let mut said = String::new();
+    for (library, recipe) in &recipes {
+        said.push_str(&recipe.make_as(library, keep)?);
+    }
+    Ok((recipes.into_iter().map(|(library, _)| library).collect(), said))
 }
 
 /// The libraries that a file names by `Required`, `Library` and `LIBS`.
@@ -89,13 +86,26 @@ pub(crate) fn libraries_of(parsed: &IdlFile, file: &Path) -> Result<Libraries, E
 }
 
 impl Recipe {
+    /// That of a file's functions; `None` if nothing is to be compiled for them.
     fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Recipe>, Error> {
         let build = &parsed.build;
-        if build.stubs.is_empty() && !build.has_globals && libraries.archives.is_empty() {
+        let is_used = build.has_globals || !libraries.archives.is_empty();
+        if build.stubs.is_empty() && (!is_used || parsed.definitions.is_empty()) {
             return Ok(None);
         }
+        let source = build.c_source(&parsed.definitions, &file.display().to_string());
+        Recipe::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
+    }
+
+    fn new(
+        parsed: &IdlFile,
+        file: &Path,
+        libraries: &Libraries,
+        source: String,
+        is_cpp: bool,
+    ) -> Result<Recipe, Error> {
+        let build = &parsed.build;
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        let is_cpp = build.is_cpp();
         let compiler = build.compiler.clone().unwrap_or_else(|| if is_cpp { "c++" } else { "cc" }.to_string());
         let linker = build.linker.clone().unwrap_or_else(|| compiler.clone());
         let split = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
@@ -113,7 +123,7 @@ impl Recipe {
         let recipe = Recipe {
             file: file.to_path_buf(),
             folder: absolute.parent().unwrap_or(Path::new("/")).to_path_buf(),
-            source: build.c_source(&parsed.definitions, &file.display().to_string()),
+            source,
             source_name: if is_cpp { "stubs.cc" } else { "stubs.c" },
             compile,
             link,
@@ -121,12 +131,33 @@ impl Recipe {
             inputs: libraries.archives.clone(),
         };
         match libraries.missing.first() {
-            None => Ok(Some(recipe)),
+            None => Ok(recipe),
             Some(missing) => {
                 let missing = missing.display();
                 Err(recipe.wrong(&format!("{missing} is not there, which it requires; compile it first, with -fPIC")))
             }
         }
+    }
+
+    /// Makes the library in a place of its own. Gives the compiler's warnings.
+    fn make_as(&self, library: &Path, keep: bool) -> Result<String, Error> {
+        let library = std::path::absolute(library).map_err(|error| self.wrong(&format!("its library: {error}")))?;
+        let new = library.with_extension(format!("new-{}", std::process::id()));
+        fs::create_dir(&new).map_err(|error| self.wrong(&format!("{}: {error}", new.display())))?;
+        let made = self.make(&new).and_then(|(warnings, _)| {
+            let moved = fs::rename(new.join(LIBRARY), &library).and_then(|()| match keep {
+                true => fs::rename(
+                    new.join(self.source_name),
+                    library.with_extension(self.source_name.trim_start_matches("stubs.")),
+                ),
+                false => Ok(()),
+            });
+            moved.map_err(|error| self.wrong(&format!("{}: {error}", library.display())))?;
+            Ok(warnings)
+        });
+        // Whatever is left in it is of no use; the result was moved.
+        let _ = fs::remove_dir_all(&new);
+        made
     }
 
     /// Makes the library in that folder. Gives the compiler's warnings and the files that it read, absolute.
@@ -175,12 +206,16 @@ impl Recipe {
     }
 }
 
-/// Symbols that definitions call, but for those of the bodies: they are what archives are linked for.
+/// Symbols that functions and methods call, but for those of bodies: they are what archives are linked for.
 fn called(parsed: &IdlFile) -> impl Iterator<Item = &str> {
-    let is_stub = |index: usize| parsed.build.stubs.iter().any(|stub| stub.definition == index);
-    parsed.definitions.iter().enumerate().filter_map(move |(index, definition)| match &definition.body {
-        Body::Native { symbol, .. } if !is_stub(index) => Some(symbol.as_str()),
-        _ => None,
+    let all = [(&parsed.definitions, &parsed.build.stubs)];
+    let all = all.into_iter().chain(parsed.classes.iter().map(|class| (&class.methods, &class.stubs)));
+    all.flat_map(|(definitions, stubs)| {
+        let is_stub = |index: usize| stubs.iter().any(|stub| stub.definition == index);
+        definitions.iter().enumerate().filter_map(move |(index, definition)| match &definition.body {
+            Body::Native { symbol, .. } if !is_stub(index) => Some(symbol.as_str()),
+            _ => None,
+        })
     })
 }
 

@@ -1,0 +1,198 @@
+//! Tests of whole files: inline bodies, classes, GridSolve's routines, and that no change of a right file makes the parser panic.
+
+use proptest::prelude::*;
+
+use crate::base::Dtype;
+use crate::idl::parser::{parse, parse_file};
+use crate::idl::signature::{ArrayOrder, Body, CallArgument, Definition, Language};
+
+/// All of the language.
+const WHOLE: &str = r#"/* all */ Module linalg; CompileOptions "-O3"; Compiler "cc"; Linker "cc"; Library "-lm a.so";
+FortranFormat "_%s_"; FortranStringConvention last; // to the end
+#define N 10
+# a comment of GridSolve
+Globals {
+#include <math.h>
+static double twice(double x) { return 2 * x; } /* } */
+}
+Define f(IN int n, IN double x[n][N*n], OUT double y[n > 2 ? n-1 : 2^n], INOUT long *s, WORK char w[4*n], IN string t)
+"described" Required "a.o" Shrink "no" CalcOrder 2*n^3/3 + 0.5 * n
+{ y[0] = twice(x[0]); if (*s == '}') goto ng_stub_end; }
+Define g(IN double a, OUT int *info) Language "FORTRAN" Calls info = g(a, 'N', "U", (long) 2 + 1, -1.5);
+Define h(IN int n, OUT float *r) Calls "C++" r = ns(n, n * 2);
+SUBROUTINE dgesv(IN int n, INOUT double A[lda][n], IN int lda, OUT int info) "d"
+  LANGUAGE = "FORTRAN" MAJOR = "ROW" LIBS = "-llapack" COMPLEXITY = "0.667*pow((double)n, 3.0) + sqrt(n)" # end
+DefClass counter "counts" Required "b.o" {
+  DefState { long total; }
+  DefMethod _initialize() { total = 0; }
+  DefMethod add(IN int n, OUT long *sum) "adds" CalcOrder n { *sum = total += n; }
+  DefMethod other(IN int n) Calls "C" other_of(n, 1);
+}
+FUNCTION double norm(IN int n, IN double x[n]) MAJOR = "COLUMN" SYMBOL = "norm2";
+"#;
+
+#[test]
+fn the_whole_language_is_read() {
+    let file = parse_file(WHOLE, "t.idl").unwrap();
+    assert_eq!((file.definitions.len(), file.build.stubs.len(), file.libraries.len()), (5, 2, 2));
+    assert_eq!(file.build.required, ["a.o", "b.o"]);
+    let class = &file.classes[0];
+    assert_eq!((class.name.as_str(), class.about.as_str(), class.stubs.len()), ("linalg/counter", "counts", 2));
+    assert_eq!(class.state.as_ref().unwrap().text, " long total; ");
+    let methods: Vec<String> = class.methods.iter().map(|method| method.signature.to_string()).collect();
+    let add = "linalg/counter.add(n: int32) -> sum: int64";
+    assert_eq!(methods, ["linalg/counter._initialize() -> ()", add, "linalg/counter.other(n: int32) -> ()"]);
+    for definition in &file.definitions {
+        assert_eq!(&one(&definition.to_string()), definition);
+    }
+}
+
+fn one(source: &str) -> Definition {
+    let mut all = parse(source, "t.idl").unwrap();
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+fn refusal(source: &str) -> String {
+    parse(source, "linalg.idl").unwrap_err().to_string()
+}
+
+#[test]
+fn bodies_are_compiled_functions_of_all_parameters() {
+    let text = "Module m; #of functions\n#define N 3\nGlobals { static int calls; }\n\
+                Define f(IN int n, OUT double x[N*n], OUT int *r) \"d\" CalcOrder n { *r = n; goto ng_stub_end; }\n\
+                Define g(OUT int *r) Language \"C++\" { *r = calls; }";
+    let file = parse_file(text, "t.idl").unwrap();
+    let [f, g] = &file.definitions[..] else { panic!() };
+    assert_eq!(f.signature.to_string(), "m/f(n: int32) -> (x: float64[3*n], r: int32)");
+    let Body::Native { language: Language::C, symbol, args, result: None } = &f.body else { panic!() };
+    assert!(symbol.starts_with("gridloom_f_") && *args == [0, 1, 2].map(CallArgument::Param), "{symbol}");
+    assert_eq!(one(&f.to_string()), *f, "it prints as a call of its symbol");
+    assert_ne!(f.body, g.body);
+    let build = file.build;
+    assert!(build.has_globals && build.is_cpp(&build.stubs));
+    let texts: Vec<(usize, usize, &str)> = build.texts.iter().map(|t| (t.line, t.column, t.text.as_str())).collect();
+    assert_eq!(texts, [(2, 1, "#define N 3"), (3, 10, " static int calls; ")]);
+    let stubs: Vec<_> = build.stubs.iter().map(|stub| (stub.definition, stub.line, stub.is_cpp)).collect();
+    assert_eq!(stubs, [(0, 4, false), (1, 5, true)]);
+}
+
+const DGESV_ROUTINE: &str = r#"# GridSolve's way
+SUBROUTINE dgesv(IN int n, IN int nrhs, INOUT double A[lda][n], IN int lda, # rows, columns
+                 OUT int ipiv[n], INOUT double B[ldb][nrhs], IN int ldb, OUT int info)
+  "solve A X = B by LU with row exchanges"
+  LANGUAGE = "FORTRAN"   MAJOR = "COLUMN"   LIBS = "-llapack -lblas"
+  COMPLEXITY = "0.667*pow((double)n, 3.0) + 2*n^2*nrhs"
+"#;
+
+#[test]
+fn routines_are_read() {
+    let file = parse_file(DGESV_ROUTINE, "solve.idl").unwrap();
+    assert_eq!(file.libraries, ["-llapack -lblas"]);
+    let definition = &file.definitions[0];
+    assert_eq!(
+        definition.signature.to_string(),
+        "solve/dgesv(A: float64[lda, n] in Fortran order, B: float64[ldb, nrhs] in Fortran order; \
+         n, nrhs, lda, ldb: int32) -> (A: float64[lda, n] in Fortran order, ipiv: int32[n], \
+         B: float64[ldb, nrhs] in Fortran order, info: int32)"
+    );
+    let work = definition.signature.work.as_ref().unwrap().display(&definition.signature.params).to_string();
+    assert_eq!(work, "0.667*n^3+2*n^2*nrhs");
+    let Body::Native { language: Language::Fortran, symbol, args, result: None } = &definition.body else { panic!() };
+    assert_eq!((symbol.as_str(), args.len()), ("dgesv_", 8));
+}
+
+#[test]
+fn values_of_functions_are_results() {
+    let text =
+        "FUNCTION unsigned int find(IN int n, IN double x[n], OUT int at) SYMBOL = \"find_1\" COMPLEXITY=12*sqrt(n);";
+    let definition = one(text);
+    let shown = "t/find(x: float64[n]; n: int32) -> (at: int32, find: uint32)";
+    assert_eq!(definition.signature.to_string(), shown);
+    let Body::Native { language: Language::C, symbol, args, result } = &definition.body else { panic!() };
+    assert_eq!((symbol.as_str(), args.len(), *result), ("find_1", 3, Some((Dtype::Uint32, 3))));
+    assert_eq!(
+        one("FUNCTION void F() LANGUAGE=\"FORTRAN\"").to_string().lines().last(),
+        Some("Calls \"FORTRAN\" f_();")
+    );
+}
+
+#[test]
+fn major_says_how_arrays_lie_whatever_the_language() {
+    for (settings, order) in [
+        ("", ArrayOrder::C),
+        ("MAJOR = \"column\"", ArrayOrder::Turned),
+        ("LANGUAGE = \"FORTRAN\"", ArrayOrder::Turned),
+        ("LANGUAGE = \"FORTRAN\" MAJOR = \"ROW\"", ArrayOrder::C),
+    ] {
+        let text = format!("FUNCTION int f(IN int n, INOUT float a[n][n]) \"d\" {settings} COMPLEXITY = \"n\"");
+        let definition = one(&text);
+        assert_eq!(definition.signature.params[1].order, order, "{settings}");
+        assert_eq!(one(&definition.to_string()), definition, "{definition}");
+    }
+}
+
+#[test]
+fn wrong_classes_name_place_and_remedy() {
+    for (text, message) in [
+        ("DefClass c { }", "1:10: class 'c' has no method to call; write a DefMethod"),
+        ("DefClass c { DefMethod _finalize() { } }", "has no method to call"),
+        ("DefClass c {\n DefMethod f() { } DefMethod f() { } }", "2:30: 'linalg/c.f' was already defined at 2:12"),
+        ("DefClass c { DefState { } DefState { } }", "1:27: a second 'DefState'"),
+        ("DefClass c { DefMethod _initialize(IN int n) { } }", "'_initialize' runs by itself, so it has no parameters"),
+        ("DefClass c CalcOrder 1 { DefMethod f() { } }", "'CalcOrder' is of a method"),
+        ("DefClass c { DefMethod f() { }", "1:12: this '{' has no closing '}'"),
+        ("DefClass c { Define f() { } }", "expected 'DefState', 'DefMethod' or '}', got 'Define'"),
+    ] {
+        let refused = refusal(text);
+        assert!(refused.contains(message), "{text}: {refused}");
+    }
+}
+
+#[test]
+fn wrong_routines_name_place_and_remedy() {
+    for (text, message) in [
+        ("SUBROUTINE f() MAJOR = \"UP\"", "1:24: expected \"ROW\" or \"COLUMN\", got \"UP\""),
+        ("SUBROUTINE f() MAJR = \"ROW\"", "did you mean 'MAJOR'?"),
+        ("SUBROUTINE f() LANGUAGE = \"C++\"", "if it is extern \"C\""),
+        ("SUBROUTINE f(IN int n)\n COMPLEXITY = \"n * k\"", "2:20: unknown name 'k'; the parameters are: n"),
+        ("SUBROUTINE f(IN int n) COMPLEXITY = \"log(n)\"", "unknown function 'log'; expressions have pow"),
+        ("SUBROUTINE f(IN int n) COMPLEXITY = \"n n\"", "1:40: expected an operator or the end"),
+        ("FUNCTION f()", "1:10: expected the type of the function's value, an integer or real one, got ''"),
+        ("FUNCTION dcomplex f()", "got 'dcomplex'; a SUBROUTINE has no value"),
+        ("FUNCTION int f(OUT int f)", "rename the parameter"),
+        ("SUBROUTINE f() LIBS = \"a\" LIBS = \"b\" MAJOR=\"ROW\" MAJOR=\"ROW\"", "a second 'MAJOR'; leave one out"),
+    ] {
+        let refused = refusal(text);
+        assert!(refused.contains(message), "{text}: {refused}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_change_of_a_right_file_makes_the_parser_panic(edits in proptest::collection::vec((any::<u16>(), any::<u16>(), 0u8..4), 1..6)) {
+        let mut bytes = WHOLE.as_bytes().to_vec();
+        for (at, from, kind) in edits {
+            let (at, from) = (usize::from(at) % bytes.len(), usize::from(from) % bytes.len());
+            let piece = bytes[from..(from + 20).min(bytes.len())].to_vec();
+            match kind {
+                0 => bytes[at] = from as u8,
+                1 => drop(bytes.drain(at..(at + from % 20).min(bytes.len()))),
+                2 => bytes.truncate(at.max(1)),
+                _ => drop(bytes.splice(at..at, piece)),
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Ok(file) = parse_file(&text, "t.idl") {
+            file.build.c_source(&file.definitions, "t.idl");
+            file.classes.iter().for_each(|class| drop(file.build.class_source(class, "t.idl")));
+            for definition in file.definitions {
+                prop_assert_eq!(definition.signature.check(), Ok(()));
+                prop_assert_eq!(&one(&definition.to_string()), &definition);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Classes: `DefClass name { DefState { C } DefMethod name(…) … }`.
+
+use crate::idl::c_text::Class;
+use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::parser::{Parser, Spoken};
+
+impl Parser<'_> {
+    /// What follows `DefClass`.
+    pub(crate) fn class(&mut self) -> Result<Class, IdlError> {
+        let (short, place) = self.name("the class's name")?;
+        let name = self.full_name(&short, place)?;
+        let about = self.description()?;
+        let options = self.options()?;
+        if options.work.is_some() {
+            return Err(self.error(place, "'CalcOrder' is of a method, not of a class; write it there".to_string()));
+        }
+        let mut class = Class { name, about, state: None, methods: Vec::new(), stubs: Vec::new() };
+        let opening = self.mark("{")?;
+        loop {
+            let (token, place) = self.next()?;
+            match &token {
+                Token::Name(word) if word == "DefState" => self.state(&mut class, place)?,
+                Token::Name(word) if word == "DefMethod" => self.method(&mut class, &short, options.language)?,
+                Token::Mark(";") => {}
+                Token::Mark("}") => break,
+                Token::End => return Err(self.error(opening, "this '{' has no closing '}'".to_string())),
+                other => return Err(self.expected("'DefState', 'DefMethod' or '}'", other, place)),
+            }
+        }
+        if class.methods.iter().all(|method| runs_by_itself(&method.signature.name)) {
+            return Err(self.error(place, format!("class '{short}' has no method to call; write a DefMethod")));
+        }
+        Ok(class)
+    }
+
+    fn state(&mut self, class: &mut Class, place: Place) -> Result<(), IdlError> {
+        let opening = self.mark("{")?;
+        let text = self.c_text(opening)?;
+        match class.state.replace(text) {
+            None => Ok(()),
+            Some(_) => Err(self.error(place, "a second 'DefState'; write all variables into one".to_string())),
+        }
+    }
+
+    fn method(&mut self, class: &mut Class, short: &str, language: Option<Spoken>) -> Result<(), IdlError> {
+        let (method, place) = self.name("the method's name")?;
+        let name = self.full_name(&format!("{short}.{method}"), place)?;
+        let (definition, stub) = self.described(name, place, language, class.methods.len())?;
+        if runs_by_itself(&definition.signature.name) && !definition.signature.params.is_empty() {
+            let message = format!("'{method}' runs by itself, so it has no parameters; write a method of another name");
+            return Err(self.error(place, message));
+        }
+        class.methods.push(definition);
+        class.stubs.extend(stub);
+        Ok(())
+    }
+}
+
+/// Whether the method runs when an object is made, or ends.
+fn runs_by_itself(name: &str) -> bool {
+    name.ends_with("._initialize") || name.ends_with("._finalize")
+}
