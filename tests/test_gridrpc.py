@@ -16,7 +16,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 146
+CASES = 151
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "mixed.c")
 PLANNED = "not supported yet"
@@ -116,7 +116,7 @@ def test_a_failed_case_is_told(suite):
     assert done.returncode == 1 and "not ok 1 - OGF handles 3" in done.stdout and "GRPC_SERVER_NOT_FOUND" in done.stdout
 
 
-@pytest.mark.parametrize("words", ["OGF call", "OGF cancel", "1.2", "1.6", "files", "strings", "slices", "VAROUT"])
+@pytest.mark.parametrize("words", ["OGF call", "OGF cancel", "1.2", "1.6", "files", "strings", "slices", "VAROUT", "callbacks"])
 def test_memory_is_used_as_it_should_be(suite, words):
     if shutil.which("valgrind") is None:
         pytest.skip("there is no valgrind")
@@ -215,13 +215,15 @@ SAYS = {
         "the trial was first\nthe search: GRPC_SESSION_FAILED, GRPC_CANCELED_NP\n"
         "with a limit: GRPC_TIMEOUT_NP\nfailed: the first session",
     ),
+    "progress": ([], r"(\d+ %: \d\.\d{6}\n){10}the integral is 3\.141593"),
+    "files": (["double", "functions.c", "hits.txt"], r"[1-9]\d* lines have 'double' in them"),
 }
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
-    for name in ("functions.idl", "grid.toml"):
+    for name in ("functions.idl", "language.idl", "functions.c", "grid.toml"):
         shutil.copy(EXAMPLES / name, folder)
     source = EXAMPLES / "functions.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", folder / "libexamples.so", "-lm"], check=True)
@@ -234,3 +236,6 @@ def test_examples_say_what_their_page_says(examples, name):
     arguments, expected = SAYS[name]
     done = subprocess.run([program, "grid.toml", *arguments], capture_output=True, text=True, cwd=examples, timeout=300)
     assert done.returncode == 0 and re.fullmatch(expected, done.stdout.strip()), done.stdout + done.stderr
+    if name == "files":
+        told = [line for line in (examples / "functions.c").read_text().splitlines() if "double" in line]
+        assert (examples / "hits.txt").read_text().splitlines() == told

@@ -7,12 +7,13 @@ use std::ffi::{CStr, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gridloom::{Arg, Grid, Value};
+use gridloom::{Arg, Callee, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
 use gridloom_core::base::{ByteOrder, Dtype, Meta};
 use gridloom_core::idl::{BaseType, Mode, Param, Signature, Whole};
 use gridloom_net::payload::Payload;
 
+use super::callbacks::callee;
 use super::code::{Failed, Outcome};
 use super::deliver::{Destination, Target};
 use super::memory;
@@ -35,6 +36,8 @@ pub(super) struct Gathered {
     pub(super) named: Vec<(String, Arg)>,
     /// Where the results go, in their order.
     pub(super) destinations: Vec<Destination>,
+    /// What it may call back.
+    pub(super) callee: Option<Callee>,
 }
 
 /// Reads all arguments of a call.
@@ -59,9 +62,12 @@ pub(super) unsafe fn gather(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
-    // The sizes once more, for arrays of which a part is sent.
-    let known = if signature.params.iter().any(|param| param.slices.is_some()) { scalars.clone() } else { Vec::new() };
-    let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new() };
+    // The sizes once more, for arrays of which a part is sent, and of callbacks.
+    let has_more = !signature.callbacks.is_empty() || signature.params.iter().any(|param| param.slices.is_some());
+    let known = if has_more { scalars.clone() } else { Vec::new() };
+    // SAFETY: promised by the caller.
+    let callee = unsafe { callee(signature, &known, |at| given.pointer(plan.params.len() + at)) }?;
+    let mut gathered = Gathered { args: Vec::new(), named: Vec::new(), destinations: Vec::new(), callee };
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for (at, index) in plan.params.iter().enumerate() {
         let param = &signature.params[*index];

@@ -55,9 +55,11 @@ impl Opened {
         // SAFETY: promised by the caller.
         let mut gathered = unsafe { gather(&self.library.grid, function.signature(), plan, given) }?;
         let args: Vec<Arg> = std::mem::take(&mut gathered.args);
-        let pending = match server {
-            Some(server) => function.submit_on(*server, &args, &gathered.named, self.bound.limit()),
-            None => function.submit(&args, &gathered.named, self.bound.limit()),
+        let (named, limit) = (&gathered.named, self.bound.limit());
+        let pending = match (gathered.callee.take(), server) {
+            (Some(callee), server) => function.submit_calling(*server, &args, named, limit, callee),
+            (None, Some(server)) => function.submit_on(*server, &args, named, limit),
+            (None, None) => function.submit(&args, named, limit),
         };
         Ok((pending?, gathered))
     }

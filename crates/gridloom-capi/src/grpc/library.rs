@@ -95,6 +95,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
         let own = library()?;
         LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
         own.sessions.cancel_all();
+        own.grid.end_call_backs();
         Ok(())
     })
 }

@@ -19,6 +19,7 @@
 //! | `sessions` | calls under way, and those that are remembered |
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
+//! | `callbacks` | functions of the program that are called back |
 //! | `memory` | where it is read and written |
 //! | `files` | result files |
 //! | `stacks`, `extensions` | what is not of the standard |
@@ -30,6 +31,7 @@
 //! - Memory of the program is read before a call returns, and written by who learns of the session's end.
 
 mod arguments;
+mod callbacks;
 mod calls;
 mod code;
 mod config;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gridloom::Error;
 
+use super::callbacks::asking;
 use super::code::{
     Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_NO_ERROR, GRPC_NONE_COMPLETED, GRPC_NOT_COMPLETED, GRPC_SESSION_FAILED,
     Outcome, run,
@@ -55,6 +56,7 @@ impl Library {
 
     /// Waits for a session and collects it.
     fn wait_for(&self, id: c_int) -> Outcome<()> {
+        self.refuse_own(|own| own == id)?;
         match self.await_sessions(None, |table| table.take_ended(id).transpose())? {
             Ok(session) => self.collected(&session),
             Err(failed) => {
@@ -99,6 +101,7 @@ impl Library {
     }
 
     fn wait_for_one(&self, ids: &[c_int], place: &mut c_int) -> Outcome<()> {
+        self.refuse_own(|own| ids.contains(&own))?;
         let session = self.await_sessions(None, |table| match first_ended(table, ids) {
             Ok(found) => found.and_then(|id| table.take_ended(id).transpose()),
             Err(failed) => Some(Err(failed)),
@@ -108,6 +111,7 @@ impl Library {
     }
 
     fn wait_for_any(&self, place: &mut c_int) -> Outcome<()> {
+        self.refuse_own(|_| true)?;
         let before = self.sessions.lock().now();
         let session =
             self.await_sessions(None, |table| match (table.first_ended_before(before), table.has_before(before)) {
@@ -121,6 +125,15 @@ impl Library {
         };
         *place = session.id;
         self.collected(&session)
+    }
+
+    /// Refuses to wait in a callback for the session that waits for it.
+    fn refuse_own(&self, waits_for: impl Fn(c_int) -> bool) -> Outcome<()> {
+        let own = asking().and_then(|task| self.sessions.lock().of_task(task));
+        match own.filter(|own| waits_for(*own)) {
+            Some(own) => Err(Failed::other(format!("a callback of session {own} cannot wait for it to end"))),
+            None => Ok(()),
+        }
     }
 
     /// Refuses ids that are of no outstanding session.

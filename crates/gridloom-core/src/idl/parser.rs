@@ -12,18 +12,19 @@
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. `CompileOptions`, `Compiler`, `Linker` and
 //! `Required` are recorded and have no effect, as nothing is compiled. Refused by name: inline C bodies, `Globals`,
-//! `DefClass`, `FortranStringConvention`, `Backend`, callbacks, `filepointer`.
+//! `DefClass`, `FortranStringConvention`, `Backend`, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
+use crate::base::limits::{CALLBACKS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Lexer, Place, Token};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::parse_expr::ParsedExpr;
+use crate::idl::parse_param::{ParsedCallback, ParsedParam};
 use crate::idl::signature::{ArrayOrder, Body, Definition, Language, Param, Signature};
 
 /// What a file says.
@@ -82,6 +83,8 @@ pub(crate) struct Parser<'a> {
     /// Names met in the expressions of the definition at hand: until all parameters are known, [`Expr::Param`] is an
     /// index into this.
     pub(crate) uses: Vec<(String, Place)>,
+    /// The callbacks of the definition at hand.
+    pub(crate) callbacks: Vec<ParsedCallback>,
     pub(crate) nesting: usize,
     pub(crate) nodes: usize,
 }
@@ -103,6 +106,7 @@ impl<'a> Parser<'a> {
             defined: BTreeMap::new(),
             result: IdlFile::default(),
             uses: Vec::new(),
+            callbacks: Vec::new(),
             nesting: 0,
             nodes: 0,
         }
@@ -155,6 +159,7 @@ impl<'a> Parser<'a> {
 
     fn definition(&mut self) -> Result<Definition, IdlError> {
         self.uses.clear();
+        self.callbacks.clear();
         self.nodes = 0;
         let (function, place) = self.name("the function's name")?;
         let name = self.full_name(&function, place)?;
@@ -163,6 +168,7 @@ impl<'a> Parser<'a> {
         let options = self.options()?;
         let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
         let mut params = self.with_extents(&parsed, &names, options.is_shrunk)?;
+        let callbacks = self.callbacks_with_extents(&params, &names)?;
         let work = match &options.work {
             Some(parsed) => {
                 let expr = self.indexed(parsed.expr.clone(), &names)?;
@@ -177,7 +183,7 @@ impl<'a> Parser<'a> {
             _ => ArrayOrder::C,
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
-        let signature = Signature { name, params, work, about };
+        let signature = Signature { name, params, callbacks, work, about };
         signature.check().map_err(|message| self.error(place, message))?;
         Ok(Definition { signature, body })
     }
@@ -201,22 +207,32 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    fn parameters(&mut self) -> Result<Vec<crate::idl::parse_param::ParsedParam>, IdlError> {
-        let mut params: Vec<crate::idl::parse_param::ParsedParam> = Vec::new();
+    fn parameters(&mut self) -> Result<Vec<ParsedParam>, IdlError> {
+        let mut params: Vec<ParsedParam> = Vec::new();
         self.mark("(")?;
         if self.take_mark(")")? {
             return Ok(params);
         }
         loop {
-            let param = self.parameter()?;
-            if params.iter().any(|other| other.param.name == param.param.name) {
-                let name = &param.param.name;
-                return Err(self.error(param.place, format!("parameter '{name}' is declared twice; rename one")));
+            if self.is_callback()? {
+                let (callback, place) = self.callback()?;
+                self.check_new(&callback.name, place, &params)?;
+                if self.callbacks.len() == CALLBACKS_MAX {
+                    return Err(self.error(place, format!("more than {CALLBACKS_MAX} callbacks")));
+                }
+                self.callbacks.push(callback);
+            } else {
+                let param = self.parameter()?;
+                self.check_new(&param.param.name, param.place, &params)?;
+                if let Some(callback) = self.callbacks.first() {
+                    let message = format!(
+                        "parameter '{}' comes after callback '{}'; put it before",
+                        param.param.name, callback.name
+                    );
+                    return Err(self.error(param.place, message));
+                }
+                params.push(param);
             }
-            if params.len() == PARAMETERS_MAX {
-                return Err(self.error(param.place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
-            }
-            params.push(param);
             let (token, place) = self.next()?;
             match token {
                 Token::Mark(",") => {}
@@ -224,6 +240,19 @@ impl<'a> Parser<'a> {
                 other => return Err(self.expected("',' or ')' after a parameter", &other, place)),
             }
         }
+    }
+
+    /// Whether there may be one more parameter, of that name.
+    fn check_new(&self, name: &str, place: Place, params: &[ParsedParam]) -> Result<(), IdlError> {
+        let mut names =
+            params.iter().map(|param| &param.param.name).chain(self.callbacks.iter().map(|known| &known.name));
+        if names.any(|known| known == name) {
+            return Err(self.error(place, format!("parameter '{name}' is declared twice; rename one")));
+        }
+        if params.len() + self.callbacks.len() == PARAMETERS_MAX {
+            return Err(self.error(place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
+        }
+        Ok(())
     }
 
     /// The description in quotes, adjoining strings joined as in C; empty if there is none.
