@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 158
+CASES = 164
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "mixed.c")
 PLANNED = "not supported yet"
@@ -293,13 +293,15 @@ SAYS = {
         "the trial was first\nthe search: GRPC_SESSION_FAILED, GRPC_CANCELED_NP\n"
         "with a limit: GRPC_TIMEOUT_NP\nfailed: the first session",
     ),
+    "progress": ([], r"(\d+ %: \d\.\d{6}\n){10}the integral is 3\.141593"),
+    "files": (["double", "functions.c", "hits.txt"], r"[1-9]\d* lines have 'double' in them"),
 }
 
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
-    for name in ("functions.idl", "grid.toml"):
+    for name in ("functions.idl", "language.idl", "functions.c", "grid.toml"):
         shutil.copy(EXAMPLES / name, folder)
     source = EXAMPLES / "functions.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", folder / "libexamples.so", "-lm"], check=True)
@@ -349,6 +351,9 @@ def test_examples_say_what_their_page_says(examples, name):
     arguments, expected = SAYS[name]
     done = subprocess.run([program, "grid.toml", *arguments], capture_output=True, text=True, cwd=examples, timeout=300)
     assert done.returncode == 0 and re.fullmatch(expected, done.stdout.strip()), done.stdout + done.stderr
+    if name == "files":
+        told = [line for line in (examples / "functions.c").read_text().splitlines() if "double" in line]
+        assert (examples / "hits.txt").read_text().splitlines() == told
 
 
 def test_a_program_with_remote_data_runs_unchanged_in_simulation(examples):

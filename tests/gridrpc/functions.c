@@ -1,6 +1,7 @@
 /* What functions.idl describes. cc -shared -fPIC -O1 -o libgridrpc.so functions.c */
 #include <ctype.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -126,4 +127,19 @@ int gridrpc_peaks(int n, const double *x, double floor, double **peaks, int **wh
             count++;
         }
     return count;
+}
+
+void gridrpc_report(int n, int rounds, double *sum, void (*tell)(int *, double *), void (*ask)(double *, int *)) {
+    double *x = malloc((size_t)n * sizeof *x), factor = -1;
+    int calls = 0;
+    *sum = 0;
+    for (int round = 0; round < (rounds < 0 ? 1 : rounds); round++) {
+        for (int i = 0; i < n; i++) x[i] = round + i;
+        tell(&round, x);
+        ask(&factor, &calls);
+        *sum += factor;
+    }
+    free(x);
+    if (rounds < 0) _exit(1);
+    if (calls != rounds) *sum = NAN;
 }

@@ -1,4 +1,4 @@
-/* Parameters of every kind beyond numbers and whole arrays: files, strings, slices, arrays of unknown size. */
+/* Parameters of every kind beyond numbers and whole arrays: files, strings, slices, arrays of unknown size, callbacks. */
 #include "suite.h"
 
 #include <stdlib.h>
@@ -214,6 +214,111 @@ static void large_arrays_of_unknown_size(void) {
     free(x);
 }
 
+/* What the callbacks of "report" note. */
+static struct {
+    int rounds, inside, most_inside;
+    double last;
+    void (*then)(void);
+} told;
+
+static void tell(int *round, double *x) {
+    told.inside++;
+    if (told.inside > told.most_inside) told.most_inside = told.inside;
+    told.rounds++;
+    told.last = x[2] - *round;
+    if (told.then != NULL) told.then();
+    told.inside--;
+}
+
+static void ask(double *factor, int *calls) {
+    *factor = 0.5;
+    ++*calls;
+}
+
+static void listen(void (*then)(void)) {
+    memset(&told, 0, sizeof told);
+    told.then = then;
+}
+
+static void callbacks_both_ways(void) {
+    double sum = 0;
+    BEGIN();
+    HANDLE(handle, "report");
+    listen(NULL);
+    OK(grpc_call(&handle, 3, 10, &sum, tell, ask));
+    EQUAL(10, told.rounds);
+    EQUAL(2, told.last);
+    EQUAL(5, sum);
+    OK(grpc_call(&handle, 20000, 2, &sum, tell, ask));
+    EQUAL(12, told.rounds);
+    EQUAL(1, sum);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call(&handle, 3, 10, &sum, (void (*)(int *, double *))NULL, ask));
+    CHECK(strstr(grpc_last_error_text_np(), "'tell'") != NULL);
+}
+
+static void callbacks_one_at_a_time(void) {
+    double sums[4] = {0};
+    grpc_sessionid_t ids[4];
+    BEGIN();
+    HANDLE(handle, "report");
+    listen(NULL);
+    for (int i = 0; i < 4; i++) OK(grpc_call_async(&handle, &ids[i], 3, 10, &sums[i], tell, ask));
+    OK(grpc_wait_all());
+    for (int i = 0; i < 4; i++) EQUAL(5, sums[i]);
+    EQUAL(40, told.rounds);
+    EQUAL(1, told.most_inside);
+}
+
+static grpc_function_handle_t adding;
+static grpc_sessionid_t own;
+static int added;
+static grpc_error_t waited;
+
+static void call_and_wait(void) {
+    grpc_call(&adding, added, &added);
+    waited = grpc_wait(own);
+}
+
+/* A callback may call, and must not wait for the session that waits for it. */
+static void callbacks_that_call(void) {
+    double sum = 0;
+    BEGIN();
+    HANDLE(handle, "report");
+    OK(grpc_function_handle_default(&adding, "gridrpc/add"));
+    listen(call_and_wait);
+    own = GRPC_SESSIONID_VOID;
+    added = 0;
+    OK(grpc_call_async(&handle, &own, 3, 5, &sum, tell, ask));
+    OK(grpc_wait(own));
+    EQUAL(5, added);
+    EXPECT(GRPC_OTHER_ERROR_CODE, waited);
+    EQUAL(2.5, sum);
+}
+
+static void cancel_own(void) { grpc_cancel(own); }
+
+static void callbacks_of_what_is_cancelled(void) {
+    double sum = 7;
+    BEGIN();
+    HANDLE(handle, "report");
+    listen(cancel_own);
+    OK(grpc_call_async(&handle, &own, 3, 1000000000, &sum, tell, ask));
+    EXPECT(GRPC_SESSION_FAILED, grpc_wait(own));
+    EXPECT(GRPC_CANCELED_NP, grpc_get_error(own));
+    EQUAL(7, sum);
+}
+
+/* A call that calls back is not run again. */
+static void callbacks_at_most_once(void) {
+    double sum = 7;
+    BEGIN();
+    HANDLE(handle, "report");
+    listen(NULL);
+    EXPECT(GRPC_COMMUNICATION_FAILED, grpc_call(&handle, 3, -1, &sum, tell, ask));
+    EQUAL(1, told.rounds);
+    EQUAL(7, sum);
+}
+
 const test_case kind_cases[] = {
     {"files: in and out", files_in_and_out},
     {"files: changed in place, read when the call is made", files_that_are_changed},
@@ -227,5 +332,10 @@ const test_case kind_cases[] = {
     {"slices: two calls in one array", slices_beside_one_another},
     {"VAROUT: arrays of unknown size", arrays_of_unknown_size},
     {"VAROUT: large ones", large_arrays_of_unknown_size},
+    {"callbacks: values both ways", callbacks_both_ways},
+    {"callbacks: one at a time", callbacks_one_at_a_time},
+    {"callbacks: call, and do not wait for their own", callbacks_that_call},
+    {"callbacks: of a call that is cancelled", callbacks_of_what_is_cancelled},
+    {"callbacks: at most once", callbacks_at_most_once},
     {NULL, NULL},
 };

@@ -45,6 +45,9 @@
  *     filename               char *, a path: IN files are read before the call returns, OUT files are written beside their
  *                            path and renamed with the results; NULL or "" is no file, or one that is not wanted
  *     WORK                   nothing
+ *     callback               a pointer to a function, behind all others. It is called while the call runs, by a thread of
+ *                            the library or, in simulation, by one that waits or probes: with pointers to arrays that are
+ *                            its own until it returns. One runs at a time; it must not wait for the session it serves
  *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
  *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
  *   (bytes) is GRPC_RPC_REFUSED when its handle is made.

@@ -4,13 +4,14 @@ mod common;
 
 use common::*;
 use gridloom_core::base::{ByteOrder, Dtype, Meta, Order, TaskError};
+use gridloom_core::graph::Task;
 use gridloom_core::idl::expr::{BinaryOp, Expr};
-use gridloom_core::idl::{ArrayOrder, CallArgument, Language, Mode, Param};
+use gridloom_core::idl::{ArrayOrder, CallArgument, Callback, Definition, Language, Mode, Param};
 use gridloom_net::payload::Payload;
 
 const N: Expr = Expr::Param(0);
 
-fn definitions() -> Vec<gridloom_core::idl::Definition> {
+fn definitions() -> Vec<Definition> {
     use Dtype::*;
     use Mode::{In, InOut, Out, Work};
     let all = [
@@ -66,6 +67,7 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
                 array("c", Out, Float64, square()),
             ],
         ),
+        asking(),
         native("upper", vec![text("in", In), text("out", Out)]),
         native("upper_in_place", vec![text("text", InOut)]),
         native("another", vec![text("text", InOut), scalar("which", In, Int32)]),
@@ -113,6 +115,18 @@ fn definitions() -> Vec<gridloom_core::idl::Definition> {
             Language::Fortran,
         ),
     ]
+}
+
+/// Calls the program back with a number, and an array that it changes.
+fn asking() -> Definition {
+    let one = |extent| vec![Expr::Number(extent)];
+    let params =
+        vec![array("round", Mode::In, Dtype::Int32, one(1.0)), array("said", Mode::InOut, Dtype::Float64, one(2.0))];
+    let args = vec![CallArgument::Param(0), CallArgument::Callback(0), CallArgument::Param(1)];
+    let own = vec![scalar("times", Mode::In, Dtype::Int32), scalar("sum", Mode::Out, Dtype::Float64)];
+    let mut definition = native_with("ask", own, args, None, Language::C);
+    definition.signature.callbacks = vec![Callback { name: "program".into(), params }];
+    definition
 }
 
 fn bench() -> Bench {
@@ -321,6 +335,40 @@ fn a_string_may_be_replaced_and_of_any_bytes() {
     assert_eq!(made(0), [(Meta::Text { size_bytes: 0 }, vec![])]);
     assert_eq!(made(1), [(Meta::Text { size_bytes: 3 }, b"new".to_vec())]);
     assert_eq!(made(2), [(Meta::Bytes { size_bytes: 2 }, vec![0xff, 0xfe])]);
+}
+
+#[test]
+fn a_function_calls_its_program_back() {
+    let mut bench = bench();
+    bench.answer = |call| {
+        let (meta, said) = call.values[1].clone();
+        let round = i32::from_ne_bytes(call.values[0].1[..].try_into().unwrap());
+        Ok(vec![(meta, bytes_of(&doubles(&said).iter().map(|x| x + f64::from(round)).collect::<Vec<f64>>()))])
+    };
+    let outs = vec![out_scalar(Dtype::Float64)];
+    // Others wait behind it, and are not mixed up with the answers.
+    let first = bench.start("ask", vec![small(4)], outs.clone());
+    let second = bench.start("add", vec![number(1.0), number(2.0)], outs.clone());
+    let sum = |bench: &mut Bench, task: &Task| {
+        let datum = bench.wait(task).unwrap()[0].0;
+        doubles(bench.store.get(&datum).unwrap().1.bytes())[0]
+    };
+    assert_eq!(sum(&mut bench, &first), 3.0 + 5.0 + 9.0 + 15.0);
+    assert_eq!(sum(&mut bench, &second), 3.0);
+    assert_eq!(bench.called.len(), 4);
+    assert!(bench.called.iter().all(|call| call.task == first.id && call.callback == 0));
+}
+
+#[test]
+fn a_callback_that_fails_fails_its_call_and_is_not_called_again() {
+    let mut bench = bench();
+    bench.answer = |_| Err("no such luck".into());
+    let error = bench.call("ask", vec![small(4)], vec![out_scalar(Dtype::Float64)]).unwrap_err().to_string();
+    assert!(error.contains("callback 'program' failed: no such luck"), "{error}");
+    assert_eq!(bench.called.len(), 1);
+    bench.answer = |_| Ok(vec![(Meta::array(Dtype::Float64, &[1]), vec![0; 8])]);
+    let error = bench.call("ask", vec![small(1)], vec![out_scalar(Dtype::Float64)]).unwrap_err().to_string();
+    assert!(error.contains("float64[1] came back, expected float64[2]"), "{error}");
 }
 
 #[test]

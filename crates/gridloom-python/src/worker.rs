@@ -9,7 +9,7 @@ use std::path::Path;
 use gridloom_core::base::{ByteOrder, Dtype, Meta, TaskError};
 use gridloom_core::idl::scalar::Scalar;
 use gridloom_core::idl::{Body, Definition};
-use gridloom_net::worker::{ArgView, Functions, OutView, Room, inherited, serve};
+use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, inherited, serve};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -56,7 +56,13 @@ impl Functions for PythonFunctions {
         })
     }
 
-    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+    fn call(
+        &mut self,
+        function: u32,
+        args: &[ArgView<'_>],
+        outs: &mut [OutView<'_>],
+        _program: &mut dyn Program,
+    ) -> Result<(), TaskError> {
         Python::attach(|py| {
             let loaded = self.loaded.get(&function).expect("the server loads before it calls");
             let call = || {

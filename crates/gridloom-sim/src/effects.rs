@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::call::CallBackAnswer;
 use gridloom_core::flow::{Execution, HostIndex};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::{Effect, Input};
@@ -11,7 +12,7 @@ use gridloom_core::node::{Effect, Input};
 use crate::links::Cargo;
 use crate::node::Running;
 use crate::observe::Seen;
-use crate::simulation::{Occurrence, Purpose, Simulation};
+use crate::simulation::{Bodies, Halt, Occurrence, Purpose, Simulation};
 use crate::store::Value;
 use crate::trace::{Interval, digest};
 use crate::transfer::Parcel;
@@ -44,6 +45,7 @@ impl Simulation {
             Effect::DropDatum { datum } => self.node_mut(node).store.remove(datum),
             Effect::StartTask { task } => self.start_task(node, task),
             Effect::StopTask { task } => self.stop_task(node, task),
+            Effect::AnswerTask { task, answer } => self.answer_task(node, task, answer),
             Effect::SetTimer { timer, at } => {
                 let sequence = self.queue.push(at.max(self.now), Occurrence::Timer { node, timer });
                 self.node_mut(node).timers.insert(timer, sequence);
@@ -103,7 +105,7 @@ impl Simulation {
         let action = self.engine.start_execution(&Execution::new(host, work_flops));
         let started = self.now;
         self.watch.see(self.now, || Seen::TaskBegins { node, task: &task });
-        self.node_mut(node).tasks.insert(task.id, Running { action, started });
+        self.node_mut(node).tasks.insert(task.id, Running { action, started, asking: None });
         self.purposes.insert(action, Purpose::Task { node, task });
     }
 
@@ -111,30 +113,79 @@ impl Simulation {
     fn stop_task(&mut self, node: NodeId, task: TaskId) {
         let Some(running) = self.node_mut(node).tasks.remove(&task) else { return };
         self.synchronise();
-        self.engine.cancel(running.action);
-        self.purposes.remove(&running.action);
+        self.abandon(task, &running);
         self.watch.see(self.now, || Seen::TaskEnds { node, task });
         let run_ns = self.now.since(running.started);
         self.deliver(node, Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns });
     }
 
-    pub(crate) fn on_task_done(&mut self, node: NodeId, task: &Task) {
+    /// Nothing more comes of a task.
+    pub(crate) fn abandon(&mut self, task: TaskId, running: &Running) {
+        if running.asking.is_some() {
+            if let Some(bodies) = &mut self.bodies {
+                bodies.give_up(task);
+            }
+        } else {
+            self.engine.cancel(running.action);
+            self.purposes.remove(&running.action);
+        }
+    }
+
+    /// A task's time is over: its body runs, and it ends unless it calls its program back.
+    pub(crate) fn on_task_done(&mut self, node: NodeId, task: &Arc<Task>) {
+        let halt = self.with_bodies(|bodies, simulation| match simulation.arguments(node, task) {
+            Ok(inputs) => bodies.begin(task, &inputs),
+            Err(error) => Halt::Ended(Err(error)),
+        });
+        let input = self.halted(node, task, halt);
+        self.handle(node, input, 0);
+    }
+
+    fn answer_task(&mut self, node: NodeId, task: TaskId, answer: CallBackAnswer) {
+        let asking = self.node_mut(node).tasks.get_mut(&task).and_then(|running| running.asking.take());
+        let Some(task) = asking else { return };
+        let halt = self.with_bodies(|bodies, _| bodies.go_on(&task, answer));
+        let input = self.halted(node, &task, halt);
+        self.deliver(node, input);
+    }
+
+    fn with_bodies(&mut self, run: impl FnOnce(&mut dyn Bodies, &Simulation) -> Halt) -> Option<Halt> {
+        let mut bodies = self.bodies.take()?;
+        let halt = run(&mut *bodies, self);
+        self.bodies = Some(bodies);
+        Some(halt)
+    }
+
+    /// What a machine hears of a task where its body has come to, or ended for want of bodies.
+    fn halted(&mut self, node: NodeId, task: &Arc<Task>, halt: Option<Halt>) -> Input {
+        let results = match halt {
+            Some(Halt::CallsBack(call)) => {
+                let running = self.node_mut(node).tasks.get_mut(&task.id).expect("a task that calls back was started");
+                running.asking = Some(task.clone());
+                return Input::CallsBack(call);
+            }
+            Some(Halt::Ended(results)) => Some(results),
+            None => None,
+        };
         let running = self.node_mut(node).tasks.remove(&task.id).expect("a task that ends was started");
         let (start, end) = (running.started, self.now);
         self.watch.see(end, || Seen::TaskEnds { node, task: task.id });
         let function = task.function.clone();
         self.trace.intervals.push(Interval::Task { node, task: task.id, function, start, end });
-        let outcome = self.results(node, task);
-        self.handle(node, Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }, 0);
+        let outcome = self.results(node, task, results);
+        Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }
     }
 
     /// Puts a task's results into the store: what its body gives, or values of the sizes foreseen.
-    fn results(&mut self, node: NodeId, task: &Task) -> Outcome {
-        let values: Vec<Value> = match self.bodies.take() {
+    fn results(
+        &mut self,
+        node: NodeId,
+        task: &Task,
+        results: Option<Result<Vec<(Meta, Vec<u8>)>, TaskError>>,
+    ) -> Outcome {
+        let values: Vec<Value> = match results {
             None => task.outputs.iter().map(|output| Value { meta: output.meta.clone(), bytes: None }).collect(),
-            Some(mut bodies) => {
-                let results = self.arguments(node, task).and_then(|inputs| bodies.run(task, &inputs));
-                self.bodies = Some(bodies);
+            Some(results) => {
                 let results = results?;
                 if results.len() != task.outputs.len() {
                     let why = format!("{} results where {} are due", results.len(), task.outputs.len());

@@ -38,6 +38,6 @@ mod transfer;
 mod world;
 
 pub use node::BoxedMachine;
-pub use simulation::{Bodies, SimConfig, Simulation};
+pub use simulation::{Bodies, Halt, SimConfig, Simulation};
 pub use trace::{Interval, Record};
 pub use world::SimWorld;

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use gridloom_core::base::{Machine, NodeId, TaskId, Time};
 use gridloom_core::flow::ActionId;
+use gridloom_core::graph::Task;
 use gridloom_core::node::{Agent, Client, Effect, Event, Independent, Input, Role, Server, TimerId};
 use gridloom_core::platform::HostId;
 
@@ -46,10 +48,12 @@ pub(crate) enum Life {
 }
 
 /// A task under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(crate) action: ActionId,
     pub(crate) started: Time,
+    /// Its time is over, and its body waits for what its program says.
+    pub(crate) asking: Option<Arc<Task>>,
 }
 
 /// A node.

@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, Time};
+use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources, Timeline};
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
@@ -53,6 +54,15 @@ impl Default for SimConfig {
     }
 }
 
+/// Where a body has come to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Halt {
+    /// Its end.
+    Ended(Result<Vec<(Meta, Vec<u8>)>, TaskError>),
+    /// It waits for what its program says.
+    CallsBack(CallBack),
+}
+
 /// Runs the bodies of tasks, for programs that want real results from simulated machines.
 pub trait Bodies: Send {
     /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
@@ -60,6 +70,19 @@ pub trait Bodies: Send {
     /// # Errors
     /// Whatever the function would have failed with.
     fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError>;
+
+    /// Likewise, for one that may call its program back.
+    fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
+        Halt::Ended(self.run(task, inputs))
+    }
+
+    /// Goes on with one that has called its program back.
+    fn go_on(&mut self, task: &Task, _answer: CallBackAnswer) -> Halt {
+        unreachable!("{} has called nobody back", task.id)
+    }
+
+    /// Gives one up that has called its program back.
+    fn give_up(&mut self, _task: TaskId) {}
 }
 
 /// A grid in virtual time.

@@ -386,7 +386,8 @@ impl Run {
         let (_, args, _) = self.last.as_ref().expect("made above");
         let prepared = function.prepare(&[], args, |value| (grid.new_datum(), value.clone())).map_err(End::Failed)?;
         let limit = Duration::from_secs_f64(left.max(1.0));
-        self.call = Some((grid.send_call(prepared, Some(limit), Some(self.node), true).map_err(End::Failed)?, next));
+        self.call =
+            Some((grid.send_call(prepared, Some(limit), Some(self.node), true, None).map_err(End::Failed)?, next));
         Ok(())
     }
 

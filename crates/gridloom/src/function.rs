@@ -8,7 +8,7 @@ use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::{Actual, BindError, Bound, Signature};
 
-use crate::grid::CallEnd;
+use crate::grid::{CallEnd, Callee};
 use crate::{Error, Grid, Handle, Value};
 
 /// An argument of a call.
@@ -103,7 +103,7 @@ impl Function {
     /// # Errors
     /// If the arguments do not fit.
     pub fn submit(&self, args: &[Arg], named: &[(String, Arg)], limit: Option<Duration>) -> Result<Pending, Error> {
-        self.submit_to(None, args, named, limit)
+        self.submit_to(None, args, named, limit, None)
     }
 
     /// Like [`Function::submit`], on that server and no other: if it is lost the call fails.
@@ -117,7 +117,23 @@ impl Function {
         named: &[(String, Arg)],
         limit: Option<Duration>,
     ) -> Result<Pending, Error> {
-        self.submit_to(Some(server), args, named, limit)
+        self.submit_to(Some(server), args, named, limit, None)
+    }
+
+    /// Like [`Function::submit`], or [`Function::submit_on`], of a function that has callbacks: it may call `callee` until it
+    /// has ended. It runs at most once: if its server is lost, it fails.
+    ///
+    /// # Errors
+    /// If the arguments do not fit.
+    pub fn submit_calling(
+        &self,
+        server: Option<NodeId>,
+        args: &[Arg],
+        named: &[(String, Arg)],
+        limit: Option<Duration>,
+        callee: Callee,
+    ) -> Result<Pending, Error> {
+        self.submit_to(server, args, named, limit, Some(callee))
     }
 
     fn submit_to(
@@ -126,16 +142,39 @@ impl Function {
         args: &[Arg],
         named: &[(String, Arg)],
         limit: Option<Duration>,
+        callee: Option<Callee>,
     ) -> Result<Pending, Error> {
+        if callee.is_none() {
+            self.refuse_callbacks()?;
+        }
         // A plain call reads its arguments from the client: remote ones come here first.
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
-        let prepared = self.prepare(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        self.grid.send_call(prepared, limit, server, false)
+        let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
+        self.grid.send_call(prepared, limit, server, false, callee)
+    }
+
+    /// Only calls of [`Function::submit_calling`] can be called back.
+    fn refuse_callbacks(&self) -> Result<(), Error> {
+        let Some(callback) = self.signature.callbacks.first() else { return Ok(()) };
+        Err(Error::Usage(format!(
+            "{} calls '{}' back, which only plain calls of programs in C and Rust can take",
+            self.signature.name, callback.name
+        )))
     }
 
     /// Checks the arguments and makes the task. `name` gives each data value its name (the same for the same value).
     pub(crate) fn prepare(
+        &self,
+        args: &[Arg],
+        named: &[(String, Arg)],
+        name: impl FnMut(&Value) -> (DatumId, Value),
+    ) -> Result<Prepared, Error> {
+        self.refuse_callbacks()?;
+        self.prepare_any(args, named, name)
+    }
+
+    fn prepare_any(
         &self,
         args: &[Arg],
         named: &[(String, Arg)],

@@ -1,5 +1,6 @@
 //! The session: one client of a grid, real or simulated.
 
+mod call_backs;
 mod calls;
 mod data;
 mod ends;
@@ -24,6 +25,7 @@ use crate::local::LocalProcesses;
 use crate::report::Report;
 use crate::timeline::timeline_html;
 use crate::{Error, Function, Group, LocalConfig, Mapping, SimulateConfig, SimulationReport};
+pub use call_backs::Callee;
 pub use ends::CallEnd;
 use state::State;
 pub use state::Unread;
@@ -407,11 +409,32 @@ impl Grid {
 
     /// Takes in what has happened so far, without waiting.
     fn absorb(&self) {
-        let _ = self.wait(Some(Duration::ZERO), |_| None::<()>);
+        let _ = self.wait_in_turn(Some(Duration::ZERO), |_| None::<()>);
     }
 
-    /// Waits until `done` finds what it looks for in the state.
+    /// Waits until `done` finds what it looks for in the state. In a simulation it runs what the program is called back for
+    /// meanwhile.
     fn wait<R>(&self, patience: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
+        if !self.is_simulated() {
+            return self.wait_in_turn(patience, done);
+        }
+        loop {
+            let found = self.wait_in_turn(patience, |state| match state.call_backs.take() {
+                Some(call) => Some(Err(call)),
+                None => done(state).map(Ok),
+            })?;
+            match found {
+                Ok(found) => return Ok(found),
+                Err((server, call, callee)) => self.run_call_back(server, call, &callee),
+            }
+        }
+    }
+
+    fn wait_in_turn<R>(
+        &self,
+        patience: Option<Duration>,
+        mut done: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, Error> {
         self.0.backend.wait(patience, |events| {
             let mut state = self.state();
             for event in events {

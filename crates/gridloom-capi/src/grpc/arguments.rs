@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridloom::{Arg, Grid, Value};
+use gridloom::{Arg, Callee, Grid, Value};
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
 use gridloom_core::base::{ByteOrder, Dtype, Meta};
 use gridloom_core::idl::{BaseType, Mode, Param, Signature, Whole};
 use gridloom_net::payload::Payload;
 
+use super::callbacks::callee;
 use super::code::{Failed, Outcome};
 use super::deliver::{Destination, Target};
 use super::library::Library;
@@ -41,6 +42,13 @@ pub(super) struct Gathered {
     pub(super) destinations: Vec<Destination>,
     /// Some of the arguments, or of the results, stay where they are.
     pub(super) is_remote: bool,
+}
+
+/// What was passed to a call.
+pub(super) struct Survey<'a> {
+    pub(super) items: Vec<Item<'a>>,
+    /// What it may call back.
+    pub(super) callee: Option<Callee>,
 }
 
 /// An argument as the signature has it; arrays are still in the program's memory.
@@ -90,7 +98,7 @@ pub(super) unsafe fn survey<'a>(
     signature: &'a Signature,
     plan: &ReadingPlan,
     given: Given<'_>,
-) -> Outcome<Vec<Item<'a>>> {
+) -> Outcome<Survey<'a>> {
     let remote = |at: usize| match plan.is_pointer(at) || matches!(given, Given::Pointers(_)) {
         true => library.remotes.find(given.pointer(at)),
         false => None,
@@ -111,9 +119,11 @@ pub(super) unsafe fn survey<'a>(
         true => signature.shapes(scalars.clone()).map_err(gridloom::Error::from)?,
         false => Vec::new(),
     };
-    let has_slices = signature.params.iter().any(|param| param.slices.is_some());
-    // The sizes once more, for arrays of which a part is sent.
-    let sizes = if has_slices { scalars.clone() } else { Vec::new() };
+    // The sizes once more, for arrays of which a part is sent, and of callbacks.
+    let has_more = !signature.callbacks.is_empty() || signature.params.iter().any(|param| param.slices.is_some());
+    let sizes = if has_more { scalars.clone() } else { Vec::new() };
+    // SAFETY: promised by the caller.
+    let callee = unsafe { callee(signature, &sizes, |at| given.pointer(plan.params.len() + at)) }?;
     let mut item = |(at, index): (usize, &usize)| {
         let param = &signature.params[*index];
         let by_value = scalars[*index].take();
@@ -135,7 +145,8 @@ pub(super) unsafe fn survey<'a>(
         }
         Ok(Item { param, pointer, meta, whole, remote, bytes: by_value.map(|(_, bytes)| bytes) })
     };
-    plan.params.iter().enumerate().map(&mut item).collect()
+    let items: Outcome<Vec<Item<'_>>> = plan.params.iter().enumerate().map(&mut item).collect();
+    Ok(Survey { items: items?, callee })
 }
 
 /// The arguments of a call, read. `known` gives what stands for memory that need not be read.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom::{Arg, Function};
 
-use super::arguments::{Gathered, Given, Item, gather, survey};
+use super::arguments::{Gathered, Given, Item, Survey, gather, survey};
 use super::code::{Failed, Outcome, run};
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
@@ -95,7 +95,7 @@ impl Opened {
     ///
     /// # Safety
     /// What was passed is as the signature says (`memory`).
-    unsafe fn items<'a>(&'a self, given: Given<'_>) -> Outcome<Vec<Item<'a>>> {
+    unsafe fn survey<'a>(&'a self, given: Given<'_>) -> Outcome<Survey<'a>> {
         let Bound { function, plan, .. } = &*self.bound;
         if given.len() != plan.reads.len() {
             let (name, needed) = (function.name(), plan.reads.len());
@@ -111,14 +111,14 @@ impl Opened {
     /// What was passed is as the signature says (`memory`).
     pub(super) unsafe fn send(
         &self,
-        items: Vec<Item<'_>>,
+        survey: Survey<'_>,
         known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
     ) -> Outcome<Work> {
         let Bound { function, server, .. } = &*self.bound;
         // SAFETY: promised by the caller.
         let Gathered { args, named, destinations, is_remote } =
-            unsafe { gather(&self.library.grid, function.signature(), items, known) }?;
-        if is_remote {
+            unsafe { gather(&self.library.grid, function.signature(), survey.items, known) }?;
+        if is_remote && survey.callee.is_none() {
             let kept = function.submit_kept(*server, &args, &named)?;
             for (result, destination) in kept.results().iter().zip(&destinations) {
                 match destination.remote() {
@@ -129,18 +129,19 @@ impl Opened {
             }
             return Ok(Work::Kept(kept, destinations));
         }
-        let pending = match server {
-            Some(server) => function.submit_on(*server, &args, &named, self.limit()),
-            None => function.submit(&args, &named, self.limit()),
+        let pending = match (survey.callee, server) {
+            (Some(callee), server) => function.submit_calling(*server, &args, &named, self.limit(), callee),
+            (None, Some(server)) => function.submit_on(*server, &args, &named, self.limit()),
+            (None, None) => function.submit(&args, &named, self.limit()),
         };
         Ok(Work::Plain(pending?, destinations))
     }
 
     /// Sends a call that is of no mapped block.
-    unsafe fn send_plain(&self, items: Vec<Item<'_>>) -> Outcome<Work> {
-        let written: Vec<(usize, usize)> = items.iter().filter(|i| i.is_written()).map(Item::range).collect();
+    unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
+        let written: Vec<(usize, usize)> = survey.items.iter().filter(|i| i.is_written()).map(Item::range).collect();
         // SAFETY: promised by the caller.
-        let work = unsafe { self.send(items, |item| self.library.staying.known(item)) }?;
+        let work = unsafe { self.send(survey, |item| self.library.staying.known(item)) }?;
         written.into_iter().for_each(|(start, bytes)| self.library.staying.forget(start, bytes));
         Ok(work)
     }
@@ -151,11 +152,11 @@ impl Opened {
     /// What was passed is as the signature says (`memory`).
     pub(super) unsafe fn run(&self, given: Given<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
-        let items = unsafe { self.items(given) }?;
+        let survey = unsafe { self.survey(given) }?;
         if map::is_open() {
-            return unsafe { map::call(self, items) };
+            return unsafe { map::call(self, survey) };
         }
-        unsafe { self.send_plain(items)?.collect() }
+        unsafe { self.send_plain(survey)?.collect() }
     }
 
     /// Begins the call; the session's id.
@@ -165,11 +166,11 @@ impl Opened {
     pub(super) unsafe fn begin(&self, given: Given<'_>) -> Outcome<c_int> {
         let origin = self.origin();
         // SAFETY: promised by the caller, here and below.
-        let items = unsafe { self.items(given) }?;
+        let survey = unsafe { self.survey(given) }?;
         if map::is_open() {
-            return unsafe { map::begin(self, items) };
+            return unsafe { map::begin(self, survey) };
         }
-        let work = unsafe { self.send_plain(items) }?;
+        let work = unsafe { self.send_plain(survey) }?;
         Ok(self.library.sessions.begin(work, origin).id)
     }
 }

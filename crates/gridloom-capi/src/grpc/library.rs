@@ -109,6 +109,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
         LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
         own.sessions.cancel_all();
         own.staying.clear();
+        own.grid.end_call_backs();
         Ok(())
     })
 }

@@ -20,6 +20,7 @@
 //! | `choice` | an array of ids, of which one is to end |
 //! | `wait` | probes, waits, cancelling, errors of sessions |
 //! | `arguments`, `deliver` | the program's memory to values, and back |
+//! | `callbacks` | functions of the program that are called back |
 //! | `memory` | where it is read and written |
 //! | `work` | what a session is of: a call by itself, one with remote data, or one in a mapped block |
 //! | `map` | `grpc_map` |
@@ -35,6 +36,7 @@
 //!   the block that the call is of.
 
 mod arguments;
+mod callbacks;
 mod calls;
 mod choice;
 mod code;

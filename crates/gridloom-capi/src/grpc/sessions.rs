@@ -326,6 +326,11 @@ impl Table {
         self.taken.get(&id).cloned()
     }
 
+    /// The session of a task that runs.
+    pub(super) fn of_task(&self, task: TaskId) -> Option<c_int> {
+        self.by_task.get(&task).copied()
+    }
+
     /// Ids of all that are outstanding, in the order in which they were begun.
     pub(super) fn all(&self) -> Vec<c_int> {
         self.listed.values().copied().collect()

@@ -66,7 +66,7 @@ impl Slot {
 pub(super) struct ReadingPlan {
     /// One [`Read`] an argument.
     pub(super) reads: Vec<u8>,
-    /// The parameter of each argument.
+    /// The parameter of each argument; callbacks come behind them.
     pub(super) params: Vec<usize>,
 }
 
@@ -84,6 +84,7 @@ impl ReadingPlan {
             plan.reads.push(read_of(signature, param)? as u8);
             plan.params.push(index);
         }
+        plan.reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
         // As `calls.c` has room for.
         match plan.reads.len() {
             0..=PARAMETERS_MAX => Ok(plan),

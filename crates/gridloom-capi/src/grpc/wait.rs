@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gridloom::Error;
 
+use super::callbacks::asking;
 use super::code::{
     Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_NO_ERROR, GRPC_NONE_COMPLETED, GRPC_NOT_COMPLETED, GRPC_SESSION_FAILED,
     Outcome, run,
@@ -71,6 +72,7 @@ impl Library {
 
     /// Waits for a session and collects it.
     fn wait_for(&self, id: c_int) -> Outcome<()> {
+        self.refuse_own(|own| own == id)?;
         match self.await_sessions(None, |table| table.take_ended(id).transpose())? {
             Ok(session) => self.collected(&session),
             Err(failed) => {
@@ -126,6 +128,7 @@ impl Library {
 
     /// Waits for one of these sessions, which `tell` is told before it is collected.
     fn wait_for_one(&self, ids: Vec<c_int>, tell: impl FnOnce(c_int)) -> Outcome<()> {
+        self.refuse_own(|own| ids.contains(&own))?;
         let chosen = self.sessions.choose(ids)?;
         let session = self.await_sessions(None, |table| match table.first_of(&chosen) {
             Ok(found) => found.and_then(|id| table.take_ended(id).transpose()),
@@ -137,6 +140,7 @@ impl Library {
 
     /// The same for any that is outstanding; `VOID` if none is.
     fn wait_for_any(&self, tell: impl FnOnce(c_int)) -> Outcome<()> {
+        self.refuse_own(|_| true)?;
         let before = self.sessions.lock().now();
         let session =
             self.await_sessions(None, |table| match (table.first_ended_before(before), table.has_before(before)) {
@@ -150,6 +154,15 @@ impl Library {
         };
         tell(session.id);
         self.collected(&session)
+    }
+
+    /// Refuses to wait in a callback for the session that waits for it.
+    fn refuse_own(&self, waits_for: impl Fn(c_int) -> bool) -> Outcome<()> {
+        let own = asking().and_then(|task| self.sessions.lock().of_task(task));
+        match own.filter(|own| waits_for(*own)) {
+            Some(own) => Err(Failed::other(format!("a callback of session {own} cannot wait for it to end"))),
+            None => Ok(()),
+        }
     }
 
     /// Refuses ids that are of no outstanding session.

@@ -35,6 +35,10 @@ pub const SLOTS_MAX: u32 = 4096;
 pub const DIMENSIONS_MAX: usize = 64;
 /// Parameters of one function.
 pub const PARAMETERS_MAX: usize = 128;
+/// Callbacks of one function (Ninf-G's bound).
+pub const CALLBACKS_MAX: usize = 32;
+/// Bytes that a function gives its program, or gets from it, in one callback: they travel in a message.
+pub const CALLBACK_BYTES_MAX: u64 = 16 << 20;
 /// Nesting of an expression, so that hostile text cannot exhaust the stack.
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Nesting of heuristics that start from one another, for the same reason; nobody needs more than two.

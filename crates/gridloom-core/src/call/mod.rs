@@ -3,12 +3,16 @@
 //! A plain call is mapped when it is made, alone, by minimum completion time (GridRPC's way): the server where what was
 //! already sent to it, the way there, the call and the way back take the least.
 
+mod back;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use crate::graph::Task;
 use crate::perf::{GridView, LinkEstimate, Size};
+
+pub use back::{CallBack, CallBackAnswer};
 
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
@@ -20,6 +24,8 @@ pub struct Way {
     pub only: Option<NodeId>,
     /// The call is to be measured there.
     pub calibrates: bool,
+    /// It runs at most once: it calls the program back.
+    pub is_once: bool,
 }
 
 /// A call under way.

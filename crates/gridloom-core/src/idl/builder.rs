@@ -101,7 +101,7 @@ impl SignatureBuilder {
             params.push(param);
         }
         let work = work.map(|text| expression("work", &text)).transpose()?;
-        let signature = Signature { name: name.clone(), params, work, about };
+        let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, about };
         signature.check().map_err(fail)?;
         Ok(signature)
     }

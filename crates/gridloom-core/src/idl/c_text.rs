@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use crate::base::Dtype;
 use crate::idl::expr::{BinaryOp, Expr};
 use crate::idl::print::quoted;
-use crate::idl::signature::{BaseType, CallArgument, Definition, Mode, Param, Signature};
+use crate::idl::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
 
 /// C text and where it begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,7 +118,11 @@ impl Build {
 }
 
 fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
-    let params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+    let mut params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+    for Callback { name, params: taken } in &signature.callbacks {
+        let taken: Vec<String> = taken.iter().map(|param| declaration(param, is_cpp)).collect();
+        params.push(format!("void (*{name})({})", taken.join(", ")));
+    }
     let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
     let linkage = if is_cpp { "extern \"C\" " } else { "" };
     let symbol = stub_symbol(signature);
@@ -127,7 +131,7 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
     match &stub.code {
         StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
         StubCode::Call { function, args, result } => {
-            let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params, is_cpp)).collect();
+            let args: Vec<String> = args.iter().map(|arg| argument(arg, signature, is_cpp)).collect();
             let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
             push_text(source, function, file, &value, &format!("({});", args.join(", ")));
         }
@@ -185,8 +189,10 @@ fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
     }
 }
 
-fn argument(arg: &CallArgument, params: &[Param], is_cpp: bool) -> String {
+fn argument(arg: &CallArgument, signature: &Signature, is_cpp: bool) -> String {
+    let params = &signature.params;
     match arg {
+        CallArgument::Callback(index) => signature.callbacks[*index].name.clone(),
         CallArgument::Param(index) => params[*index].name.clone(),
         CallArgument::Text(text) => quoted(text),
         CallArgument::Value { dtype, expr } => format!("({}) ({})", c_type(*dtype, is_cpp), expr.display(params)),
@@ -226,10 +232,14 @@ mod tests {
 
     #[test]
     fn what_the_function_allocates_is_set_by_pointer() {
-        let text = "Define f(IN int n, VAROUT double x[m], OUT int *m, OUT string s, IN filename p) { *m = 0; }";
+        let text = "Define f(IN int n, VAROUT double x[m], OUT int *m, OUT string s, IN filename p, \
+                    tell(IN int at[1], IN double so_far[n])) { *m = 0; }";
         let file = parse_file(text, "f.idl").unwrap();
         let source = file.build.c_source(&file.definitions, "f.idl");
-        assert!(source.contains("(int n, double **x, int *m, char **s, char *p)"), "{source}");
+        assert!(
+            source.contains("(int n, double **x, int *m, char **s, char *p, void (*tell)(int *at, double *so_far))"),
+            "{source}"
+        );
     }
 
     #[test]

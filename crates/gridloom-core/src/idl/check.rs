@@ -1,6 +1,6 @@
 //! What every signature keeps to, which of its parameters follow from others, and its hash.
 
-use crate::base::limits::{DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
+use crate::base::limits::{CALLBACKS_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use crate::base::{Dtype, Fnv};
 use crate::idl::expr::{EXPRESSION_NODES_MAX, Expr, Use, is_integer_scalar};
 use crate::idl::postfix::Token;
@@ -38,6 +38,7 @@ impl Signature {
                 ));
             }
         }
+        self.check_callbacks()?;
         match &self.work {
             Some(work) => check_expression(work, &self.params, Use::Work).map_err(|why| format!("work: {why}")),
             None => Ok(()),
@@ -69,6 +70,41 @@ impl Signature {
         self.check_slices(param)?;
         let used = if param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
         param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, used))
+    }
+
+    fn check_callbacks(&self) -> Result<(), String> {
+        if self.callbacks.len() > CALLBACKS_MAX || self.params.len() + self.callbacks.len() > PARAMETERS_MAX {
+            let (count, all) = (self.callbacks.len(), self.params.len() + self.callbacks.len());
+            return Err(format!(
+                "{count} callbacks, {all} with the parameters; at most {CALLBACKS_MAX} and {PARAMETERS_MAX} are allowed"
+            ));
+        }
+        for (index, callback) in self.callbacks.iter().enumerate() {
+            let name = &callback.name;
+            let is_known = self.params.iter().any(|param| param.name == *name)
+                || self.callbacks[..index].iter().any(|earlier| earlier.name == *name);
+            if is_known || name.len() > NAME_BYTES_MAX || !is_name_part(name) || callback.params.len() > PARAMETERS_MAX
+            {
+                return Err(format!(
+                    "callback '{name}' needs a name of its own and at most {PARAMETERS_MAX} parameters"
+                ));
+            }
+            for param in &callback.params {
+                let is_array = param.is_array && !param.dims.is_empty() && matches!(param.base, BaseType::Number(_));
+                if !is_array
+                    || param.hidden
+                    || param.slices.is_some()
+                    || matches!(param.mode, Mode::Work | Mode::VarOut)
+                {
+                    return Err(format!(
+                        "parameter '{}' of callback '{name}' is no plain array of numbers",
+                        param.name
+                    ));
+                }
+                self.check_param(param).map_err(|why| format!("parameter '{}' of '{name}': {why}", param.name))?;
+            }
+        }
+        Ok(())
     }
 
     fn check_slices(&self, param: &Param) -> Result<(), String> {
@@ -114,7 +150,7 @@ impl Signature {
         let mut hash = Fnv::default();
         hash.text(&self.name);
         hash.number(self.params.len() as u64);
-        for param in &self.params {
+        for param in self.params.iter().chain(self.callbacks.iter().flat_map(|callback| &callback.params)) {
             hash.text(&param.name);
             hash.byte(match param.mode {
                 Mode::In => 0,
@@ -145,6 +181,10 @@ impl Signature {
                 hash.byte(2 + u8::from(slices.is_shrunk));
                 slices.dims.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
             }
+        }
+        for callback in &self.callbacks {
+            hash.text(&callback.name);
+            hash.number(callback.params.len() as u64);
         }
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));

@@ -1,6 +1,7 @@
 //! The extents of a call's arrays, from the values of its sizes: one check for callers and for servers, in the same words.
 
 use crate::base::Meta;
+use crate::base::limits::CALLBACK_BYTES_MAX;
 use crate::idl::bind_error::BindError;
 use crate::idl::expr::{EvalError, EvalFailure, Expr};
 use crate::idl::scalar::scalar_value;
@@ -35,6 +36,33 @@ impl Signature {
             }
         };
         self.params.iter().enumerate().map(shape).collect()
+    }
+
+    /// The descriptions of what a callback takes and gives, in this machine's byte order. `scalars` as for
+    /// [`Signature::shapes`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn callback_metas(
+        &self,
+        callback: usize,
+        scalars: Vec<Option<(Meta, Vec<u8>)>>,
+    ) -> Result<Vec<Meta>, BindError> {
+        let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
+        let mut left = CALLBACK_BYTES_MAX;
+        let meta = |param: &Param| {
+            let BaseType::Number(dtype) = param.base else { unreachable!("checked with the signature") };
+            let meta = Meta::array(dtype, &sizes.extents_of(param)?);
+            match meta.checked_size_bytes().and_then(|size_bytes| left.checked_sub(size_bytes)) {
+                Some(rest) => left = rest,
+                None => {
+                    let why = format!("with {meta} its callback is past the limit of {CALLBACK_BYTES_MAX} bytes");
+                    return Err(sizes.malformed(param, why));
+                }
+            }
+            Ok(meta)
+        };
+        self.callbacks[callback].params.iter().map(meta).collect()
     }
 }
 
@@ -94,8 +122,11 @@ impl Sizes<'_> {
     }
 
     pub(super) fn extents(&self, index: usize) -> Result<Vec<u64>, BindError> {
-        let param = &self.signature.params[index];
         self.strides(index)?;
+        self.extents_of(&self.signature.params[index])
+    }
+
+    fn extents_of(&self, param: &Param) -> Result<Vec<u64>, BindError> {
         let extent = |(at, dim): (usize, &Expr)| {
             let what = || format!("extent {} of '{}'", at + 1, param.name);
             dim.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))

@@ -52,5 +52,5 @@ pub use fit::Given;
 pub use lexer::IdlError;
 pub use near::near_names;
 pub use parser::{IdlFile, parse, parse_expression, parse_file};
-pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slices::{Slice, Slices, Whole};

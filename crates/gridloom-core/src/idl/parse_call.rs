@@ -63,6 +63,12 @@ impl Parser<'_> {
                 return Err(self.error(symbol_place, message));
             }
         }
+        let is_passed = |index: usize| args.contains(&CallArgument::Callback(index));
+        if let Some(unpassed) = (0..self.callbacks.len()).find(|index| !is_passed(*index)) {
+            let name = &self.callbacks[unpassed].name;
+            let message = format!("callback '{name}' is not passed to {symbol}; add it to the arguments");
+            return Err(self.error(symbol_place, message));
+        }
         self.check_fresh(language == Spoken::Fortran, params, symbol_place)?;
         let language = match language {
             Spoken::C => Language::C,
@@ -166,8 +172,9 @@ impl Parser<'_> {
         }
         if let (Token::Name(name), Token::Mark("," | ")")) = (&token, self.peek_second()?) {
             self.next()?;
-            let index = names.iter().position(|known| known == name);
-            return index.map(CallArgument::Param).ok_or_else(|| self.unknown_name(name, place, names));
+            let param = names.iter().position(|known| known == name).map(CallArgument::Param);
+            let callback = || self.callbacks.iter().position(|known| known.name == *name).map(CallArgument::Callback);
+            return param.or_else(callback).ok_or_else(|| self.unknown_name(name, place, names));
         }
         let (real, expr) = self.call_expression(params, names)?;
         let dtype = if real { Dtype::Float64 } else { Dtype::Int32 };

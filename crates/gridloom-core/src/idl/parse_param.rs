@@ -2,12 +2,12 @@
 //! and the names of types.
 
 use crate::base::Dtype;
-use crate::base::limits::DIMENSIONS_MAX;
+use crate::base::limits::{DIMENSIONS_MAX, PARAMETERS_MAX};
 use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_expr::ParsedExpr;
 use crate::idl::parser::Parser;
-use crate::idl::signature::{ArrayOrder, BaseType, Mode, Param};
+use crate::idl::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
 use crate::idl::slices::{Slice, Slices};
 
 /// A parameter whose extents wait until all names are known.
@@ -20,6 +20,13 @@ pub(crate) struct ParsedParam {
     /// For each of them the part that is sent, if it is one.
     pub(crate) slices: Vec<Option<ParsedSlice>>,
     pub(crate) place: Place,
+}
+
+/// A callback whose extents wait likewise.
+#[derive(Clone)]
+pub(crate) struct ParsedCallback {
+    pub(crate) name: String,
+    params: Vec<ParsedParam>,
 }
 
 /// Start (none: the beginning), end (none: the end) and step (none: each) of a slice.
@@ -49,7 +56,7 @@ impl Parser<'_> {
             }
             self.next()?;
         }
-        self.refuse_foreign(mode.is_some())?;
+        self.refuse_foreign()?;
         let pointer = self.take_mark("*")?;
         let (name, place) = self.name("a parameter's name")?;
         let Some(mode) = mode else {
@@ -77,16 +84,70 @@ impl Parser<'_> {
         Ok(ParsedParam { param, dims, slices, place })
     }
 
+    /// Whether a callback comes next: a name, which is no mode and no type, and its parameters.
+    pub(crate) fn is_callback(&self) -> Result<bool, IdlError> {
+        let (Token::Name(word), _) = self.peek()? else { return Ok(false) };
+        Ok(mode_of(&word).is_none() && !is_type_word(&word) && self.peek_second()? == Token::Mark("("))
+    }
+
+    /// `name(parameter, …)`: arrays of numbers.
+    pub(crate) fn callback(&mut self) -> Result<(ParsedCallback, Place), IdlError> {
+        let (name, place) = self.name("a callback's name")?;
+        let mut params: Vec<ParsedParam> = Vec::new();
+        self.mark("(")?;
+        if self.take_mark(")")? {
+            return Ok((ParsedCallback { name, params }, place));
+        }
+        loop {
+            let param = self.parameter()?;
+            let Param { name: own, mode, base, is_array, .. } = &param.param;
+            let is_plain = *is_array && param.slices.iter().all(Option::is_none);
+            if !is_plain || !matches!(base, BaseType::Number(_)) || matches!(mode, Mode::Work | Mode::VarOut) {
+                let message = format!(
+                    "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int {own}[1]` for one number"
+                );
+                return Err(self.error(param.place, message));
+            }
+            if params.iter().any(|other| other.param.name == *own) {
+                return Err(self.error(param.place, format!("parameter '{own}' is declared twice; rename one")));
+            }
+            if params.len() == PARAMETERS_MAX {
+                return Err(self.error(param.place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
+            }
+            params.push(param);
+            match self.next()? {
+                (Token::Mark(","), _) => {}
+                (Token::Mark(")"), _) => return Ok((ParsedCallback { name, params }, place)),
+                (other, place) => return Err(self.expected("',' or ')' after a parameter", &other, place)),
+            }
+        }
+    }
+
+    /// The callbacks with their extents, which use the function's scalars.
+    pub(crate) fn callbacks_with_extents(&self, params: &[Param], names: &[String]) -> Result<Vec<Callback>, IdlError> {
+        let known = |parsed: &ParsedExpr| {
+            let expr = self.indexed(parsed.expr.clone(), names)?;
+            self.check_expression(&expr, parsed, params, names, Use::Size)?;
+            Ok(expr)
+        };
+        let with_extents = |declared: &ParsedParam| {
+            let dims = declared.dims.iter().map(known).collect::<Result<_, _>>()?;
+            Ok(Param { dims, order: ArrayOrder::C, ..declared.param.clone() })
+        };
+        let callback = |parsed: &ParsedCallback| {
+            let params = parsed.params.iter().map(with_extents).collect::<Result<_, _>>()?;
+            Ok(Callback { name: parsed.name.clone(), params })
+        };
+        self.callbacks.iter().map(callback).collect()
+    }
+
     /// Names the parts of Ninf's language that are known and not there.
-    fn refuse_foreign(&mut self, has_mode: bool) -> Result<(), IdlError> {
+    fn refuse_foreign(&mut self) -> Result<(), IdlError> {
         let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
         let message = match (word.as_str(), self.peek_second()?) {
             ("allocate" | "broadcast", _) => format!("'{word}' (for MPI ranks) is not supported yet"),
             ("filepointer", _) => {
                 "type 'filepointer' is not supported; write filename, which passes the path of a file".to_string()
-            }
-            (_, Token::Mark("(")) if !has_mode => {
-                format!("callback parameters such as '{word}' are not supported yet; leave it out")
             }
             (_, Token::Name(_) | Token::Mark("*")) => format!("unknown type '{word}'; types are {TYPES}"),
             _ => return Ok(()),

@@ -24,6 +24,7 @@ impl Parser<'_> {
     /// What follows `SUBROUTINE` or `FUNCTION`.
     pub(crate) fn routine(&mut self, is_function: bool) -> Result<Definition, IdlError> {
         self.uses.clear();
+        self.callbacks.clear();
         self.nodes = 0;
         self.is_routine = true;
         let definition = self.routine_by_its_rules(is_function);
@@ -56,7 +57,11 @@ impl Parser<'_> {
             // Fortran knows no case, and its compilers write small letters.
             Language::Fortran => self.fortran_symbol(&function.to_lowercase()),
         });
-        let signature = Signature { name, params, work, about };
+        if let Some(callback) = self.callbacks.first() {
+            let message = format!("a routine has no callbacks such as '{}'; describe it with 'Define'", callback.name);
+            return Err(self.error(place, message));
+        }
+        let signature = Signature { name, params, callbacks: Vec::new(), work, about };
         signature.check().map_err(|message| self.error(place, message))?;
         Ok(Definition { signature, body: Body::Native { language, symbol, args, result } })
     }

@@ -14,21 +14,21 @@
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
-//! [`Build`]. Refused by name: `Backend "MPI"` and `"BLACS"`, callbacks, `filepointer`.
+//! [`Build`]. Refused by name: `Backend "MPI"` and `"BLACS"`, `filepointer`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::idl::Signature::check).
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{NAME_BYTES_MAX, PARAMETERS_MAX};
+use crate::base::limits::{CALLBACKS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use crate::idl::c_text::{Build, CText, Class, Stub, stub_symbol};
 use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{Failure, IdlError, Lexer, Place, Token};
 use crate::idl::macros::Macros;
 use crate::idl::parse_call::Runs;
 use crate::idl::parse_expr::ParsedExpr;
-use crate::idl::parse_param::ParsedParam;
+use crate::idl::parse_param::{ParsedCallback, ParsedParam};
 use crate::idl::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
 
 /// What a file says.
@@ -92,6 +92,8 @@ pub(crate) struct Parser<'a> {
     /// Names met in the expressions of the definition at hand: until all parameters are known, [`Expr::Param`] is an
     /// index into this.
     pub(crate) uses: Vec<(String, Place)>,
+    /// The callbacks of the definition at hand.
+    pub(crate) callbacks: Vec<ParsedCallback>,
     pub(crate) nesting: usize,
     pub(crate) nodes: usize,
 }
@@ -122,6 +124,7 @@ impl<'a> Parser<'a> {
             result: IdlFile::default(),
             is_routine: false,
             uses: Vec::new(),
+            callbacks: Vec::new(),
             nesting: 0,
             nodes: 0,
         }
@@ -143,11 +146,13 @@ impl<'a> Parser<'a> {
         index: usize,
     ) -> Result<(Definition, Option<Stub>), IdlError> {
         self.uses.clear();
+        self.callbacks.clear();
         self.nodes = 0;
         let parsed = self.parameters()?;
         let about = self.description()?;
         let options = self.options()?;
         let (names, mut params) = self.resolved(&parsed, options.is_shrunk)?;
+        let callbacks = self.callbacks_with_extents(&params, &names)?;
         let work = self.work(options.work.as_ref(), &params, &names)?;
         let runs = self.body(options.language.or(language), &params, &names)?;
         let order = match &runs {
@@ -155,12 +160,13 @@ impl<'a> Parser<'a> {
             _ => ArrayOrder::C,
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
-        let signature = Signature { name, params, work, about };
+        let signature = Signature { name, params, callbacks, work, about };
         signature.check().map_err(|message| self.error(place, message))?;
         let (body, stub) = match runs {
             Runs::Symbol(body) => (body, None),
             Runs::Stub { is_cpp, code } => {
-                let args = (0..signature.params.len()).map(CallArgument::Param).collect();
+                let callbacks = (0..signature.callbacks.len()).map(CallArgument::Callback);
+                let args = (0..signature.params.len()).map(CallArgument::Param).chain(callbacks).collect();
                 let symbol = stub_symbol(&signature);
                 let stub = Stub { definition: index, line: place.line, is_cpp, code };
                 (Body::Native { language: Language::C, symbol, args, result: None }, Some(stub))
@@ -218,15 +224,25 @@ impl<'a> Parser<'a> {
             return Ok(params);
         }
         loop {
-            let param = self.parameter()?;
-            if params.iter().any(|other| other.param.name == param.param.name) {
-                let name = &param.param.name;
-                return Err(self.error(param.place, format!("parameter '{name}' is declared twice; rename one")));
+            if self.is_callback()? {
+                let (callback, place) = self.callback()?;
+                self.check_new(&callback.name, place, &params)?;
+                if self.callbacks.len() == CALLBACKS_MAX {
+                    return Err(self.error(place, format!("more than {CALLBACKS_MAX} callbacks")));
+                }
+                self.callbacks.push(callback);
+            } else {
+                let param = self.parameter()?;
+                self.check_new(&param.param.name, param.place, &params)?;
+                if let Some(callback) = self.callbacks.first() {
+                    let message = format!(
+                        "parameter '{}' comes after callback '{}'; put it before",
+                        param.param.name, callback.name
+                    );
+                    return Err(self.error(param.place, message));
+                }
+                params.push(param);
             }
-            if params.len() == PARAMETERS_MAX {
-                return Err(self.error(param.place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
-            }
-            params.push(param);
             let (token, place) = self.next()?;
             match token {
                 Token::Mark(",") => {}
@@ -234,6 +250,19 @@ impl<'a> Parser<'a> {
                 other => return Err(self.expected("',' or ')' after a parameter", &other, place)),
             }
         }
+    }
+
+    /// Whether there may be one more parameter, of that name.
+    fn check_new(&self, name: &str, place: Place, params: &[ParsedParam]) -> Result<(), IdlError> {
+        let mut names =
+            params.iter().map(|param| &param.param.name).chain(self.callbacks.iter().map(|known| &known.name));
+        if names.any(|known| known == name) {
+            return Err(self.error(place, format!("parameter '{name}' is declared twice; rename one")));
+        }
+        if params.len() + self.callbacks.len() == PARAMETERS_MAX {
+            return Err(self.error(place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
+        }
+        Ok(())
     }
 
     /// The description in quotes, adjoining strings joined as in C; empty if there is none.

@@ -217,7 +217,18 @@ fn wrong_parameters_name_the_remedy() {
             "VAROUT is an array of numbers whose size the function sets: write `VAROUT double a[count]` with `OUT int *count`",
         ),
         ("VAROUT int a[n], OUT double *n", "parameter 'n' is float64, and sizes use only integers"),
-        ("progress(IN int p[1])", "callback parameters such as 'progress' are not supported yet; leave it out"),
+        (
+            "progress(IN int p)",
+            "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int p[1]` for one number",
+        ),
+        ("p(IN int x[1]), IN int n", "parameter 'n' comes after callback 'p'; put it before"),
+        ("IN int p, p(IN int x[1])", "parameter 'p' is declared twice; rename one"),
+        ("p(IN int x[1], OUT int x[1])", "parameter 'x' is declared twice; rename one"),
+        ("p(IN int x[n])", "unknown name 'n'; the parameters are: none"),
+        (
+            "p(WORK int x[1])",
+            "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int x[1]` for one number",
+        ),
     ] {
         assert_eq!(refused_params(params), message);
     }
@@ -241,6 +252,24 @@ fn slices_and_arrays_of_unknown_size_read_back_as_printed() {
     assert_eq!(late.to_string(), "t/f(n: int32) -> (x: float32[n*m], m: int32)");
     let fortran = refusal("Define f(OUT int *m, VAROUT float x[m]) Calls \"FORTRAN\" f(m, x);");
     assert!(fortran.contains("VAROUT parameter 'x' needs a function that is called as \"C\""), "{fortran}");
+}
+
+#[test]
+fn callbacks_come_last_and_read_back_as_printed() {
+    let text =
+        "Define f(IN int n, OUT int *x, step(IN double a[n][2], INOUT int b[1]), done()) Calls f(n, done, step, x);";
+    let definition = one(text);
+    assert_eq!(one(&definition.to_string()), definition, "{definition}");
+    assert_eq!(
+        definition.signature.to_string(),
+        "t/f(n: int32) -> x: int32, calling step(a: float64[n, 2], b: int32[1]), done()"
+    );
+    assert!(refusal("Define f(IN int n, p(IN int x[1])) Calls f(n);").contains("callback 'p' is not passed to f"));
+    let mut other = definition.signature.clone();
+    other.callbacks[0].params[1].mode = Mode::Out;
+    assert_ne!(other.hash(), definition.signature.hash());
+    let many: Vec<String> = (0..33).map(|at| format!("p{at}()")).collect();
+    assert!(refused_params(&many.join(", ")).starts_with("more than 32 callbacks"));
 }
 
 #[test]
@@ -314,6 +343,7 @@ fn soup() -> impl Strategy<Value = String> {
         "OUT",
         "INOUT",
         "WORK",
+        "g(",
         "VAROUT",
         "Shrink \"yes\"",
         "int",

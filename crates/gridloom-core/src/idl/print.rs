@@ -18,9 +18,15 @@ impl fmt::Display for Signature {
         write!(f, "{}({}{semicolon}{inferable}) -> ", self.name, self.grouped(&self.positional()))?;
         let outputs: Vec<usize> = (0..self.params.len()).filter(|index| self.params[*index].is_output()).collect();
         match outputs.len() {
-            1 => f.write_str(&self.grouped(&outputs)),
-            _ => write!(f, "({})", self.grouped(&outputs)),
+            1 => f.write_str(&self.grouped(&outputs))?,
+            _ => write!(f, "({})", self.grouped(&outputs))?,
         }
+        for (at, callback) in self.callbacks.iter().enumerate() {
+            let params: Vec<String> =
+                callback.params.iter().map(|param| format!("{}: {}", param.name, self.described(param))).collect();
+            write!(f, "{} {}({})", if at == 0 { ", calling" } else { "," }, callback.name, params.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -83,7 +89,11 @@ impl fmt::Display for Definition {
         let signature = &self.signature;
         let (module, function) = signature.name.split_once('/').unwrap_or(("", &signature.name));
         writeln!(f, "Module {module};")?;
-        let params: Vec<String> = signature.params.iter().map(|param| signature.declaration(param)).collect();
+        let mut params: Vec<String> = signature.params.iter().map(|param| signature.declaration(param)).collect();
+        for callback in &signature.callbacks {
+            let inner: Vec<String> = callback.params.iter().map(|param| signature.declaration(param)).collect();
+            params.push(format!("{}({})", callback.name, inner.join(", ")));
+        }
         if let Some(routine) = routine_text(self, &params) {
             return f.write_str(&routine);
         }
@@ -111,7 +121,7 @@ impl fmt::Display for Definition {
                 if let Some((_, index)) = result {
                     write!(f, "{} = ", signature.params[*index].name)?;
                 }
-                let args: Vec<String> = args.iter().map(|arg| argument(arg, &signature.params)).collect();
+                let args: Vec<String> = args.iter().map(|arg| argument(arg, signature)).collect();
                 writeln!(f, "{symbol}({});", args.join(", "))
             }
             Body::Python { module, function } => writeln!(f, "/* Python: {function} of {module} */"),
@@ -119,8 +129,12 @@ impl fmt::Display for Definition {
     }
 }
 
-fn argument(arg: &CallArgument, params: &[Param]) -> String {
+fn argument(arg: &CallArgument, signature: &Signature) -> String {
+    let params = &signature.params;
     match arg {
+        CallArgument::Callback(index) => {
+            signature.callbacks.get(*index).map_or_else(|| format!("#{index}"), |callback| callback.name.clone())
+        }
         CallArgument::Param(index) => {
             params.get(*index).map_or_else(|| format!("#{index}"), |param| param.name.clone())
         }

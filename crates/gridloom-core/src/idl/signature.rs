@@ -158,6 +158,16 @@ impl Param {
     }
 }
 
+/// A function of the program's that is called back while a function runs. It takes arrays of numbers, whose extents use
+/// the scalars of the function.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Callback {
+    /// Its name.
+    pub name: String,
+    /// What it takes (`IN`) and gives (`OUT`).
+    pub params: Vec<Param>,
+}
+
 /// What a function takes and gives: all that a caller must know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Signature {
@@ -165,6 +175,8 @@ pub struct Signature {
     pub name: String,
     /// Parameters in declaration order.
     pub params: Vec<Param>,
+    /// What it calls back; those are passed after the parameters.
+    pub callbacks: Vec<Callback>,
     /// Work in floating-point operations (CalcOrder), if stated.
     pub work: Option<Expr>,
     /// One line of description, may be empty.
@@ -194,6 +206,8 @@ pub enum CallArgument {
     },
     /// A text constant (such as the "N" of BLAS).
     Text(String),
+    /// A callback, by its index.
+    Callback(usize),
 }
 
 /// How a server runs the function. Never leaves the server.

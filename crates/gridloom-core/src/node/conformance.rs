@@ -166,7 +166,7 @@ impl<'w> Stage<'w> {
         let id = task.id;
         self.world.command(
             self.client,
-            Command::Call { task, sources: sources.to_vec(), limit_ns, only: None, calibrates: false },
+            Command::Call { task, sources: sources.to_vec(), limit_ns, only: None, calibrates: false, is_once: false },
         );
         id
     }

@@ -1,6 +1,6 @@
 //! What nodes say to one another on control connections.
 //!
-//! Payload never stands in a message: a datum travels as a data frame (small ones on the control connection, large ones
+//! Payload never stands in a message, but for a callback's arrays, which are no data: a datum travels as a data frame (small ones on the control connection, large ones
 //! on a bulk connection) and reaches the machine as [`super::Input::DatumArrived`].
 //!
 //! ```text
@@ -18,6 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
+use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Outline, Task};
 use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
@@ -359,6 +360,13 @@ pub enum Message {
         /// The tasks.
         tasks: Vec<TaskId>,
     },
+    /// What the program says to `CallsBack`.
+    CalledBack {
+        /// The task.
+        task: TaskId,
+        /// The answer.
+        answer: CallBackAnswer,
+    },
     /// Give back these tasks of a group, but those that run: they are mapped again.
     Recall {
         /// The group.
@@ -382,6 +390,8 @@ pub enum Message {
         /// Tasks that run, and for how many nanoseconds.
         running: Vec<(TaskId, u64)>,
     },
+    /// A task of the client's calls it back, and waits for `CalledBack`.
+    CallsBack(CallBack),
     /// Tasks that ended since the last report.
     TasksEnded {
         /// Their reports.

@@ -11,6 +11,7 @@
 //! 4. A `Send` or `SendDatum` to a peer that is not up vanishes: its `PeerLost` was or will be delivered.
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
 //!    The machine never has more tasks started than the node has slots times its queue depth.
+//!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
 //! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId, Time};
+use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Group, Task};
 use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
@@ -116,6 +118,8 @@ pub enum Input {
         /// Nanoseconds that the function ran.
         run_ns: u64,
     },
+    /// A started task calls its program back.
+    CallsBack(CallBack),
     /// Speed of one slot, floating-point operations per second.
     SpeedMeasured {
         /// The speed.
@@ -174,6 +178,13 @@ pub enum Effect {
         /// The task.
         task: TaskId,
     },
+    /// Tell a started task, which has called its program back, what the program says.
+    AnswerTask {
+        /// The task.
+        task: TaskId,
+        /// The answer.
+        answer: CallBackAnswer,
+    },
     /// Fire at that time.
     SetTimer {
         /// The timer; setting it again moves it.
@@ -213,6 +224,17 @@ pub enum Command {
         only: Option<NodeId>,
         /// It is to be measured there: it runs only while nothing else does, and fails if something comes.
         calibrates: bool,
+        /// It calls the program back, and is not sent a second time.
+        is_once: bool,
+    },
+    /// The answer to `Event::CallsBack`.
+    CalledBack {
+        /// From whom that came.
+        server: NodeId,
+        /// The task.
+        task: TaskId,
+        /// The answer.
+        answer: CallBackAnswer,
     },
     /// Map a group and run it.
     Run {
@@ -351,6 +373,13 @@ pub enum Event {
         server: Option<NodeId>,
         /// Its report.
         report: TaskReport,
+    },
+    /// A call under way calls the program back, which answers by `Command::CalledBack`.
+    CallsBack {
+        /// Where it runs.
+        server: NodeId,
+        /// What is called.
+        call: CallBack,
     },
     /// A datum moved between servers, or came to or left the client.
     Transferred {

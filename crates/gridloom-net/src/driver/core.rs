@@ -187,6 +187,11 @@ impl Core {
                     jobs.stop(task);
                 }
             }
+            Effect::AnswerTask { task, answer } => {
+                if let Some(jobs) = &mut self.jobs {
+                    jobs.answer(task, answer);
+                }
+            }
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::CancelTimer { timer } => self.timers.cancel(timer),
             Effect::MeasureSpeed => self.measure_speed(),
@@ -288,6 +293,7 @@ impl Core {
         }
         self.pending.extend(jobs.take_events().into_iter().map(|event| match event {
             JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
+            JobEvent::CallsBack(call) => Input::CallsBack(call),
         }));
     }
 

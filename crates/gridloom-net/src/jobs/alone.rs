@@ -1,24 +1,34 @@
-//! One task at a time, waited for: real bodies under simulated time.
+//! One task at a time, waited for: real bodies under simulated time. Others may wait for their programs meanwhile.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Meta, TaskError};
+use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::graph::Task;
 use rustix::event::epoll;
 
 use super::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use crate::store::Store;
 
-/// A slot that is driven by its caller.
+/// Where a task has come to.
+#[derive(Debug)]
+pub enum Halt {
+    /// Its end.
+    Ended(Result<Vec<(DatumId, Meta)>, TaskError>),
+    /// It waits for what its program says.
+    CallsBack(CallBack),
+}
+
+/// Slots that are driven by their caller.
 pub struct Alone {
     jobs: Jobs,
     epoll: OwnedFd,
 }
 
 impl Alone {
-    /// A slot; its worker starts with the first task.
+    /// The slots; a worker starts with the first task of its slot.
     ///
     /// # Errors
     /// If there is no descriptor left.
@@ -26,26 +36,46 @@ impl Alone {
         Ok(Alone { jobs: Jobs::new(config), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Runs a task whose inputs are in the store and waits for its end; its results are in the store then.
-    ///
-    /// # Errors
-    /// What the task failed with.
-    pub fn run(&mut self, task: Arc<Task>, store: &Store) -> Result<Vec<(DatumId, Meta)>, TaskError> {
-        let cannot = |why: String| TaskError::CannotRun { function: task.function.clone(), server: "here".into(), why };
+    /// Runs a task whose inputs are in the store, and waits for its end or for it to call its program back; its results are
+    /// in the store at its end.
+    pub fn run(&mut self, task: Arc<Task>, store: &Store) -> Halt {
         self.jobs.start(task.clone(), store);
+        self.wait(&task, store)
+    }
+
+    /// Tells a task that has called its program back what that says, and waits again.
+    pub fn answer(&mut self, task: &Task, answer: CallBackAnswer, store: &Store) -> Halt {
+        self.jobs.answer(task.id, answer);
+        self.wait(task, store)
+    }
+
+    /// Kills a task that has called its program back.
+    pub fn stop(&mut self, task: TaskId) {
+        self.jobs.stop(task);
+    }
+
+    fn wait(&mut self, task: &Task, store: &Store) -> Halt {
+        let cannot = |why: String| {
+            Halt::Ended(Err(TaskError::CannotRun { function: task.function.clone(), server: "here".into(), why }))
+        };
         let mut events = Vec::with_capacity(4);
         loop {
             self.jobs.flush();
-            self.jobs.register_with(self.epoll.as_fd(), |token| token.0).map_err(|e| cannot(e.to_string()))?;
-            for JobEvent::Ended { task: ended, outcome, .. } in self.jobs.take_events() {
-                if ended == task.id {
-                    return outcome;
+            if let Err(error) = self.jobs.register_with(self.epoll.as_fd(), |token| token.0) {
+                return cannot(error.to_string());
+            }
+            for event in self.jobs.take_events() {
+                match event {
+                    JobEvent::Ended { task: ended, outcome, .. } if ended == task.id => return Halt::Ended(outcome),
+                    JobEvent::CallsBack(call) if call.task == task.id => return Halt::CallsBack(call),
+                    // Of a task that was stopped.
+                    JobEvent::Ended { .. } | JobEvent::CallsBack(_) => {}
                 }
             }
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(cannot(error.to_string())),
+                Err(error) => return cannot(error.to_string()),
             }
             for event in &events {
                 self.jobs.ready(WorkerToken(event.data.u64()), store);

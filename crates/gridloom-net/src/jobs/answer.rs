@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use gridloom_core::base::{DatumId, Meta, TaskError};
 
+use gridloom_core::call::CallBack;
+
 use super::JobEvent;
 use super::link::{Link, PendingOutput, Sent};
 use crate::payload::Payload;
@@ -22,6 +24,12 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
         match message {
             FromWorker::Ready => link.ready = true,
             FromWorker::Broken { why } => link.fault = Some(why),
+            FromWorker::CallsBack { serial, callback, values } => {
+                // One that was stopped waits until it is killed.
+                if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
+                    events.push(JobEvent::CallsBack(CallBack { task: sent.pending.task.id, callback, values }));
+                }
+            }
             FromWorker::Ended { serial, run_ns, outcome } => {
                 let made = match outcome {
                     Ok(values) => {

@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::call::CallBack;
 use gridloom_core::idl::Definition;
 
 /// How the slots are set up.
@@ -46,6 +47,8 @@ pub enum JobEvent {
         /// Nanoseconds that the function ran.
         run_ns: u64,
     },
+    /// A started task calls its program back, and waits for [`super::Jobs::answer`].
+    CallsBack(CallBack),
 }
 
 /// A worker, as the poller names it.

@@ -17,7 +17,7 @@
 //! [`Jobs::ready`] for each event (level-triggered), and [`Jobs::flush`] before it waits again. Call everything from
 //! the thread that lives as long as the server: the kernel ends the workers with the thread that started them.
 
-mod alone;
+pub mod alone;
 mod answer;
 mod config;
 mod link;
@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::idl::{Body, Definition};
@@ -40,7 +41,7 @@ use crate::payload::Payload;
 use crate::segment::raise_descriptor_limit;
 use crate::store::Store;
 use crate::worker::channel::Received;
-use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX};
+use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 use crate::worker::{relabelled, wanted_order};
 
 pub use alone::Alone;
@@ -131,6 +132,20 @@ impl Jobs {
             link.tasks[at].stopped = true;
             // One that has ended is let be: its answer is on the way.
             if link.board().progress(serial) == Progress::Running {
+                link.kill();
+            }
+            return;
+        }
+    }
+
+    /// Tells a task that has called its program back what the program says. No effect on one that has ended.
+    pub fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
+        for link in self.links.values_mut() {
+            let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
+            let answer = ToWorker::CalledBack { serial: sent.serial, answer };
+            if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
+                // The task would wait for ever.
+                link.fault = Some(format!("it cannot be told what its program says: {error}"));
                 link.kill();
             }
             return;

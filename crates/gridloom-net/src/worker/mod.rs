@@ -3,6 +3,7 @@
 //! [`serve`] is the loop that every kind of worker has; what a function is, a [`Functions`] knows: [`native`] calls
 //! symbols of shared libraries, the Python package calls Python functions.
 
+mod call_back;
 pub(crate) mod channel;
 pub mod convert;
 pub mod native;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use gridloom_core::base::{Meta, TaskError};
 use gridloom_core::idl::Definition;
 
+pub use call_back::Program;
 pub use native::native_main;
 pub use protocol::Setup;
 pub use serve::{inherited, serve};
@@ -39,13 +41,19 @@ pub trait Functions {
     /// If it cannot be run; the text becomes the `why` of [`TaskError::CannotRun`].
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String>;
 
-    /// Calls a function. The room of each `INOUT` parameter holds the argument already; that of an `OUT` parameter
+    /// Calls a function, which may call the program back. The room of each `INOUT` parameter holds the argument already; that of an `OUT` parameter
     /// holds zeros, or is [`OutView::stale`] and must be overwritten or [cleared](OutView::clear): results never show
     /// what another call left.
     ///
     /// # Errors
     /// As the function fails. `function` and `server` in the error may be left empty: the server fills them in.
-    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError>;
+    fn call(
+        &mut self,
+        function: u32,
+        args: &[ArgView<'_>],
+        outs: &mut [OutView<'_>],
+        program: &mut dyn Program,
+    ) -> Result<(), TaskError>;
 }
 
 /// An argument: `IN` and `INOUT` parameters in declaration order.

@@ -11,11 +11,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gridloom_core::base::{Dtype, Meta, TaskError};
-use gridloom_core::idl::{BaseType, BindError, Body, CallArgument, Definition, Expr, Language, Mode, Param};
+use gridloom_core::idl::{BaseType, BindError, Body, CallArgument, Callback, Definition, Expr, Language, Mode, Param};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
 
+use super::call_back::{Context, Line, Program};
 use super::convert::Aligned;
 use super::stand_in::StandIns;
 use super::values::refused;
@@ -118,9 +119,15 @@ impl Functions for Native {
         Ok(())
     }
 
-    fn call(&mut self, function: u32, args: &[ArgView<'_>], outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+    fn call(
+        &mut self,
+        function: u32,
+        args: &[ArgView<'_>],
+        outs: &mut [OutView<'_>],
+        program: &mut dyn Program,
+    ) -> Result<(), TaskError> {
         let prepared = self.functions.get(function as usize).and_then(Option::as_ref);
-        prepared.expect("only loaded functions are called").call(args, outs, &self.scratch)
+        prepared.expect("only loaded functions are called").call(args, outs, &self.scratch, program)
     }
 }
 
@@ -155,10 +162,19 @@ fn reason(error: &libloading::Error) -> String {
 }
 
 impl Prepared {
-    fn call(&self, args: &[ArgView<'_>], outs: &mut [OutView<'_>], scratch: &Path) -> Result<(), TaskError> {
+    fn call(
+        &self,
+        args: &[ArgView<'_>],
+        outs: &mut [OutView<'_>],
+        scratch: &Path,
+        program: &mut dyn Program,
+    ) -> Result<(), TaskError> {
         let signature = &self.definition.signature;
         let params = &signature.params;
         let misfit = |error: BindError| refused(error.reason(&signature.name));
+        let line = Line::new(program);
+        let contexts = self.contexts(args, &line)?;
+        let closures = contexts.iter().map(Context::closure).collect::<Result<Vec<_>, TaskError>>()?;
         // Native code is free to leave parts of a result as they are.
         outs.iter_mut().for_each(OutView::clear);
         // Each argument has a cell: its value, or the pointer to it; pointers of FORTRAN values go to `referred`.
@@ -175,6 +191,7 @@ impl Prepared {
                     if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
                 }
                 CallArgument::Text(text) => address(stand_ins.constant(text)),
+                CallArgument::Callback(index) => address(*closures[*index].code_ptr() as *const u8),
                 CallArgument::Param(index) => {
                     let param = &params[*index];
                     let (input, output) = self.places[*index];
@@ -217,6 +234,9 @@ impl Prepared {
         {
             room.copy_from_slice(&bytes_of(&returned)[..dtype.size_bytes() as usize]);
         }
+        drop(closures);
+        drop(contexts);
+        line.end()?;
         stand_ins.finish(outs, |index, outs| self.meta_after(index, args, outs))
     }
 
@@ -227,6 +247,17 @@ impl Prepared {
             matches!(arg.meta, Meta::Scalar { .. }).then(|| (arg.meta.clone(), arg.bytes.to_vec()))
         };
         self.places.iter().map(scalar).collect()
+    }
+
+    /// What the closures of this call see.
+    fn contexts<'a, 'p>(&'a self, args: &[ArgView<'_>], line: &'a Line<'p>) -> Result<Vec<Context<'a, 'p>>, TaskError> {
+        let signature = &self.definition.signature;
+        let context = |(index, callback): (usize, &'a Callback)| {
+            let metas = signature.callback_metas(index, self.scalars(args));
+            let metas = metas.map_err(|error| refused(error.reason(&signature.name)))?;
+            Ok(Context::new(line, index, callback, metas))
+        };
+        signature.callbacks.iter().enumerate().map(context).collect()
     }
 
     /// The description of an array whose extents are known after the call.
@@ -287,13 +318,13 @@ fn is_text(arg: &CallArgument, params: &[Param]) -> bool {
     match arg {
         CallArgument::Text(_) => true,
         CallArgument::Param(index) => params.get(*index).is_some_and(|param| is_string(param.base)),
-        CallArgument::Value { .. } => false,
+        CallArgument::Value { .. } | CallArgument::Callback(_) => false,
     }
 }
 
 fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Result<Type, String> {
     match arg {
-        CallArgument::Text(_) => Ok(Type::pointer()),
+        CallArgument::Text(_) | CallArgument::Callback(_) => Ok(Type::pointer()),
         CallArgument::Value { dtype, .. } => {
             if matches!(dtype, Dtype::Float16 | Dtype::LongDouble | Dtype::ComplexLongDouble) {
                 return Err(format!("an expression cannot be passed as {dtype}"));

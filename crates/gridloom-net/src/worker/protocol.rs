@@ -5,6 +5,7 @@
 //!    | Setup (+ progress words), Load, Run, Run -->|  Ready when set up
 //!    |<-- Ready                                    |  claims a word: QUEUED -> RUNNING
 //!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
+//!    |<-- CallsBack, CalledBack ------------------>|  in the middle of a call
 //!    | Forget (memory that is gone) -------------->|
 //! ```
 //! Each task sent has a word of its own, `serial * 4 + state`. The server may take a task back as long as it is
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::call::CallBackAnswer;
 use gridloom_core::idl::Definition;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,8 @@ pub(crate) enum ToWorker {
     Load { function: u32, definition: Definition },
     /// Call a function.
     Run(Run),
+    /// What the program says to `CallsBack`.
+    CalledBack { serial: u64, answer: CallBackAnswer },
     /// The memory of these keys is gone, or not wanted in the cache.
     Forget { keys: Vec<u64> },
 }
@@ -86,6 +90,8 @@ pub(crate) enum FromWorker {
     Ready,
     /// It cannot serve at all; it ends after this.
     Broken { why: String },
+    /// A call calls the program back, and waits for `CalledBack`.
+    CallsBack { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
     /// A call ended.
     Ended { serial: u64, run_ns: u64, outcome: Result<Vec<Value>, TaskError> },
 }

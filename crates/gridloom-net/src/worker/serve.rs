@@ -3,18 +3,20 @@
 //! **Promises.** A call that the server took back in time is not run. An answer leaves before the next call starts,
 //! unless that call's function was quick the last time: then a few answers travel together.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use gridloom_core::base::limits::EAGER_BYTES_MAX;
 use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::call::CallBackAnswer;
 use gridloom_core::idl::Definition;
 
 use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
-use super::{ArgView, Functions, OutView};
+use super::{ArgView, Functions, OutView, Program};
 use crate::awake::Patience;
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
@@ -55,8 +57,9 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
     let mut patience = Patience::new();
     let mut worker =
         Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
+    let mut early = VecDeque::new();
     loop {
-        while let Some((message, inline)) = inbox.next::<ToWorker>()? {
+        while let Some((message, inline)) = next(&mut early, &mut inbox)? {
             match message {
                 ToWorker::Setup(setup) => {
                     let answer = match functions.setup(&setup) {
@@ -75,7 +78,6 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
                 ToWorker::Load { function, definition } => worker.load(function, definition, functions),
                 ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
                 ToWorker::Run(run) => {
-                    let inline = inline.to_vec();
                     for value in run.args.iter().chain(&run.outs) {
                         if let Place::Shared { key, new: true, len, .. } | Place::Room { key, new: true, len, .. } =
                             value.place
@@ -86,14 +88,68 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
                     if !worker.is_quick(run.function) {
                         worker.outbox.send(socket.as_fd(), true)?;
                     }
-                    worker.run(run, &inline, functions)?;
+                    let inbox = Incoming { socket: socket.as_fd(), inbox: &mut inbox, early: &mut early };
+                    worker.run(run, &inline, functions, inbox)?;
                 }
+                // To a call that has ended meanwhile without waiting for it.
+                ToWorker::CalledBack { .. } => {}
             }
         }
         worker.outbox.send(socket.as_fd(), true)?;
         if receive(&mut inbox, socket.as_fd(), &mut patience)? == Received::Closed {
             return Ok(());
         }
+    }
+}
+
+/// A message with its inline values.
+type Message = (ToWorker, Vec<u8>);
+
+/// The next message, of those that came while a call waited for an answer first.
+fn next(early: &mut VecDeque<Message>, inbox: &mut Inbox) -> io::Result<Option<Message>> {
+    match early.pop_front() {
+        Some(message) => Ok(Some(message)),
+        None => Ok(inbox.next::<ToWorker>()?.map(|(message, inline)| (message, inline.to_vec()))),
+    }
+}
+
+/// What comes while a call runs.
+struct Incoming<'a> {
+    socket: BorrowedFd<'a>,
+    inbox: &'a mut Inbox,
+    early: &'a mut VecDeque<Message>,
+}
+
+/// The program of a call, behind the server.
+struct ByServer<'a> {
+    serial: u64,
+    outbox: &'a mut Outbox,
+    incoming: Incoming<'a>,
+}
+
+impl ByServer<'_> {
+    fn ask(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallBackAnswer> {
+        let asked = FromWorker::CallsBack { serial: self.serial, callback, values };
+        self.outbox.push(&asked, std::iter::empty())?;
+        let Incoming { socket, inbox, early } = &mut self.incoming;
+        self.outbox.send(*socket, true)?;
+        loop {
+            while let Some((message, inline)) = inbox.next::<ToWorker>()? {
+                match message {
+                    ToWorker::CalledBack { serial, answer } if serial == self.serial => return Ok(answer),
+                    message => early.push_back((message, inline.to_vec())),
+                }
+            }
+            if inbox.receive(*socket, true)? == Received::Closed {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+    }
+}
+
+impl Program for ByServer<'_> {
+    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
+        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the server cannot be asked: {error}")))
     }
 }
 
@@ -141,12 +197,18 @@ impl Worker {
         matches!(self.loaded.get(function as usize), Some(Some(loaded)) if loaded.last_run_ns < QUICK_NS)
     }
 
-    fn run(&mut self, run: Run, inline: &[u8], functions: &mut dyn Functions) -> io::Result<()> {
+    fn run(
+        &mut self,
+        run: Run,
+        inline: &[u8],
+        functions: &mut dyn Functions,
+        incoming: Incoming<'_>,
+    ) -> io::Result<()> {
         let words = self.words.take().ok_or_else(|| invalid("a call before the setup"))?;
         let board = Board(words.words());
         if board.claim(run.serial) {
             let (serial, function) = (run.serial, run.function);
-            let (outcome, run_ns) = self.call(run, inline, functions);
+            let (outcome, run_ns) = self.call(run, inline, functions, incoming);
             board.finish(serial);
             if let Some(Some(loaded)) = self.loaded.get_mut(function as usize) {
                 loaded.last_run_ns = run_ns;
@@ -165,6 +227,7 @@ impl Worker {
         run: Run,
         inline: &[u8],
         functions: &mut dyn Functions,
+        incoming: Incoming<'_>,
     ) -> (Result<Vec<(Meta, Buffer)>, TaskError>, u64) {
         let Some(Some(loaded)) = self.loaded.get(run.function as usize) else {
             return (Err(cannot_run("it was never loaded".into())), 0);
@@ -185,8 +248,10 @@ impl Worker {
                     OutView { meta: out.meta.clone(), room: buffer.room(), stale }
                 })
                 .collect();
+            let mut program = ByServer { serial: run.serial, outbox: &mut self.outbox, incoming };
             let begin = Instant::now();
-            let outcome = slowed(self.slowdown, || functions.call(run.function, &args, &mut outs));
+            let call = || functions.call(run.function, &args, &mut outs, &mut program);
+            let outcome = slowed(self.slowdown, call);
             let run_ns = begin.elapsed().as_nanos() as u64;
             let metas: Vec<Meta> = outs.iter().map(true_meta).collect();
             (outcome.map(|()| metas), run_ns)
@@ -288,7 +353,13 @@ mod tests {
             unreachable!("it was not set up")
         }
 
-        fn call(&mut self, _: u32, _: &[ArgView<'_>], _: &mut [OutView<'_>]) -> Result<(), TaskError> {
+        fn call(
+            &mut self,
+            _: u32,
+            _: &[ArgView<'_>],
+            _: &mut [OutView<'_>],
+            _: &mut dyn Program,
+        ) -> Result<(), TaskError> {
             unreachable!("it was not set up")
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::expr::Expr;
 use gridloom_core::idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
@@ -77,7 +78,13 @@ pub fn native_with(
     language: Language,
 ) -> Definition {
     Definition {
-        signature: Signature { name: format!("k/{symbol}"), params, work: None, about: String::new() },
+        signature: Signature {
+            name: format!("k/{symbol}"),
+            params,
+            callbacks: vec![],
+            work: None,
+            about: String::new(),
+        },
         body: Body::Native { language, symbol: symbol.into(), args, result },
     }
 }
@@ -143,6 +150,9 @@ pub struct Bench {
     /// How long the poller looks before it sleeps.
     pub awake: Duration,
     pub ended: BTreeMap<TaskId, Outcome>,
+    /// What the program says to callbacks, and those that came.
+    pub answer: fn(&CallBack) -> CallBackAnswer,
+    pub called: Vec<CallBack>,
 }
 
 impl Bench {
@@ -169,7 +179,15 @@ impl Bench {
     pub fn of(config: JobsConfig) -> Bench {
         let jobs = Jobs::new(config);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        Bench { jobs, store: Store::new(Pool::new(256 << 20)), epoll, awake: Duration::ZERO, ended: BTreeMap::new() }
+        Bench {
+            jobs,
+            store: Store::new(Pool::new(256 << 20)),
+            epoll,
+            awake: Duration::ZERO,
+            ended: BTreeMap::new(),
+            answer: |_| Ok(Vec::new()),
+            called: Vec::new(),
+        }
     }
 
     pub fn put(&self, meta: Meta, bytes: &[u8]) -> Arg {
@@ -204,8 +222,17 @@ impl Bench {
         self.jobs.register_with(self.epoll.as_fd(), |token| token.0).unwrap();
         let events = self.jobs.take_events();
         let quiet = events.is_empty();
-        for JobEvent::Ended { task, outcome, .. } in events {
-            assert!(self.ended.insert(task, outcome).is_none(), "{task} ended twice");
+        for event in events {
+            match event {
+                JobEvent::Ended { task, outcome, .. } => {
+                    assert!(self.ended.insert(task, outcome).is_none(), "{task} ended twice");
+                }
+                JobEvent::CallsBack(call) => {
+                    let answer = (self.answer)(&call);
+                    self.called.push(call.clone());
+                    self.jobs.answer(call.task, answer);
+                }
+            }
         }
         if !quiet {
             return;

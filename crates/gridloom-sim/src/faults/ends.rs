@@ -48,10 +48,9 @@ impl Simulation {
         state.end = Some(why.to_string());
         state.timers.clear();
         state.stalled.clear();
-        for (_, task) in std::mem::take(&mut state.tasks) {
-            self.purposes.remove(&task.action);
+        for (id, task) in std::mem::take(&mut state.tasks) {
             self.synchronise();
-            self.engine.cancel(task.action);
+            self.abandon(id, &task);
         }
         for peer in self.connections.peers(node) {
             self.hang_up(node, peer, why);

@@ -208,7 +208,10 @@ impl Player {
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
         let (task, limit_ns) = (call.task.clone(), call.limit_ns);
         self.calls.insert(task.id, call);
-        sim.command(self.node, Command::Call { task, sources, limit_ns, only: None, calibrates: false });
+        sim.command(
+            self.node,
+            Command::Call { task, sources, limit_ns, only: None, calibrates: false, is_once: false },
+        );
     }
 
     fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {

@@ -163,6 +163,7 @@ pub fn short(input: &Input) -> String {
         Input::ProbeArrived { .. } => "probe".into(),
         Input::Timer(TimerId(number)) => format!("timer {number}"),
         Input::TaskEnded { task, .. } => format!("t{}", task.serial),
+        Input::CallsBack(call) => format!("t{} calls back", call.task.serial),
         Input::SpeedMeasured { .. } => "speed".into(),
         Input::Command(_) => "command".into(),
     }

@@ -6,6 +6,7 @@ use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::node::Command;
 
+use super::call_backs::Callee;
 use super::state::{EndedCall, State};
 use crate::function::{Pending, Prepared};
 use crate::{Error, Grid, Value};
@@ -18,6 +19,7 @@ impl Grid {
         limit: Option<Duration>,
         only: Option<NodeId>,
         calibrates: bool,
+        callee: Option<Callee>,
     ) -> Result<Pending, Error> {
         let Prepared { task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
@@ -27,8 +29,12 @@ impl Grid {
         }
         let id = task.id;
         self.state().calls.insert(id, None);
+        let is_once = callee.is_some();
+        if let Some(callee) = callee {
+            self.expect_call_backs(id, callee)?;
+        }
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns, only, calibrates });
+        self.command(Command::Call { task, sources, limit_ns, only, calibrates, is_once });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 

@@ -12,6 +12,7 @@ use gridloom_core::node::message::TaskReport;
 use gridloom_core::perf::{GridView, LinkReport};
 
 use super::Traffic;
+use super::call_backs::CallBacks;
 use crate::backend::Backend;
 use crate::plan::Basis;
 use crate::report::{GroupRecord, PlanRecord};
@@ -50,6 +51,7 @@ pub(super) struct State {
     pub(super) names: BTreeMap<NodeId, String>,
     pub(super) traffic: Traffic,
     pub(super) log: Vec<String>,
+    pub(super) call_backs: CallBacks,
 }
 
 /// A plain call that has ended.
@@ -172,7 +174,9 @@ impl State {
             Event::GroupNotMapped { group, error } => {
                 self.plans.insert(group, Err(error));
             }
+            Event::CallsBack { server, call } => self.call_backs.came(server, call),
             Event::TaskEnded { at, server, report } => {
+                self.call_backs.ended(report.task);
                 if self.noted.remove(&report.task) {
                     self.ends.push(report.task);
                 }

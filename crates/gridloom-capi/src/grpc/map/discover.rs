@@ -293,14 +293,15 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has a server, or remote data, files, results whose size is not known, arrays of which a part is
+/// Whether a call has no place in a plan: it has a server, callbacks, remote data, files, results whose size is not known, arrays of which a part is
 /// sent, or that have no elements.
 pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
         true => item.remote.is_none() && item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
         false => !item.param.is_output() && item.bytes.is_some(),
     };
-    opened.is_bound() || !items.iter().all(is_plain)
+    let calls_back = !opened.function().signature().callbacks.is_empty();
+    opened.is_bound() || calls_back || !items.iter().all(is_plain)
 }
 
 /// Results of one call lie apart, or nobody could say what is there.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gridloom::{Arg, Error, Follow, Group, Submitted, Value};
 
-use super::super::arguments::{Gathered, Item, copy_of, gather};
+use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
 use super::super::calls::Opened;
 use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
 use super::super::library::Library;
@@ -95,9 +95,9 @@ impl Run {
     ///
     /// # Safety
     /// What was passed is as the signature says, until the block has ended.
-    pub(super) unsafe fn call(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<()> {
+    pub(super) unsafe fn call(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
-        let made = unsafe { self.make(opened, items) }?;
+        let made = unsafe { self.make(opened, survey) }?;
         let outcome = match made {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
@@ -117,10 +117,10 @@ impl Run {
     ///
     /// # Safety
     /// As for [`Run::call`].
-    pub(super) unsafe fn begin(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<c_int> {
+    pub(super) unsafe fn begin(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<c_int> {
         let origin = opened.origin();
         // SAFETY: promised by the caller.
-        let session = match unsafe { self.make(opened, items) }? {
+        let session = match unsafe { self.make(opened, survey) }? {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Mapped(limited), origin)
@@ -137,17 +137,18 @@ impl Run {
     }
 
     /// Makes a call, in its place in the plan if it can have one.
-    unsafe fn make(&mut self, opened: &Opened, items: Vec<Item<'_>>) -> Outcome<MadeCall> {
-        check_results(opened, &items)?;
+    unsafe fn make(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<MadeCall> {
+        let items = &survey.items;
+        check_results(opened, items)?;
         for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
             let (start, bytes) = item.range();
             self.settle(start, bytes);
         }
         let written: Vec<Range> = items.iter().filter(|item| item.is_written()).map(Item::range).collect();
-        let group = self.group.clone().filter(|_| !is_apart(opened, &items));
+        let group = self.group.clone().filter(|_| !is_apart(opened, items));
         let Some(group) = group else {
             // SAFETY: promised by the caller.
-            let work = unsafe { opened.send(items, |item| self.known(opened, item).map(Some)) }?;
+            let work = unsafe { opened.send(survey, |item| self.known(opened, item).map(Some)) }?;
             written.iter().for_each(|(start, bytes)| self.forget_passed(*start, *bytes));
             return Ok(MadeCall::Apart { work, written });
         };
@@ -162,7 +163,8 @@ impl Run {
         let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
         let (grid, function) = (&self.library.clone().grid, opened.function());
         // SAFETY: promised by the caller.
-        let gathered = unsafe { gather(grid, function.signature(), items, |item| self.known(opened, item).map(Some)) }?;
+        let gathered =
+            unsafe { gather(grid, function.signature(), survey.items, |item| self.known(opened, item).map(Some)) }?;
         let Gathered { args, named, .. } = gathered;
         let call = group.submit(function, &args, &named)?;
         self.write_results(opened, &call, results, metas);

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::arguments::Item;
+use super::arguments::Survey;
 use super::calls::Opened;
 use super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
 use super::library::{Library, library};
@@ -87,11 +87,11 @@ pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -
 ///
 /// # Safety
 /// What was passed is as the signature says (`memory`).
-pub(super) unsafe fn call(opened: &Opened, items: Vec<Item<'_>>) -> Outcome<()> {
+pub(super) unsafe fn call(opened: &Opened, survey: Survey<'_>) -> Outcome<()> {
     in_block(|block| match &mut block.stage {
-        Stage::Discovering(discovery) => discovery.call(opened, &items),
+        Stage::Discovering(discovery) => discovery.call(opened, &survey.items),
         // SAFETY: promised by the caller.
-        Stage::Mapped(run) => unsafe { run.call(opened, items) },
+        Stage::Mapped(run) => unsafe { run.call(opened, survey) },
     })
     .unwrap_or_else(|| Err(no_block()))
 }
@@ -100,14 +100,14 @@ pub(super) unsafe fn call(opened: &Opened, items: Vec<Item<'_>>) -> Outcome<()> 
 ///
 /// # Safety
 /// As for [`run`], until the block has ended.
-pub(super) unsafe fn begin(opened: &Opened, items: Vec<Item<'_>>) -> Outcome<c_int> {
+pub(super) unsafe fn begin(opened: &Opened, survey: Survey<'_>) -> Outcome<c_int> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => {
-            discovery.call(opened, &items)?;
+            discovery.call(opened, &survey.items)?;
             Ok(discovery.begin_session(opened))
         }
         // SAFETY: promised by the caller.
-        Stage::Mapped(run) => unsafe { run.begin(opened, items) },
+        Stage::Mapped(run) => unsafe { run.begin(opened, survey) },
     })
     .unwrap_or_else(|| Err(no_block()))
 }

@@ -219,6 +219,8 @@ impl Agent {
             | Message::TellModels
             | Message::ModelsKnown { .. }
             | Message::Pace { .. }
+            | Message::CallsBack(_)
+            | Message::CalledBack { .. }
             | Message::Cancel { .. }
             | Message::Release { .. }
             | Message::TasksEnded { .. }
@@ -327,6 +329,7 @@ impl Machine for Agent {
             | Input::DialFailed { .. }
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }
+            | Input::CallsBack(_)
             | Input::SpeedMeasured { .. }
             | Input::Command(_) => {}
         }

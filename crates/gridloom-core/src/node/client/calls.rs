@@ -114,7 +114,7 @@ impl Client {
 
     /// Sends a call again of which a result broke off on its way here: its server has not kept it.
     fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
-        if call.attempts >= TASK_ATTEMPTS_MAX {
+        if call.attempts >= TASK_ATTEMPTS_MAX || call.way.is_once {
             let datum = call.task.outputs.first().expect("only a result breaks off on its way here").datum;
             let why = format!("a result of this call broke off on its way here {} times", call.attempts);
             let error = TaskError::DatumLost { datum, why };
@@ -135,7 +135,7 @@ impl Client {
         let name = self.server_name(server);
         for call in self.calls.take_of_server(server) {
             let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(&call.task.function));
-            if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.way.only.is_some() {
+            if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.way.only.is_some() || call.way.is_once {
                 let function = call.task.function.clone();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &call.task, &call.sources, Some(server), error, out);

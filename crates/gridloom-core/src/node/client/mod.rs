@@ -294,6 +294,11 @@ impl Client {
                     }
                 }
             }
+            Message::CallsBack(call) => {
+                if self.calls.get(call.task).is_some_and(|known| known.server == from) {
+                    out.push(Effect::Emit(Event::CallsBack { server: from, call }));
+                }
+            }
             Message::Fetch { datum } => self.on_fetch(now, from, datum, out),
             Message::FetchRefused { datum, why } => {
                 if let Some(run) = self.data.get_mut(&datum)
@@ -346,6 +351,7 @@ impl Client {
             | Message::TellModels
             | Message::ModelsTold { .. }
             | Message::Pace { .. }
+            | Message::CalledBack { .. }
             | Message::Recall { .. }
             | Message::Registered { .. }
             | Message::RegistrationRefused { .. }
@@ -427,11 +433,14 @@ impl Client {
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
             Command::Call { .. } if !self.has_directory && !self.agent_was_lost => self.early_calls.push(command),
-            Command::Call { task, sources, limit_ns, only, calibrates } => {
+            Command::Call { task, sources, limit_ns, only, calibrates, is_once } => {
                 let deadline = limit_ns.map(|limit| now + limit);
-                let way = Way { only, calibrates };
+                let way = Way { only, calibrates, is_once };
                 self.send_call(now, Arc::new(task), sources, way, 1, limit_ns, deadline, out);
                 self.set_deadline(out);
+            }
+            Command::CalledBack { server, task, answer } => {
+                self.post(server, Parcel::Message(Message::CalledBack { task, answer }), out);
             }
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),
             Command::Plan { group, heuristic, is_followed } => {
@@ -551,7 +560,7 @@ impl Machine for Client {
             Input::Timer(DEADLINE) => self.on_deadline(now, out),
             Input::Timer(LINKS) => self.on_links_timer(now, out),
             Input::Timer(SETTLED) => self.on_settled(now, out),
-            Input::Timer(_) | Input::TaskEnded { .. } | Input::SpeedMeasured { .. } => {}
+            Input::Timer(_) | Input::TaskEnded { .. } | Input::CallsBack(_) | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
     }

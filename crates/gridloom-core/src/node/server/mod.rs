@@ -393,6 +393,9 @@ impl Server {
                 }
                 self.pump(now, out);
             }
+            Message::CalledBack { task, answer } if task.client == from => {
+                out.push(Effect::AnswerTask { task, answer })
+            }
             Message::Recall { group, tasks } => self.recall(now, from, group, &tasks, out),
             Message::Registered { peers } => {
                 self.report_all_models(now, out);
@@ -444,6 +447,8 @@ impl Server {
             | Message::Pace { .. }
             | Message::Stale { .. }
             | Message::Recalled { .. }
+            | Message::CallsBack(_)
+            | Message::CalledBack { .. }
             | Message::Directory { .. }
             | Message::MapGroup(_)
             | Message::GroupMapped { .. }
@@ -511,6 +516,7 @@ impl Machine for Server {
             Input::Timer(TRANSFERS) => self.report_seen(now, out),
             Input::Timer(_) => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
+            Input::CallsBack(call) => send(out, call.task.client, Message::CallsBack(call)),
             Input::SpeedMeasured { flops } => {
                 self.speed_flops = Some(flops);
                 self.tell(Message::Speed { flops }, out);

@@ -1,0 +1,115 @@
+//! Callbacks: functions of the program that a remote function calls while it runs. A thread of the session runs them, one
+//! at a time; in simulation who waits does.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use gridloom::{Callee, Value};
+use gridloom_core::base::{Meta, TaskId};
+use gridloom_core::idl::{Mode, Signature};
+use gridloom_net::payload::Payload;
+use gridloom_net::worker::convert::{Aligned, to_native};
+use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
+
+use super::code::{Failed, Outcome};
+
+thread_local! {
+    /// The task for which this thread runs a callback.
+    static ASKING: Cell<Option<TaskId>> = const { Cell::new(None) };
+}
+
+/// The task for which this thread runs a callback, if it does: its session cannot end meanwhile.
+pub(super) fn asking() -> Option<TaskId> {
+    ASKING.get()
+}
+
+/// A function of the program's.
+struct Target {
+    name: String,
+    address: usize,
+    /// What it takes and gives: arrays.
+    params: Vec<(Mode, Meta)>,
+}
+
+/// What a call may call back: `pointer` gives what the program passed for each callback.
+///
+/// # Safety
+/// The pointers lead to functions as the signature says, until the call has ended.
+pub(super) unsafe fn callee(
+    signature: &Signature,
+    scalars: &[Option<(Meta, Vec<u8>)>],
+    pointer: impl Fn(usize) -> *mut c_void,
+) -> Outcome<Option<Callee>> {
+    if signature.callbacks.is_empty() {
+        return Ok(None);
+    }
+    let mut targets = Vec::with_capacity(signature.callbacks.len());
+    for (index, callback) in signature.callbacks.iter().enumerate() {
+        let name = callback.name.clone();
+        let address = pointer(index).expose_provenance();
+        if address == 0 {
+            return Err(Failed::null(&format!("{}: callback '{name}'", signature.name)));
+        }
+        let metas = signature.callback_metas(index, scalars.to_vec()).map_err(gridloom::Error::from)?;
+        let params = callback.params.iter().map(|param| param.mode).zip(metas).collect();
+        targets.push(Target { name, address, params });
+    }
+    Ok(Some(Arc::new(move |task, index, values| {
+        let target = targets.get(index as usize).ok_or_else(|| format!("there is no callback number {index}"))?;
+        let before = ASKING.replace(Some(task));
+        // SAFETY: promised by the caller; the session keeps this no longer than the call.
+        let answer = unsafe { target.run(&values) };
+        ASKING.set(before);
+        answer
+    })))
+}
+
+impl Target {
+    /// # Safety
+    /// See [`callee`].
+    unsafe fn run(&self, values: &[Value]) -> Result<Vec<Value>, String> {
+        let mut rooms = self.rooms(values)?;
+        let pointers: Vec<*mut u8> = rooms.iter_mut().map(|room| room.bytes_mut().as_mut_ptr()).collect();
+        let cif = Cif::try_new(pointers.iter().map(|_| Type::pointer()), Type::void());
+        let cif = cif.map_err(|error| format!("libffi: {error:?}"))?;
+        let args: Vec<Arg<'_>> = pointers.iter().map(Arg::new).collect();
+        let code = CodePtr::from_ptr(std::ptr::with_exposed_provenance(self.address));
+        // SAFETY: a function that takes as many pointers, promised by the caller; each leads to an array as described.
+        unsafe { cif.call_return_into(code, &args, Ret::void()) };
+        let given = self.params.iter().zip(&rooms).filter(|((mode, _), _)| *mode != Mode::In);
+        let value = |((_, meta), room): (&(Mode, Meta), &Aligned)| {
+            Value::new(meta.clone(), Payload::copied(room.bytes())).map_err(|error| error.to_string())
+        };
+        given.map(value).collect()
+    }
+
+    /// The arrays that it is called with.
+    fn rooms(&self, values: &[Value]) -> Result<Vec<Aligned>, String> {
+        let mut values = values.iter();
+        let mut rooms = Vec::with_capacity(self.params.len());
+        for (mode, meta) in &self.params {
+            let mut room = Aligned::zeroed(meta.size_bytes() as usize);
+            if *mode != Mode::Out {
+                let value = values.next().ok_or_else(|| format!("callback '{}' got too few values", self.name))?;
+                let bytes = value.payload().map_or(&[][..], Payload::bytes);
+                if !is_same(meta, value.meta()) || bytes.len() != room.bytes().len() {
+                    return Err(format!("callback '{}' got {}, expected {meta}", self.name, value.meta()));
+                }
+                to_native(value.meta(), bytes, None, room.bytes_mut())?;
+            }
+            rooms.push(room);
+        }
+        Ok(rooms)
+    }
+}
+
+/// The same but for the byte order.
+fn is_same(expected: &Meta, got: &Meta) -> bool {
+    match (expected, got) {
+        (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {
+            dtype == other && shape == extents
+        }
+        _ => false,
+    }
+}

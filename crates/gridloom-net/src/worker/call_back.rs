@@ -1,0 +1,149 @@
+//! Callbacks of native functions: pointers to functions that hand their arrays to the program and wait for what it says.
+//!
+//! A function cannot be told that its callback failed. It goes on with zeros, calls nobody back any more, and its call
+//! fails when it has returned.
+
+use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
+
+use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::call::CallBackAnswer;
+use gridloom_core::idl::{Callback, Mode};
+use libffi::low::ffi_cif;
+use libffi::middle::{Cif, Closure, Type};
+
+use super::convert::to_native;
+
+/// The program for which a function runs.
+pub trait Program: Send {
+    /// Calls one of its callbacks, with the values of the `IN` and `INOUT` parameters.
+    ///
+    /// # Errors
+    /// If it cannot be called, or its answer does not come.
+    fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer;
+}
+
+/// What the callbacks of one call share.
+pub(super) struct Line<'a>(Mutex<State<'a>>);
+
+struct State<'a> {
+    program: &'a mut dyn Program,
+    failed: Option<String>,
+}
+
+/// One callback of a call, as the closure sees it.
+pub(super) struct Context<'a, 'p> {
+    line: &'a Line<'p>,
+    index: u32,
+    callback: &'a Callback,
+    metas: Vec<Meta>,
+}
+
+impl<'p> Line<'p> {
+    pub(super) fn new(program: &'p mut dyn Program) -> Line<'p> {
+        Line(Mutex::new(State { program, failed: None }))
+    }
+
+    /// Why a callback failed, if one did.
+    pub(super) fn end(self) -> Result<(), TaskError> {
+        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner).failed {
+            None => Ok(()),
+            Some(message) => Err(TaskError::Raised {
+                function: String::new(),
+                server: String::new(),
+                kind: "callback".into(),
+                message,
+                traceback: String::new(),
+            }),
+        }
+    }
+}
+
+impl<'a, 'p> Context<'a, 'p> {
+    /// `metas` describes the callback's parameters.
+    pub(super) fn new(line: &'a Line<'p>, index: usize, callback: &'a Callback, metas: Vec<Meta>) -> Context<'a, 'p> {
+        Context { line, index: index as u32, callback, metas }
+    }
+
+    /// What the function is given to call.
+    pub(super) fn closure(&self) -> Result<Closure<'_>, TaskError> {
+        let pointers: Vec<Type> = self.metas.iter().map(|_| Type::pointer()).collect();
+        let failed = |error| super::values::cannot_run(format!("libffi: {error:?}"));
+        let cif = Cif::try_new(pointers, Type::void()).map_err(failed)?;
+        Closure::try_new(cif, trampoline, self).map_err(failed)
+    }
+
+    /// The parameters' modes, descriptions and places.
+    fn places<'c>(&'c self, pointers: &'c [*mut u8]) -> impl Iterator<Item = (Mode, &'c Meta, *mut u8)> {
+        let modes = self.callback.params.iter().map(|param| param.mode);
+        modes.zip(&self.metas).zip(pointers).map(|((mode, meta), pointer)| (mode, meta, *pointer))
+    }
+
+    fn run(&self, pointers: &[*mut u8]) {
+        let mut state = self.line.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.failed.is_none()
+            && let Err(why) = self.ask(&mut state, pointers)
+        {
+            state.failed = Some(format!("callback '{}' failed: {why}", self.callback.name));
+        }
+        if state.failed.is_some() {
+            for (_, meta, place) in
+                self.places(pointers).filter(|(mode, _, place)| *mode == Mode::Out && !place.is_null())
+            {
+                // SAFETY: room for what the description says, as the function's description says.
+                unsafe { place.write_bytes(0, meta.size_bytes() as usize) };
+            }
+        }
+    }
+
+    fn ask(&self, state: &mut State<'_>, pointers: &[*mut u8]) -> Result<(), String> {
+        let is_null = |(_, meta, place): &(Mode, &Meta, *mut u8)| place.is_null() && meta.size_bytes() > 0;
+        if let Some(at) = self.places(pointers).position(|one| is_null(&one)) {
+            return Err(format!("the function passes a null pointer for '{}'", self.callback.params[at].name));
+        }
+        let bytes = |meta: &Meta, place: *mut u8| match meta.size_bytes() as usize {
+            0 => Vec::new(),
+            // SAFETY: as many bytes as the description says, as the function's description says.
+            size => unsafe { std::slice::from_raw_parts(place, size) }.to_vec(),
+        };
+        let given = self.places(pointers).filter(|(mode, ..)| *mode != Mode::Out);
+        let values: Vec<(Meta, Vec<u8>)> = given.map(|(_, meta, place)| (meta.clone(), bytes(meta, place))).collect();
+        let answer = state.program.call_back(self.index, values)?;
+        let wanted: Vec<(&Meta, *mut u8)> = self
+            .places(pointers)
+            .filter(|(mode, ..)| *mode != Mode::In)
+            .map(|(_, meta, place)| (meta, place))
+            .collect();
+        if answer.len() != wanted.len() {
+            return Err(format!("{} values came back, expected {}", answer.len(), wanted.len()));
+        }
+        for ((meta, place), (got, bytes)) in wanted.into_iter().zip(answer) {
+            let fits = got.checked_size_bytes() == Some(bytes.len() as u64) && same_but_for_byte_order(meta, &got);
+            if !fits {
+                return Err(format!("{got} came back, expected {meta}"));
+            }
+            let mut native = vec![0; bytes.len()];
+            to_native(&got, &bytes, None, &mut native)?;
+            // SAFETY: room for what the description says, as the function's description says.
+            unsafe { std::ptr::copy_nonoverlapping(native.as_ptr(), place, native.len()) };
+        }
+        Ok(())
+    }
+}
+
+fn same_but_for_byte_order(wanted: &Meta, got: &Meta) -> bool {
+    match (wanted, got) {
+        (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {
+            dtype == other && shape == extents
+        }
+        _ => false,
+    }
+}
+
+/// What every callback's pointer leads to.
+unsafe extern "C" fn trampoline(_: &ffi_cif, _: &mut c_void, args: *const *const c_void, context: &Context<'_, '_>) {
+    let count = context.metas.len();
+    // SAFETY: libffi passes as many pointers as the closure has arguments, each to the argument, which is a pointer.
+    let pointers: Vec<*mut u8> = (0..count).map(|at| unsafe { *(*args.add(at)).cast::<*mut u8>() }).collect();
+    context.run(&pointers);
+}

@@ -1,0 +1,126 @@
+//! Calls of the program by functions that run for it: GridRPC's callbacks.
+//!
+//! On a real grid a thread of the session runs them, one at a time, as long as there are calls that may call back. In a
+//! simulation who waits runs them, as no time passes while nobody waits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gridloom_core::base::{NodeId, TaskId};
+use gridloom_core::call::{CallBack, CallBackAnswer};
+use gridloom_core::node::Command;
+use gridloom_net::payload::Payload;
+
+use super::State;
+use crate::{Error, Grid, Value};
+
+/// What a function calls back: it is given the call's task, the number of the callback, and the values of the callback's
+/// `IN` and `INOUT` parameters, and gives those of its `OUT` and `INOUT` parameters, or says why it cannot.
+pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
+
+/// The thread looks again after so long whether it is still wanted: a session that ends tells it nothing.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What is known of callbacks.
+#[derive(Default)]
+pub(super) struct CallBacks {
+    /// Of calls under way.
+    callees: BTreeMap<TaskId, Callee>,
+    /// Those that came.
+    waiting: VecDeque<(NodeId, CallBack)>,
+    /// The thread that runs them, until it finds no callee.
+    is_served: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CallBacks {
+    pub(super) fn came(&mut self, server: NodeId, call: CallBack) {
+        if self.callees.contains_key(&call.task) {
+            self.waiting.push_back((server, call));
+        }
+    }
+
+    pub(super) fn ended(&mut self, task: TaskId) {
+        if self.callees.remove(&task).is_some() {
+            self.waiting.retain(|(_, call)| call.task != task);
+        }
+    }
+
+    /// The next that is to be run, and what runs it.
+    pub(super) fn take(&mut self) -> Option<(NodeId, CallBack, Callee)> {
+        let (server, call) = self.waiting.pop_front()?;
+        let callee = self.callees.get(&call.task).expect("what comes for others is not kept").clone();
+        Some((server, call, callee))
+    }
+}
+
+impl Grid {
+    /// A call that is about to be sent may call that back.
+    pub(crate) fn expect_call_backs(&self, task: TaskId, callee: Callee) -> Result<(), Error> {
+        let mut state = self.state();
+        state.call_backs.callees.insert(task, callee);
+        if self.is_simulated() || state.call_backs.is_served {
+            return Ok(());
+        }
+        let grid = self.clone();
+        let thread = thread::Builder::new().name("callbacks".into()).spawn(move || grid.serve_call_backs());
+        let thread = thread.map_err(|error| {
+            state.call_backs.callees.remove(&task);
+            Error::Usage(format!("no thread for callbacks can be started: {error}"))
+        })?;
+        state.call_backs.is_served = true;
+        state.call_backs.thread = Some(thread);
+        Ok(())
+    }
+
+    /// Runs no callbacks any more, and waits for the end of one that runs, unless that is who asks.
+    pub fn end_call_backs(&self) {
+        let thread = {
+            let mut state = self.state();
+            state.call_backs.callees.clear();
+            state.call_backs.waiting.clear();
+            state.call_backs.thread.take()
+        };
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            // A callback that panics has said so.
+            let _ = thread.join();
+        }
+    }
+
+    fn serve_call_backs(&self) {
+        loop {
+            let next = self.wait(Some(PATIENCE), |state: &mut State| match state.call_backs.take() {
+                Some(call) => Some(Some(call)),
+                None if state.call_backs.callees.is_empty() => {
+                    state.call_backs.is_served = false;
+                    Some(None)
+                }
+                None => None,
+            });
+            match next {
+                Ok(Some((server, call, callee))) => self.run_call_back(server, call, &callee),
+                Err(Error::TimedOut { .. }) => {}
+                Ok(None) => return,
+                Err(_) => {
+                    self.state().call_backs.is_served = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Runs one and sends what it says.
+    pub(super) fn run_call_back(&self, server: NodeId, call: CallBack, callee: &Callee) {
+        let CallBack { task, callback, values } = call;
+        let value = |(meta, bytes): (_, Vec<u8>)| Value::new(meta, Payload::Inline(bytes.into()));
+        let values: Result<Vec<Value>, Error> = values.into_iter().map(value).collect();
+        let answer: CallBackAnswer = values.map_err(|error| error.to_string()).and_then(|values| {
+            let answer = callee(task, callback, values)?;
+            let bytes = |value: Value| (value.meta().clone(), value.inline_bytes().unwrap_or_default());
+            Ok(answer.into_iter().map(bytes).collect())
+        });
+        self.command(Command::CalledBack { server, task, answer });
+    }
+}
