@@ -86,7 +86,10 @@ pub(super) unsafe fn gather(
         if param.is_input() {
             let arg: Arg = match (scalars[*index].take(), &remote) {
                 (Some((meta, bytes)), _) => Value::new(meta, Payload::Inline(bytes.into()))?.into(),
-                (None, Some(remote)) => remote.argument(&signature.name, &param.name, &meta)?,
+                // SAFETY: as above.
+                (None, Some(remote)) => {
+                    unsafe { remote.argument(&library.remotes, &signature.name, &param.name, &meta) }?
+                }
                 // SAFETY: promised by the caller.
                 (None, None) => {
                     unsafe { array(&library.grid, signature, param, &meta, given.pointer(at), &mut copies) }?.into()

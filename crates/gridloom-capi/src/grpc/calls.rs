@@ -12,6 +12,7 @@ use super::deliver::Destination;
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::memory;
+use super::remote::Remote;
 use super::running::Running;
 use super::sessions::Origin;
 use super::slots::Slot;
@@ -78,10 +79,11 @@ impl Opened {
         if is_remote {
             let kept = function.submit_kept(*server, &args, &named)?;
             for (result, destination) in kept.results().iter().zip(&destinations) {
-                match destination.remote() {
-                    Some(remote) => remote.names(result, &kept),
-                    None if destination.is_wanted() => result.prefetch()?,
-                    None => {}
+                if let Some(remote) = destination.remote() {
+                    remote.names(result, &kept);
+                }
+                if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_elsewhere) {
+                    result.prefetch()?;
                 }
             }
             return Ok((Running::Kept(kept), destinations));

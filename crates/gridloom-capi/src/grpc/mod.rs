@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h` and `grpc_remote.h` declare, which document each function for who
+//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h`, `grpc_remote.h` and `grpc_data.h` declare, which document each function for who
 //! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
 //!
 //! ```text
@@ -23,6 +23,7 @@
 //! | `memory` | where it is read and written |
 //! | `running` | a call under way |
 //! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
+//! | `data`, `description`, `uri` | the same with places to read them from and to put them (`include/grpc_data.h`) |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -36,7 +37,9 @@ mod calls;
 mod choice;
 mod code;
 mod config;
+mod data;
 mod deliver;
+mod description;
 mod extensions;
 mod handles;
 mod library;
@@ -46,10 +49,12 @@ mod running;
 mod sessions;
 mod slots;
 mod stacks;
+mod uri;
 mod wait;
 
 pub use calls::*;
 pub use code::*;
+pub use data::*;
 pub use extensions::*;
 pub use handles::*;
 pub use library::*;

@@ -5,6 +5,7 @@ use gridloom_core::base::TaskId;
 
 use super::code::{Failed, Outcome};
 use super::deliver::{Destination, deliver};
+use super::library::library;
 
 /// It, until its results are taken.
 pub(super) enum Running {
@@ -62,9 +63,13 @@ impl Running {
                 kept.wait()?;
                 let wanted = || kept.results().iter().zip(destinations).filter(|(_, to)| to.is_wanted());
                 let values = wanted().map(|(result, _)| result.get()).collect::<Result<Vec<_>, _>>();
-                let destinations: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
+                let wanted_destinations: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
                 // SAFETY: promised by the caller.
-                unsafe { deliver(&values.map_err(Failed::from)?, &destinations) }
+                unsafe { deliver(&values.map_err(Failed::from)?, &wanted_destinations) }?;
+                let library = library()?;
+                let mut remotes = destinations.iter().filter_map(Destination::remote);
+                // SAFETY: as above.
+                remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(&library.remotes) })
             }
         }
     }
