@@ -101,7 +101,27 @@ static void calls(void) {
     MUST(grpc_wait_all());
 }
 
-/* Waits until no more threads are left than were at some time; those that end beside the program hold memory meanwhile. */
+/* Calls whose results stay on the server, by handles and as data that are managed. */
+static void remotes(void) {
+    double x[8] = {1}, y[8] = {0}, sum = 0;
+    const char *from[] = {"memory:x", NULL};
+    const size_t extents[] = {8, 0};
+    grpc_data_t data;
+    grpc_remote_t a;
+    MUST(grpc_remote_new_np(&a, "a"));
+    MUST(grpc_remote_put_np(a, y, sizeof y));
+    MUST(grpc_data_memory_mapping_set("x", x));
+    MUST(grpc_data_init(&data, from, NULL, GRPC_DOUBLE, extents, NULL));
+    MUST(mynetsl("axpy", 8, 2.0, &data, a));
+    MUST(mynetsl("sum", 8L, a, &sum));
+    MUST(grpc_remote_get_np(a, y, sizeof y));
+    if (sum != 2 || y[0] != 2) exit(2);
+    MUST(grpc_data_free(&data, NULL));
+    MUST(grpc_remote_free_np(a));
+}
+
+/* Waits until no more threads are left than were at some time; those that end beside the program hold memory
+ * meanwhile. */
 static void settle(long threads) {
     struct timespec pause = {0, 1000000};
     for (int i = 0; i < 5000 && status("Threads:") > threads; i++) nanosleep(&pause, NULL);
@@ -142,6 +162,7 @@ int main(int argc, char **argv) {
     MUST(grpc_function_handle_default(&shared, "gridrpc/add"));
     MUST(grpc_function_handle_default(&wrong, "gridrpc/axpy"));
     has_grown |= grows("times ten calls of each kind", calls, argc > 2 ? atoi(argv[2]) : 5000);
+    has_grown |= grows("times calls with remote data", remotes, argc > 2 ? atoi(argv[2]) / 5 : 1000);
     MUST(grpc_finalize());
     return has_grown;
 }

@@ -351,8 +351,8 @@ static void a_time_limit(void) {
     EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
 }
 
-/* The child answers by a pipe, as checks of a case are the parent's, and is then killed: a tool that watches memory looks
- * at the parent's. */
+/* The child answers by a pipe, as checks of a case are the parent's, and is then killed: a tool that watches memory
+ * looks at the parent's. */
 static void a_child_has_no_session(void) {
     grpc_sessionid_t id;
     int y = 0, ends[2];

@@ -14,7 +14,7 @@ typedef struct test_case {
 
 /* Each file's cases end with {NULL, NULL}. */
 extern const test_case ogf_cases[], session_cases[], argument_cases[], error_cases[], stack_cases[], thread_cases[],
-    kind_cases[], remote_cases[], map_cases[], random_cases[];
+    kind_cases[], remote_cases[], data_cases[], map_cases[], random_cases[];
 
 /* In place of a case for what the library does not have yet: headers that are not installed. The case is told as skipped. */
 #ifdef GRIDLOOM_GRPC_PLANNED

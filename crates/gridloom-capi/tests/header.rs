@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_capi::{CDeclaration, CFunctionHandle, CMeasure, CMessage, CSessionInfo, OpenCall, Slot};
+use gridloom_capi::{CData, CDeclaration, CFunctionHandle, CMeasure, CMessage, CSessionInfo, OpenCall, Slot};
 
 fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -61,6 +61,11 @@ fn c_type(rust: &str) -> String {
         "CFunctionHandle" => "grpc_function_handle_t",
         "CSessionInfo" => "grpc_session_info_np",
         "CRemote" => "struct grpc_remote_np",
+        "CData" => "grpc_data_t",
+        "CDataType" => "grpc_data_type_t",
+        "CDataMode" => "grpc_data_mode_t",
+        "CCompletionMode" => "grpc_completion_mode_t",
+        "CDataInfo" => "grpc_data_info_type_t",
         "ArgStack" => "grpc_arg_stack_t",
         "CMapped" => "grpc_mapped_np",
         "OpenCall" => "gridloom_open_call",
@@ -169,7 +174,7 @@ fn the_header_declares_what_the_library_has() {
 
 #[test]
 fn the_grpc_headers_declare_what_the_library_has() {
-    let headers = ["grpc.h", "grpc_extensions.h", "grpc_map.h", "grpc_remote.h"];
+    let headers = ["grpc.h", "grpc_extensions.h", "grpc_map.h", "grpc_remote.h", "grpc_data.h"];
     let headers = headers.map(|name| std::fs::read_to_string(own("include").join(name)).unwrap());
     let mut exported = exported("src/grpc");
     exported.append(&mut self::exported("src/grpc/map"));
@@ -184,6 +189,7 @@ fn the_grpc_headers_declare_what_the_library_has() {
     for (name, size, align) in [
         ("grpc_function_handle_t", size_of::<CFunctionHandle>(), align_of::<CFunctionHandle>()),
         ("grpc_session_info_np", size_of::<CSessionInfo>(), align_of::<CSessionInfo>()),
+        ("grpc_data_t", size_of::<CData>(), align_of::<CData>()),
         ("gridloom_open_call", size_of::<OpenCall>(), align_of::<OpenCall>()),
         ("gridloom_slot", size_of::<Slot>(), align_of::<Slot>()),
     ] {

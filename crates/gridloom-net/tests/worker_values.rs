@@ -232,9 +232,14 @@ fn sizes_that_do_not_fit_are_refused_before_anything_reads_or_writes_by_them() {
         let why = refusal(bench.call("sum", args, vec![out_scalar(Dtype::Float64)]));
         assert!(why.contains("extent 1 of 'x'"), "{why}");
     }
-    let flat = vec![count(2), bench.put_doubles(&[1.0; 4]), bench.put_doubles(&[1.0; 4])];
-    let error = bench.call("dgemm_naive", flat, vec![Meta::array(Dtype::Float64, &[2, 2])]).unwrap_err();
+    let square = || vec![Meta::array(Dtype::Float64, &[2, 2])];
+    let flat = vec![count(2), bench.put_doubles(&[1.0; 4]), bench.put_doubles(&[1.0; 5])];
+    let error = bench.call("dgemm_naive", flat, square()).unwrap_err();
     assert!(error.to_string().contains("[n, n] of 2 dimensions"), "{error}");
+    // As many elements, however they are arranged, are read as they lie in memory.
+    let flat = vec![count(2), bench.put_doubles(&[1.0, 2.0, 3.0, 4.0]), bench.put_doubles(&[1.0, 0.0, 0.0, 1.0])];
+    let product = bench.call("dgemm_naive", flat, square()).unwrap();
+    assert_eq!(doubles(&product[0]), [1.0, 2.0, 3.0, 4.0]);
     // The worker lives on.
     assert_eq!(bench.jobs.worker_pids().len(), 1);
     let x = bench.put_doubles(&[1.0, 2.0]);

@@ -154,7 +154,7 @@ pub(super) unsafe fn survey<'a>(
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 pub(super) unsafe fn gather(
-    grid: &Grid,
+    library: &Library,
     signature: &Signature,
     items: Vec<Item<'_>>,
     mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
@@ -164,17 +164,20 @@ pub(super) unsafe fn gather(
     for mut item in items {
         if item.param.base == BaseType::File {
             // SAFETY: promised by the caller.
-            unsafe { gather_file(grid, signature, &item, &mut gathered) }?;
+            unsafe { gather_file(&library.grid, signature, &item, &mut gathered) }?;
             continue;
         }
         if item.param.is_input() {
             let arg = match (item.bytes.take(), &item.remote) {
                 (Some(bytes), _) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
-                (None, Some(remote)) => remote.argument(&signature.name, &item.param.name, &item.meta)?,
+                // SAFETY: promised by the caller.
+                (None, Some(remote)) => {
+                    unsafe { remote.argument(&library.remotes, &signature.name, &item.param.name, &item.meta) }?
+                }
                 (None, None) => match known(&item)? {
                     Some(arg) => arg,
                     // SAFETY: promised by the caller.
-                    None => unsafe { copied(grid, signature, &item, &mut copies) }?.into(),
+                    None => unsafe { copied(&library.grid, signature, &item, &mut copies) }?.into(),
                 },
             };
             gathered.is_remote |= matches!(arg, Arg::Handle(_));

@@ -15,6 +15,7 @@ use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::map;
 use super::memory;
+use super::remote::Remote;
 use super::sessions::Origin;
 use super::slots::Slot;
 use super::work::Work;
@@ -117,14 +118,19 @@ impl Opened {
         let Bound { function, server, .. } = &*self.bound;
         // SAFETY: promised by the caller.
         let Gathered { args, named, destinations, is_remote } =
-            unsafe { gather(&self.library.grid, function.signature(), survey.items, known) }?;
+            unsafe { gather(&self.library, function.signature(), survey.items, known) }?;
+        if survey.callee.is_some() && destinations.iter().any(|destination| destination.remote().is_some()) {
+            let text = format!("{}: the results of a function with callbacks cannot stay remote", function.name());
+            return Err(Failed::other(text));
+        }
         if is_remote && survey.callee.is_none() {
             let kept = function.submit_kept(*server, &args, &named)?;
             for (result, destination) in kept.results().iter().zip(&destinations) {
-                match destination.remote() {
-                    Some(remote) => remote.names(result, &kept),
-                    None if destination.is_wanted() => result.prefetch()?,
-                    None => {}
+                if let Some(remote) = destination.remote() {
+                    remote.names(result, &kept);
+                }
+                if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_elsewhere) {
+                    result.prefetch()?;
                 }
             }
             return Ok(Work::Kept(kept, destinations));

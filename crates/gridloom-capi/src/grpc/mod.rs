@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h` and `grpc_remote.h` declare, which document each function for who
+//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h`, `grpc_remote.h` and `grpc_data.h` declare, which document each function for who
 //! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
 //!
 //! ```text
@@ -26,6 +26,7 @@
 //! | `map` | `grpc_map` |
 //! | `files` | result files |
 //! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
+//! | `data`, `description`, `uri` | the same with places to read them from and to put them (`include/grpc_data.h`) |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -41,7 +42,9 @@ mod calls;
 mod choice;
 mod code;
 mod config;
+mod data;
 mod deliver;
+mod description;
 mod extensions;
 mod files;
 mod handles;
@@ -52,11 +55,13 @@ mod remote;
 mod sessions;
 mod slots;
 mod stacks;
+mod uri;
 mod wait;
 mod work;
 
 pub use calls::*;
 pub use code::*;
+pub use data::*;
 pub use extensions::*;
 pub use handles::*;
 pub use library::*;

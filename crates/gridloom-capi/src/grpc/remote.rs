@@ -5,17 +5,19 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom::{Arg, Error, Handle, Kept, Value};
-use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::base::{Meta, TaskError, TaskId};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, GRPC_INVALID_DATA_NP, GRPC_SESSION_FAILED, Outcome, run};
 use super::deliver::arranged;
+use super::description::{Description, Keys};
 use super::library::{Library, library};
 use super::memory;
+use super::uri::Uri;
 
 /// `struct grpc_remote_np`: what a `grpc_remote_t` leads to. Its address is what counts.
 #[derive(Debug)]
@@ -30,18 +32,25 @@ pub(super) struct Remotes {
     /// So that a call of a program without any looks at nothing else.
     count: AtomicUsize,
     table: Mutex<Table>,
+    /// Addresses by the keys of `memory:` URIs.
+    keys: Mutex<Keys>,
 }
 
 #[derive(Default)]
 struct Table {
-    by_address: HashMap<usize, (Box<CRemote>, Arc<Remote>)>,
+    /// The library's own pointers with what lies there, and the program's data.
+    by_address: HashMap<usize, (Option<Box<CRemote>>, Arc<Remote>)>,
     by_name: HashMap<String, usize>,
 }
 
 /// A datum of the program that may be anywhere.
 pub(super) struct Remote {
+    /// Given once.
+    number: u64,
     /// Empty if it has none.
     name: String,
+    /// Of one that is managed (`data`).
+    description: Option<Description>,
     content: Mutex<Content>,
 }
 
@@ -87,8 +96,7 @@ impl Remotes {
         if !name.is_empty() {
             table.by_name.insert(name.to_string(), pointer.addr());
         }
-        let remote = Remote { name: name.to_string(), content: Mutex::new(Content::Nothing) };
-        table.by_address.insert(pointer.addr(), (place, Arc::new(remote)));
+        table.by_address.insert(pointer.addr(), (Some(place), Arc::new(Remote::new(name, None))));
         self.count.store(table.by_address.len(), Ordering::Release);
         Ok(pointer)
     }
@@ -98,23 +106,156 @@ impl Remotes {
         let address = table.by_name.get(name).copied();
         let found = address.and_then(|address| table.by_address.get_mut(&address));
         let none = || Failed::new(GRPC_INVALID_DATA_NP, format!("there is no remote datum '{name}'"));
-        found.map(|(place, _)| std::ptr::from_mut(&mut **place)).ok_or_else(none)
+        found.and_then(|(place, _)| place.as_deref_mut()).map(std::ptr::from_mut).ok_or_else(none)
     }
 
     fn remove(&self, pointer: *mut CRemote) -> Outcome<()> {
         let remote = self.known(pointer)?;
+        self.table().by_name.remove(&remote.name);
+        self.unbind(pointer.addr());
+        Ok(())
+    }
+
+    /// The program's memory at that address stands for the datum from now on.
+    pub(super) fn bind(&self, address: usize, datum: Arc<Remote>) {
         let mut table = self.table();
-        table.by_name.remove(&remote.name);
-        let removed = table.by_address.remove(&pointer.addr());
+        let old = table.by_address.insert(address, (None, datum));
         self.count.store(table.by_address.len(), Ordering::Release);
         drop(table);
         // Its value goes last, outside of the lock.
-        drop((removed, remote));
-        Ok(())
+        drop(old);
+    }
+
+    /// The pointer stands for nothing any more.
+    pub(super) fn unbind(&self, address: usize) {
+        let mut table = self.table();
+        let old = table.by_address.remove(&address);
+        self.count.store(table.by_address.len(), Ordering::Release);
+        drop(table);
+        // As above.
+        drop(old);
+    }
+
+    /// The datum of that number, if the program has it.
+    pub(super) fn numbered(&self, number: u64) -> Option<Arc<Remote>> {
+        let table = self.table();
+        let found = table.by_address.values().find(|(_, remote)| remote.number == number);
+        found.map(|(_, remote)| remote.clone())
+    }
+
+    pub(super) fn keys(&self) -> Keys {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives a key an address; 0 takes it away.
+    pub(super) fn set_key(&self, key: &str, address: usize) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match address {
+            0 => drop(keys.remove(key)),
+            address => drop(keys.insert(key.to_string(), address)),
+        }
     }
 }
 
 impl Remote {
+    fn new(name: &str, description: Option<Description>) -> Remote {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Remote { number, name: name.to_string(), description, content: Mutex::new(Content::Nothing) }
+    }
+
+    /// One that is managed.
+    pub(super) fn managed(description: Description) -> Arc<Remote> {
+        Arc::new(Remote::new("", Some(description)))
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn description(&self) -> Option<&Description> {
+        self.description.as_ref()
+    }
+
+    /// The description of one that is managed.
+    pub(super) fn described(&self) -> Outcome<&Description> {
+        let none = || Failed::new(GRPC_INVALID_DATA_NP, format!("{self} was not made by grpc_data_init"));
+        self.description().ok_or_else(none)
+    }
+
+    /// The call that makes its value.
+    pub(super) fn task(&self) -> Option<TaskId> {
+        match self.content() {
+            Content::Nothing | Content::Put(_) => None,
+            Content::Made { call, .. } => Some(call.task()),
+        }
+    }
+
+    /// How its value is, and where.
+    pub(super) fn status(&self) -> (String, String) {
+        match self.content() {
+            Content::Nothing => ("undefined".into(), String::new()),
+            Content::Put(_) => ("ready".into(), "client".into()),
+            Content::Made { call, .. } => match call.end() {
+                None => ("under way".into(), String::new()),
+                Some(end) => match end.error {
+                    Some(error) => (format!("lost: {error}"), String::new()),
+                    None => ("ready".into(), end.server.unwrap_or_default()),
+                },
+            },
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.set(Content::Nothing);
+    }
+
+    /// Reads its value from one of these places; for none, from its own if it has no value.
+    ///
+    /// # Safety
+    /// As of [`Description::read`].
+    pub(super) unsafe fn fill(&self, inputs: &[Uri], keys: &Keys) -> Outcome<()> {
+        let description = self.described()?;
+        let inputs = match (inputs.is_empty(), self.content()) {
+            (true, Content::Put(_) | Content::Made { .. }) => return Ok(()),
+            (true, Content::Nothing) => &description.inputs,
+            (false, _) => inputs,
+        };
+        // SAFETY: promised by the caller.
+        self.put(unsafe { description.read(inputs, keys) }?);
+        Ok(())
+    }
+
+    /// Writes its value to these places, once it is there.
+    ///
+    /// # Safety
+    /// As of [`Description::write`].
+    pub(super) unsafe fn write<'a>(&self, outputs: impl Iterator<Item = &'a Uri>, keys: &Keys) -> Outcome<()> {
+        let Some(bytes) = self.bytes()? else { return Ok(()) };
+        // SAFETY: promised by the caller.
+        unsafe { self.described()?.write(&bytes, outputs, keys) }
+    }
+
+    /// Whether its value is to be written somewhere as soon as it is there.
+    pub(super) fn is_put_elsewhere(&self) -> bool {
+        let outputs = self.description.iter().flat_map(|description| &description.outputs);
+        outputs.into_iter().any(|(uri, _)| *uri != Uri::Grid)
+    }
+
+    /// Writes it where it has to be put.
+    ///
+    /// # Safety
+    /// As of [`Description::write`].
+    pub(super) unsafe fn put_elsewhere(&self, remotes: &Remotes) -> Outcome<()> {
+        match &self.description {
+            Some(description) if self.is_put_elsewhere() => {
+                // SAFETY: promised by the caller.
+                unsafe { self.write(description.outputs.iter().map(|(uri, _)| uri), &remotes.keys()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn content(&self) -> Content {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -143,7 +284,29 @@ impl Remote {
     }
 
     /// As an argument of that description.
-    pub(super) fn argument(&self, function: &str, argument: &str, meta: &Meta) -> Outcome<Arg> {
+    ///
+    /// # Safety
+    /// Memory of which it is read is as it was described.
+    pub(super) unsafe fn argument(
+        &self,
+        remotes: &Remotes,
+        function: &str,
+        argument: &str,
+        meta: &Meta,
+    ) -> Outcome<Arg> {
+        if self.description.is_some() {
+            // SAFETY: promised by the caller.
+            unsafe { self.fill(&[], &remotes.keys()) }?;
+        }
+        let arg = self.read(function, argument, meta);
+        if self.description.as_ref().is_some_and(Description::is_strictly_volatile) {
+            // The call has its own share.
+            self.clear();
+        }
+        arg
+    }
+
+    fn read(&self, function: &str, argument: &str, meta: &Meta) -> Outcome<Arg> {
         let (got, needed) = (self.size_bytes(), meta.size_bytes());
         let content = self.content();
         if !matches!(content, Content::Nothing) && got != needed {

@@ -298,6 +298,11 @@ impl Table {
         self.limited.extract_if(.., |(at, _)| *at <= now_s).map(|(_, session)| session).collect()
     }
 
+    /// Whether it is a session's, and has not ended as far as is known here.
+    pub(super) fn is_running(&self, task: TaskId) -> bool {
+        self.by_task.contains_key(&task)
+    }
+
     /// The outstanding session of that id.
     pub(super) fn open(&self, id: c_int) -> Outcome<&Arc<Session>> {
         self.open.get(&id).ok_or_else(|| no_session(id))

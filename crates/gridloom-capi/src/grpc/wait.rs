@@ -32,7 +32,7 @@ const DROPPED: &str = "its text was dropped, as very many sessions failed since;
 
 impl Library {
     /// Waits until `look` finds what it looks for among the sessions.
-    fn await_sessions<R>(
+    pub(super) fn await_sessions<R>(
         &self,
         limit: Option<Duration>,
         mut look: impl FnMut(&mut Table) -> Option<R>,

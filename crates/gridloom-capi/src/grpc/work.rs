@@ -7,6 +7,7 @@ use gridloom_core::base::TaskId;
 
 use super::code::{Failed, GRPC_TIMEOUT_NP, Outcome};
 use super::deliver::{Destination, deliver};
+use super::library::library;
 
 /// What a session is of.
 pub(super) enum Work {
@@ -127,9 +128,13 @@ impl Work {
                 kept.wait()?;
                 let wanted = || kept.results().iter().zip(&destinations).filter(|(_, to)| to.is_wanted());
                 let values = wanted().map(|(result, _)| result.get()).collect::<Result<Vec<_>, _>>();
-                let destinations: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
+                let coming: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
                 // SAFETY: promised by the caller.
-                unsafe { deliver(&values.map_err(Failed::from)?, &destinations) }
+                unsafe { deliver(&values.map_err(Failed::from)?, &coming) }?;
+                let library = library()?;
+                let mut remotes = destinations.iter().filter_map(Destination::remote);
+                // SAFETY: as above.
+                remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(&library.remotes) })
             }
             Work::Mapped(limited) => match limited.call.end().and_then(|end| end.error) {
                 Some(error) => Err(error.into()),

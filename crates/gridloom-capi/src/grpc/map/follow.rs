@@ -161,14 +161,14 @@ impl Run {
             })
             .collect();
         let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
-        let (grid, function) = (&self.library.clone().grid, opened.function());
+        let (library, function) = (self.library.clone(), opened.function());
         // SAFETY: promised by the caller.
         let gathered =
-            unsafe { gather(grid, function.signature(), survey.items, |item| self.known(opened, item).map(Some)) }?;
+            unsafe { gather(&library, function.signature(), survey.items, |item| self.known(opened, item).map(Some)) }?;
         let Gathered { args, named, .. } = gathered;
         let call = group.submit(function, &args, &named)?;
         self.write_results(opened, &call, results, metas);
-        Ok(MadeCall::Mapped(Arc::new(Limited::new(grid, call, opened.limit()))))
+        Ok(MadeCall::Mapped(Arc::new(Limited::new(&library.grid, call, opened.limit()))))
     }
 
     /// The results of a call are somewhere from now on, not in the program's memory.
