@@ -172,16 +172,17 @@ impl Target<'_> {
             let payload = Payload::copied(bytes.cast::<PyBytes>()?.as_bytes());
             return Value::new(Meta::Scalar { dtype, byte_order }, payload).or_raise(py);
         }
-        let contiguous = match (array.is_c_contiguous(), array.is_fortran_contiguous()) {
-            (true, _) => Some(Order::C),
-            (false, true) => Some(Order::F),
-            (false, false) => None,
+        let lies = (array.is_c_contiguous(), array.is_fortran_contiguous());
+        // A copy is made anyway: it is as the function wants it.
+        let order = match (param.map(|param| param.order), lies) {
+            (_, (true, true)) | (Some(ArrayOrder::C), _) => Order::C,
+            (Some(ArrayOrder::F), _) | (_, (false, true)) => Order::F,
+            _ => Order::C,
         };
-        // What has to be copied together anyway is copied to what the function wants.
-        let wanted = if param.is_some_and(|param| param.order == ArrayOrder::F) { Order::F } else { Order::C };
         let shape = array.shape().iter().map(|extent| *extent as u64).collect();
-        let meta = Meta::Array { dtype, byte_order, order: contiguous.unwrap_or(wanted), shape };
-        if contiguous.is_some()
+        let meta = Meta::Array { dtype, byte_order, order, shape };
+        let lies_so = if order == Order::C { lies.0 } else { lies.1 };
+        if lies_so
             && !self.describes_only
             && let Some(value) = shared(array, &meta)?
         {

@@ -24,6 +24,7 @@
 
 mod attach;
 mod backend;
+mod builtin;
 mod calibrate;
 mod described;
 mod error;
@@ -47,6 +48,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
+pub use builtin::{builtin_definitions, builtin_names, builtin_offer};
 pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured, Tell};
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom::{builtin_definitions, builtin_names};
 use gridloom_core::idl;
 
 use super::{count, print_line, read_text};
@@ -20,10 +21,14 @@ pub enum Options {
         files: Vec<PathBuf>,
     },
     /// Show the functions that a file describes, a signature a line
-    #[command(after_help = "Example:\n  gridloom idl show linalg.idl")]
+    #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --builtin lapack")]
     Show {
         /// The file
-        file: PathBuf,
+        #[arg(required_unless_present = "builtin", conflicts_with = "builtin")]
+        file: Option<PathBuf>,
+        /// A library that comes described: blas, lapack, fftw
+        #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
+        builtin: Option<String>,
     },
 }
 
@@ -44,8 +49,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
-        Options::Show { file } => {
-            let definitions = idl::parse(&read_text(file)?, &file.display().to_string())?;
+        Options::Show { file, builtin } => {
+            let definitions = match (builtin, file) {
+                (Some(name), _) => builtin_definitions(name)?,
+                (None, Some(file)) => idl::parse(&read_text(file)?, &file.display().to_string())?,
+                (None, None) => unreachable!("one of both is required"),
+            };
             for definition in definitions {
                 print_line(&definition.signature.to_string())?;
             }
