@@ -112,6 +112,12 @@ fn push(item: &Json, dtype: Dtype, bytes: &mut Vec<u8>) -> Result<()> {
             bytes.extend(value.to_ne_bytes())
         }};
     }
+    if let (Dtype::Int8 | Dtype::Uint8, Some([letter])) = (dtype, item.as_str().map(str::as_bytes))
+        && letter.is_ascii()
+    {
+        bytes.push(*letter);
+        return Ok(());
+    }
     match dtype {
         Dtype::Bool => bytes.push(u8::from(item.as_bool().ok_or_else(|| anyhow!("{item} is neither true nor false"))?)),
         Dtype::Int8 => whole!(i8),
@@ -274,6 +280,7 @@ mod tests {
             assert_eq!(round(param, text).unwrap(), text, "{param}");
         }
         assert_eq!(round("IN dcomplex z", "3").unwrap(), "[3.0,0.0]");
+        assert_eq!(round("IN char c", "\"N\"").unwrap(), "78");
         assert_eq!(round("IN double x", "NaN").unwrap(), "\"NaN\"");
     }
 
@@ -281,6 +288,7 @@ mod tests {
     fn wrong_arguments_are_named() {
         let says = |param, text| format!("{:#}", round(param, text).unwrap_err());
         assert_eq!(says("IN int x", "2.5"), "2.5 is no whole number, as int32 needs");
+        assert_eq!(says("IN char c", "\"NT\""), "\"NT\" is no whole number, as int8 needs");
         assert_eq!(says("IN int x", "3000000000"), "3000000000 does not fit int32");
         assert_eq!(says("IN float x", "1e300"), "1e+300 does not fit float32");
         assert_eq!(says("IN double a[n][n]", "[[1,2],[3]]"), "an array has rows of 2 and of 1 elements");

@@ -59,6 +59,15 @@ def test_fortran_order_is_kept(both, dtype):
     assert got.flags.f_contiguous
 
 
+@pytest.mark.parametrize("shape", [(3, 4), LARGE, (1, 5)], ids=str)
+def test_arrays_get_the_order_that_a_function_wants(both, shape):
+    array = sample("float64", shape)
+    for given in (array, np.repeat(array, 2, axis=1)[:, ::2], np.asfortranarray(array)):
+        got = both.function("tests/echo_f_float64")(given)
+        same(got, array)
+        assert got.flags.f_contiguous
+
+
 @pytest.mark.parametrize("dtype", [one for one in DTYPES if "long" not in one])
 def test_other_byte_order(both, dtype):
     array = sample(dtype, LARGE)

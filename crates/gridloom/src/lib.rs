@@ -24,6 +24,7 @@
 
 mod attach;
 mod backend;
+mod builtin;
 mod calibrate;
 mod compile;
 mod described;
@@ -49,6 +50,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
+pub use builtin::{builtin_definitions, builtin_names, builtin_offer};
 pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured, Tell};
 pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};

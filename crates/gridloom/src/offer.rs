@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use gridloom_core::idl::{self, Definition};
 
 use crate::Error;
-use crate::compile;
+use crate::{builtin, compile};
 
 /// The word that stands for the interface descriptions that come with Gridloom.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
@@ -48,8 +48,8 @@ pub enum InlineBodies {
     Unused,
 }
 
-/// Reads `.idl` and `.py` files, and [`BUILTIN_LINALG`], which is left out if no BLAS is found and it is not the only
-/// thing asked for.
+/// Reads `.idl` and `.py` files, libraries that are described here (`builtin:lapack`), and [`BUILTIN_LINALG`], which is left
+/// out if no BLAS is found and it is not the only thing asked for.
 ///
 /// # Errors
 /// If a file cannot be read or does not parse or compile (with file, line and column), or names clash.
@@ -58,6 +58,15 @@ pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, bodies:
     for file in files {
         if file.as_os_str() == BUILTIN_LINALG {
             builtin_linalg(&mut offer, blas, files.len() == 1, bodies != InlineBodies::Unused)?;
+            continue;
+        }
+        if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::WORD)) {
+            if bodies != InlineBodies::Unused {
+                let named: Vec<PathBuf> = blas.map(Path::to_path_buf).into_iter().collect();
+                offer.add(builtin::builtin_offer(name, &named)?);
+            } else {
+                offer.definitions.extend(builtin::builtin_definitions(name)?);
+            }
             continue;
         }
         match file.extension().and_then(OsStr::to_str) {
@@ -72,12 +81,30 @@ pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, bodies:
     if !offer.modules.is_empty() {
         offer.definitions.extend(describe(&offer.modules, python)?);
     }
-    let mut names: Vec<&str> = offer.definitions.iter().map(|d| d.signature.name.as_str()).collect();
-    names.sort_unstable();
-    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::Input(format!("function '{}' is defined twice", pair[0])));
-    }
+    offer.check_names()?;
     Ok(offer)
+}
+
+impl Offer {
+    /// Takes up what another one has.
+    pub fn add(&mut self, other: Offer) {
+        self.definitions.extend(other.definitions);
+        let new = |library: &PathBuf| !self.libraries.contains(library);
+        let libraries: Vec<PathBuf> = other.libraries.into_iter().filter(new).collect();
+        self.libraries.extend(libraries);
+        self.modules.extend(other.modules);
+    }
+
+    /// # Errors
+    /// If two functions have the same name.
+    pub fn check_names(&self) -> Result<(), Error> {
+        let mut names: Vec<&str> = self.definitions.iter().map(|d| d.signature.name.as_str()).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Error::Input(format!("function '{}' is defined twice", pair[0]))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: bool) -> Result<(), Error> {

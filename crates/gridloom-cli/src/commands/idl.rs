@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use gridloom::compile_interface;
+use gridloom::{builtin_definitions, builtin_names, compile_interface};
 use gridloom_core::idl;
 
 use super::{count, print_line, read_text};
@@ -24,10 +24,14 @@ pub enum Options {
         files: Vec<PathBuf>,
     },
     /// Show the functions and methods that a file describes, a signature a line
-    #[command(after_help = "Example:\n  gridloom idl show linalg.idl")]
+    #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --builtin lapack")]
     Show {
         /// The file
-        file: PathBuf,
+        #[arg(required_unless_present = "builtin", conflicts_with = "builtin")]
+        file: Option<PathBuf>,
+        /// A library that comes described: blas, lapack, fftw
+        #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
+        builtin: Option<String>,
     },
     /// Compile the inline bodies of a file into a shared library
     ///
@@ -62,8 +66,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
-        Options::Show { file } => {
-            let parsed = idl::parse_file(&read_text(file)?, &file.display().to_string())?;
+        Options::Show { file, builtin } => {
+            let parsed = match (builtin, file) {
+                (Some(name), _) => idl::IdlFile { definitions: builtin_definitions(name)?, ..idl::IdlFile::default() },
+                (None, Some(file)) => idl::parse_file(&read_text(file)?, &file.display().to_string())?,
+                (None, None) => unreachable!("one of both is required"),
+            };
             for definition in &parsed.definitions {
                 print_line(&definition.signature.to_string())?;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{InlineBodies, Offer, load_offer};
+use gridloom::{InlineBodies, Offer, builtin_names, builtin_offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -32,11 +32,14 @@ const BUILTIN_LINALG: &str = "builtin:linalg";
 /// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
-gridloom serve functions.py\n  gridloom serve builtin:linalg --plain")]
+gridloom serve functions.py\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
-    #[arg(required = true)]
+    #[arg(required_unless_present = "builtin")]
     files: Vec<PathBuf>,
+    /// A whole library of the system's: blas, lapack, fftw; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
+    builtin: Vec<String>,
     #[command(flatten)]
     agent: AgentOption,
     /// Register with no agent: clients that know this server's address use it by themselves
@@ -48,7 +51,7 @@ pub struct Options {
     /// Calls that it runs at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Shared library with the functions that the .idl files describe; may be repeated
+    /// Shared library with the functions that the .idl files describe, or that --builtin offers; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
     /// Compile nothing: inline bodies are in libraries that 'gridloom idl compile' made
@@ -116,10 +119,14 @@ pub fn run(options: Options) -> Result<ExitCode> {
             false => offer.libraries.push(library.clone()),
         }
     }
+    for name in &options.builtin {
+        offer.add(builtin_offer(name, &options.libraries)?);
+    }
+    offer.check_names()?;
     if offer.definitions.is_empty() {
         bail!("nothing to offer: the files define no function");
     }
-    leave_out_what_the_blas_lacks(&mut offer, &options)?;
+    leave_out_what_the_library_lacks(&mut offer, &options)?;
     let name = options.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
     let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
@@ -235,8 +242,8 @@ fn check_writable(folder: &Path) -> std::io::Result<()> {
     std::fs::remove_file(&trial)
 }
 
-/// Every function must be there, but those of a system's BLAS that is poorer than ours: they are left out.
-fn leave_out_what_the_blas_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
+/// Every function must be there, but those of a system's library that is poorer than what is described: they are left out.
+fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
     let wrong = check_libraries(&offer.definitions, &offer.libraries)?;
     if wrong.is_empty() {
         return Ok(());

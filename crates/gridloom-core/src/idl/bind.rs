@@ -3,11 +3,11 @@
 //! Arguments are given by position, by name, or both. By position come either the positional parameters
 //! ([`Signature::positional`]) from the first on, or, as GridRPC has it, all inputs that are not hidden, sizes included.
 //! What is left may be given by name; a size that is not given follows from the first array that has it as an extent
-//! of its own, and every other array is checked against it.
+//! of its own, or as the branch of a conditional that decides on known values, and every other array is checked against it.
 //!
-//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule); a remote scalar must have
-//! the parameter's type already. Arrays never convert here: type, number of dimensions and extents must fit. Their memory
-//! order and byte order are free: the receiver makes them right.
+//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule), and a text of one ASCII letter is
+//! a number of 8 bits, as in C; a remote scalar must have the parameter's type already. Arrays never convert here: type,
+//! number of dimensions and extents must fit. Their memory order and byte order are free: the receiver makes them right.
 
 use crate::base::{ByteOrder, Dtype, Meta, Order};
 use crate::idl::bind_error::BindError;
@@ -163,6 +163,15 @@ impl Binding<'_> {
             {
                 self.take_scalar(index, *dtype, *byte_order, want, actual.inline.as_deref())
             }
+            (Meta::Text { .. }, BaseType::Number(want @ (Dtype::Int8 | Dtype::Uint8))) if !param.is_array => {
+                match actual.inline.as_deref() {
+                    Some([letter]) if letter.is_ascii() => {
+                        self.0.scalars[index] = Some((Meta::scalar(want), vec![*letter]));
+                        Ok(())
+                    }
+                    _ => wrong("; a text of one ASCII letter stands for its number".to_string()),
+                }
+            }
             (meta, base) if base.holds(meta) => self.take_bytes(index, actual),
             _ => wrong(String::new()),
         }
@@ -244,7 +253,7 @@ impl Binding<'_> {
             return Ok(());
         }
         for (dim, extent) in param.dims.iter().zip(shape) {
-            let Expr::Param(size) = *dim else { continue };
+            let Some(size) = self.size_named(dim) else { continue };
             if given[size].is_some() || self.0.scalars[size].is_some() {
                 continue;
             }
@@ -258,6 +267,18 @@ impl Binding<'_> {
             self.0.source[size] = Some(index);
         }
         Ok(())
+    }
+
+    /// The size that an extent is, by itself or as the branch of a conditional whose condition is known.
+    fn size_named(&self, extent: &Expr) -> Option<usize> {
+        match extent {
+            Expr::Param(size) => Some(*size),
+            Expr::Conditional(condition, then, otherwise) => {
+                let is_true = condition.extent_of(&self.0.signature.params, &self.0.scalars).ok()? != 0;
+                self.size_named(if is_true { then } else { otherwise })
+            }
+            _ => None,
+        }
     }
 
     fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {

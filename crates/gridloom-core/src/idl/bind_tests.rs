@@ -75,6 +75,30 @@ fn sizes_may_be_given_as_gridrpc_does() {
     );
 }
 
+fn letter(text: &str) -> Actual {
+    Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.as_bytes().to_vec()) }
+}
+
+#[test]
+fn sizes_follow_through_conditionals_that_letters_decide() {
+    let gemv = signature(
+        "Define gemv(IN char trans, IN int m, IN int n, IN double a[trans == 78 ? m : n][trans == 78 ? n : m], \
+         IN double x[n]) Calls f(trans, m, n, a, x);",
+    );
+    let size = |bound: &Bound, index| scalar_value(&bound.scalars, index);
+    let plain = gemv.bind(&[letter("N"), array(&[2, 3]), array(&[3])], &[]).unwrap();
+    assert_eq!(size(&plain, 0), Some(Scalar::Integer(78)));
+    assert_eq!((size(&plain, 1), size(&plain, 2)), (Some(Scalar::Integer(2)), Some(Scalar::Integer(3))));
+    let turned = gemv.bind(&[letter("T"), array(&[3, 2]), array(&[3])], &[]).unwrap();
+    assert_eq!((size(&turned, 1), size(&turned, 2)), (Some(Scalar::Integer(2)), Some(Scalar::Integer(3))));
+    let wrong = refusal(gemv.bind(&[letter("T"), array(&[2, 3]), array(&[3])], &[]));
+    assert!(wrong.contains("argument 'x' has shape [3], expected [n] = [2] (n = 2 from argument 'a')"), "{wrong}");
+    for text in ["", "NT", "\u{e9}"] {
+        let wrong = refusal(gemv.bind(&[letter(text), array(&[2, 3]), array(&[3])], &[]));
+        assert!(wrong.contains("a text of one ASCII letter stands for its number"), "{wrong}");
+    }
+}
+
 #[test]
 fn arguments_may_be_named() {
     let bound = axpy().bind(&[real(0.5)], &[named("y", array(&[3])), named("x", array(&[3]))]).unwrap();

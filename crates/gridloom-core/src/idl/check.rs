@@ -127,8 +127,8 @@ impl Signature {
         self.inputs().filter(|index| !self.is_inferable(*index)).collect()
     }
 
-    /// Integer `IN` scalars that stand alone as an extent of an input array: they follow from it, and may be given by
-    /// name.
+    /// Integer `IN` scalars that stand alone as an extent of an input array, or as a branch of a conditional that is one:
+    /// they follow from it, and may be given by name.
     pub fn inferable(&self) -> Vec<usize> {
         self.inputs().filter(|index| self.is_inferable(*index)).collect()
     }
@@ -140,7 +140,7 @@ impl Signature {
 
     fn is_inferable(&self, index: usize) -> bool {
         let param = &self.params[index];
-        let extent_of_input = |array: &Param| array.is_input() && array.dims.contains(&Expr::Param(index));
+        let extent_of_input = |array: &Param| array.is_input() && array.dims.iter().any(|dim| may_be(dim, index));
         param.mode == Mode::In && is_integer_scalar(param) && self.params.iter().any(extent_of_input)
     }
 
@@ -229,6 +229,15 @@ impl TakesExpressions for Fnv {
                 Token::Conditional => self.byte(4),
             }
         }
+    }
+}
+
+/// Whether an extent is that parameter, or can be, by a conditional.
+fn may_be(extent: &Expr, index: usize) -> bool {
+    match extent {
+        Expr::Param(param) => *param == index,
+        Expr::Conditional(_, then, otherwise) => may_be(then, index) || may_be(otherwise, index),
+        _ => false,
     }
 }
 

@@ -1,0 +1,179 @@
+//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW.
+//!
+//! The descriptions are in the program; the libraries are those of the server's machine, found under their usual names, or
+//! named. Nothing of them is linked.
+
+mod fftw;
+mod template;
+
+use std::path::{Path, PathBuf};
+
+use gridloom_core::idl::{self, Definition};
+
+use crate::Error;
+use crate::offer::Offer;
+
+/// What stands before the name of one where files are named: `builtin:lapack`.
+pub(crate) const WORD: &str = "builtin:";
+/// Names a library with BLAS, which mostly has LAPACK too.
+const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
+
+/// A library that is described here.
+struct Builtin {
+    name: &'static str,
+    description: &'static str,
+    /// File names of libraries that have it, the best first.
+    libraries: &'static [&'static str],
+    /// Debian's packages that have those.
+    packages: &'static str,
+}
+
+const ALL: [Builtin; 3] = [
+    Builtin {
+        name: "blas",
+        description: include_str!("../../functions/blas.idl"),
+        libraries: &["libopenblas.so.0", "libblas.so.3"],
+        packages: "libopenblas0 or libblas3",
+    },
+    Builtin {
+        name: "lapack",
+        description: include_str!("../../functions/lapack.idl"),
+        libraries: &["libopenblas.so.0", "liblapack.so.3"],
+        packages: "libopenblas0 or liblapack3",
+    },
+    Builtin {
+        name: "fftw",
+        description: include_str!("../../functions/fftw.idl"),
+        libraries: &["libfftw3.so.3", "libfftw3f.so.3"],
+        packages: "libfftw3-double3 and libfftw3-single3",
+    },
+];
+
+/// The names of the libraries that are described.
+pub fn builtin_names() -> Vec<&'static str> {
+    ALL.iter().map(|builtin| builtin.name).collect()
+}
+
+/// The functions of a library that is described, by its name.
+///
+/// # Errors
+/// If none of that name is.
+pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
+    definitions(find(name)?, "")
+}
+
+/// The functions, with the libraries of this machine that have them; `named` are searched before those.
+///
+/// # Errors
+/// If no library of that name is described, or this machine has none with its functions.
+pub fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
+    let variable = std::env::var_os(BLAS_VARIABLE).map(PathBuf::from);
+    let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
+    offer_from(find(name)?, named, &folders())
+}
+
+fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -> Result<Offer, Error> {
+    let name = builtin.name;
+    named.retain(|path| has_word(path, "fftw") == (name == "fftw"));
+    let usual: Vec<PathBuf> = builtin.libraries.iter().filter_map(|library| in_folders(library, folders)).collect();
+    if named.is_empty() && usual.is_empty() {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        return Err(Error::Input(format!(
+            "no library found for {WORD}{name}: there is no {} in {}; install {} (Debian), or name it with --library",
+            builtin.libraries.join(", and no "),
+            folders.join(", "),
+            builtin.packages
+        )));
+    }
+    if name == "fftw" {
+        let libraries = named.into_iter().chain(usual).collect();
+        return fftw::offer(definitions(builtin, "")?, libraries);
+    }
+    // The build that SciPy ships puts a word of its own before each symbol.
+    let prefix = if named.iter().any(|path| has_word(path, "scipy_openblas")) { "scipy_" } else { "" };
+    // One of the usual ones does: they are alternatives.
+    let libraries = named.into_iter().chain(usual.into_iter().take(1)).collect();
+    Ok(Offer { definitions: definitions(builtin, prefix)?, libraries, ..Offer::default() })
+}
+
+fn find(name: &str) -> Result<&'static Builtin, Error> {
+    ALL.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
+        Error::Input(format!("'{WORD}{name}' is not described here; there are {}", builtin_names().join(", ")))
+    })
+}
+
+fn definitions(builtin: &Builtin, prefix: &str) -> Result<Vec<Definition>, Error> {
+    let text = builtin.description.replace("@PREFIX@", prefix);
+    let text = format!("FortranFormat \"{prefix}%s_\";\n{}", template::expand(&text));
+    let parsed = idl::parse_file(&text, &format!("{}.idl", builtin.name));
+    Ok(parsed.map_err(|error| Error::Input(error.to_string()))?.definitions)
+}
+
+/// Whether a file's name says what it is.
+fn has_word(path: &Path, word: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(word))
+}
+
+/// Where libraries are looked for: as the system does, by what the environment says and where distributions put them.
+fn folders() -> Vec<PathBuf> {
+    let said = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let usual = [machine.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from);
+    std::env::split_paths(&said).filter(|folder| !folder.as_os_str().is_empty()).chain(usual).collect()
+}
+
+fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    folders.iter().map(|folder| folder.join(library)).find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::idl::Body;
+
+    #[test]
+    fn all_descriptions_are_read() {
+        for (name, least) in [("blas", 90), ("lapack", 70), ("fftw", 18)] {
+            let definitions = builtin_definitions(name).unwrap();
+            assert!(definitions.len() >= least, "{name}: {}", definitions.len());
+            for definition in definitions {
+                let signature = &definition.signature;
+                assert!(signature.work.is_some() && !signature.about.is_empty(), "{}", signature.name);
+                assert!(!signature.to_string().contains('@'), "{signature}");
+            }
+        }
+    }
+
+    #[test]
+    fn symbols_have_their_prefix() {
+        let symbols = |prefix| -> Vec<String> {
+            let symbol = |definition: Definition| match definition.body {
+                Body::Native { symbol, .. } => symbol,
+                Body::Python { .. } => unreachable!("all are native"),
+            };
+            definitions(find("blas").unwrap(), prefix).unwrap().into_iter().map(symbol).collect()
+        };
+        assert!(symbols("").iter().any(|symbol| symbol == "dgemm_"));
+        assert!(symbols("scipy_").iter().all(|symbol| symbol.starts_with("scipy_")));
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_told_with_what_was_searched() {
+        let nowhere = [PathBuf::from("/no/such/folder"), PathBuf::from("/nor/this")];
+        for name in builtin_names() {
+            let error = offer_from(find(name).unwrap(), Vec::new(), &nowhere).unwrap_err().to_string();
+            for part in ["/no/such/folder, /nor/this", "Debian", "--library", find(name).unwrap().libraries[0]] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        let named = vec![PathBuf::from("libmine.so"), PathBuf::from("libfftw3mine.so")];
+        let offer = offer_from(find("lapack").unwrap(), named, &nowhere).unwrap();
+        assert_eq!(offer.libraries, [PathBuf::from("libmine.so")]);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told() {
+        let error = builtin_definitions("blass").unwrap_err().to_string();
+        assert!(error.contains("'builtin:blass'") && error.contains("blas, lapack, fftw"), "{error}");
+    }
+}
