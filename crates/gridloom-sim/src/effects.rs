@@ -17,6 +17,8 @@ use crate::store::Value;
 use crate::trace::{Interval, digest};
 use crate::transfer::Parcel;
 
+/// What a body gives: descriptions and bytes.
+type Made = Vec<(Meta, Vec<u8>)>;
 /// Results' true descriptions.
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
@@ -177,12 +179,7 @@ impl Simulation {
     }
 
     /// Puts a task's results into the store: what its body gives, or values of the sizes foreseen.
-    fn results(
-        &mut self,
-        node: NodeId,
-        task: &Task,
-        results: Option<Result<Vec<(Meta, Vec<u8>)>, TaskError>>,
-    ) -> Outcome {
+    fn results(&mut self, node: NodeId, task: &Task, results: Option<Result<Made, TaskError>>) -> Outcome {
         let values: Vec<Value> = match results {
             None => task.outputs.iter().map(|output| Value { meta: output.meta.clone(), bytes: None }).collect(),
             Some(results) => {

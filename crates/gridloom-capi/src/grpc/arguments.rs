@@ -360,6 +360,7 @@ unsafe fn copy_into(item: &Item<'_>, part: &mut [u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridloom_core::base::Order;
     use gridloom_core::idl::parse;
 
     #[test]
