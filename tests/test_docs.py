@@ -22,7 +22,9 @@ def blocks(page, kind):
 
 def passes(page, grid):
     """Its sessions, which follow from one another, print what they say."""
-    found = doctest.DocTestParser().get_doctest("".join(blocks(page, "pycon")), {"gl": gl, "np": np, "grid": grid}, page, None, 0)
+    found = doctest.DocTestParser().get_doctest(
+        "".join(blocks(page, "pycon")), {"gl": gl, "np": np, "grid": grid}, page, None, 0
+    )
     told = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=told.append)
     assert found.examples and not told, "".join(told)
@@ -45,7 +47,9 @@ def test_the_page_on_interface_descriptions(described, tmp_path, monkeypatch):
 
 
 def test_the_signatures_shown_are_those_of_the_descriptions(described):
-    shown = subprocess.run([PROGRAM, "idl", "show", described], capture_output=True, text=True, check=True).stdout.splitlines()
+    shown = subprocess.run(
+        [PROGRAM, "idl", "show", described], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     told = [line for block in blocks("idl.md", "text")[1:] for line in block.splitlines()]
     assert told and not set(told) - set(shown)
 

@@ -33,7 +33,16 @@ def test_example(name):
 
 
 def test_the_first_example_simulated_twice_gives_one_trace():
-    command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--json", "--", sys.executable, "examples/first.py"]
+    command = [
+        gridloom(),
+        "simulate",
+        "-p",
+        "examples/two-sites.toml",
+        "--json",
+        "--",
+        sys.executable,
+        "examples/first.py",
+    ]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one["trace_hash"] == two["trace_hash"]
     # Four 2 x 2 arrays go out, one comes back.
@@ -45,7 +54,19 @@ def programs(tmp_path_factory):
     """The examples of processes, as commands, by language."""
     if shutil.which("cargo") is None:
         pytest.skip("there is no cargo")
-    build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "matmul", "--example", "pastry"]
+    build = [
+        "cargo",
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "-p",
+        "gridloom",
+        "--example",
+        "matmul",
+        "--example",
+        "pastry",
+    ]
     subprocess.run(build, cwd=ROOT, check=True)
     folder, library = tmp_path_factory.mktemp("c"), ROOT / "target" / "capi"
 
@@ -136,7 +157,15 @@ def test_the_program_of_the_documentation_runs(tmp_path):
     (tmp_path / "deployment.toml").write_text(deployment)
     for text in (program, re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)):
         (tmp_path / "program.py").write_text(text)
-        out = run(gridloom(), "deploy", "-d", str(tmp_path / "deployment.toml"), "--", sys.executable, str(tmp_path / "program.py"))
+        out = run(
+            gridloom(),
+            "deploy",
+            "-d",
+            str(tmp_path / "deployment.toml"),
+            "--",
+            sys.executable,
+            str(tmp_path / "program.py"),
+        )
         assert out == "client@laptop| 24.0\n"
 
 
@@ -151,12 +180,23 @@ def test_examples_run_unchanged_on_an_emulated_network(name):
 
 
 def test_bodies_can_be_run_in_simulation():
-    command = [gridloom(), "simulate", "-p", "examples/two-sites.toml", "--execute", "--", sys.executable, "examples/first.py"]
+    command = [
+        gridloom(),
+        "simulate",
+        "-p",
+        "examples/two-sites.toml",
+        "--execute",
+        "--",
+        sys.executable,
+        "examples/first.py",
+    ]
     assert "[[ 26.  46.]\n [ 64. 112.]]" in run(*command)
 
 
 def test_the_readmes_first_program_runs():
-    program = re.search(r"```python\n(import gridloom as gl\nimport numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    program = re.search(
+        r"```python\n(import gridloom as gl\nimport numpy.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    ).group(1)
     assert program == (ROOT / "examples" / "program.py").read_text()
     out = run(sys.executable, "examples/program.py")
     assert "3 calls on 2 servers, mapped by auto" in out

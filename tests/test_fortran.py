@@ -73,7 +73,7 @@ def test_calls_of_all_kinds(tmp_path):
     ],
 )
 def test_examples_say_what_their_page_says(tmp_path, name, says):
-    for file in ("functions.idl", "grid.toml"):
+    for file in ("functions.idl", "language.idl", "grid.toml"):
         shutil.copy(EXAMPLES / file, tmp_path)
     library = ["-o", tmp_path / "libexamples.so", "-lm"]
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", EXAMPLES / "functions.c", *library], check=True)

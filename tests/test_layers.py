@@ -7,8 +7,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CORE = ROOT / "crates" / "gridloom-core" / "src"
 #: In order: a folder imports only those before it. Those in one tuple do not import one another.
 LAYERS = [
-    ("base",), ("process",), ("idl",), ("graph",), ("platform",), ("flow",), ("wire",), ("perf",), ("map",),
-    ("member", "call", "data", "exec"), ("node",),
+    ("base",),
+    ("process",),
+    ("idl",),
+    ("graph",),
+    ("platform",),
+    ("flow",),
+    ("wire",),
+    ("perf",),
+    ("map",),
+    ("member", "call", "data", "exec"),
+    ("node",),
 ]
 #: What no file of the core may name: the outside, and orders that differ from run to run.
 FORBIDDEN = re.compile(

@@ -29,13 +29,15 @@ def exported():
     symbols = {
         line.split()[-1] for line in said("nm", "-D", "--defined-only", CAPI / "lib" / "libgridloom.so").splitlines()
     }
-    words = {word for header in CAPI.glob("include/*.h") for word in re.findall(r"\w+", header.read_text())}
-    return symbols & words
+    # Of grpc_map.h, what its macros are made of is not for programs.
+    texts = (header.read_text().split("/* ---- What the macros are made of")[0] for header in CAPI.glob("include/*.h"))
+    declared = (re.sub(r"^#define .*", "", text, flags=re.MULTILINE) for text in texts)
+    return symbols & {word for text in declared for word in re.findall(r"\w+", text)}
 
 
 def test_every_function_has_a_page():
     functions = exported()
-    assert {"grpc_call", "grpc_wait_or", "pushArg", "gridloom_send"} <= functions
+    assert {"grpc_call", "grpc_wait_or", "pushArg", "gridloom_send", "grpc_fetch"} <= functions
     pages = {path.stem for path in MAN.glob("man3/*.3")}
     assert functions <= pages, functions - pages
     assert {"gridrpc", "gridloom"} <= {path.stem for path in MAN.glob("man7/*.7")}

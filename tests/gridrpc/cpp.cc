@@ -15,7 +15,6 @@
         }                                                                                                              \
     } while (0)
 
-#ifdef GRIDLOOM_GRPC_PLANNED
 static double total(gridrpc::function &sum, std::vector<double> &x) {
     double found = 0;
     grpc_map("auto") {
@@ -25,7 +24,6 @@ static double total(gridrpc::function &sum, std::vector<double> &x) {
     }
     return -1;
 }
-#endif
 
 static int errors() {
     gridrpc::function bad("gridrpc/exit"), loop("gridrpc/loop");
@@ -57,14 +55,12 @@ static int run() {
     CHECK(y[2] == 5 && raw[2] == 12);
     upper(std::string("grid"), 8, letters, gridrpc::out(length));
     CHECK(length == 4 && letters[3] == 'D');
-#ifdef GRIDLOOM_GRPC_PLANNED
     gridrpc::remote stays("stays");
     stays.put(x);
     axpy(3, 1.0, y, stays);
     stays.get(x);
     CHECK(x[0] == 4);
     CHECK(total(sum, x) == 15);
-#endif
     double all = 0;
     sum(3L, y, gridrpc::out(all));
     CHECK(all == 12);

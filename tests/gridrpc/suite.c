@@ -51,8 +51,6 @@ int suite_text(const char *expected, const char *got, const char *what, const ch
 
 void suite_skip(const char *why) { skipped = why; }
 
-void suite_planned(void) { suite_skip("not supported yet"); }
-
 const char *suite_server(void) { return server; }
 
 /* In a handler of a signal: only write() is safe. */

@@ -16,14 +16,6 @@ typedef struct test_case {
 extern const test_case ogf_cases[], session_cases[], argument_cases[], error_cases[], stack_cases[], thread_cases[],
     kind_cases[], remote_cases[], data_cases[], map_cases[], random_cases[];
 
-/* In place of a case for what the library does not have yet: headers that are not installed. The case is told as skipped. */
-#ifdef GRIDLOOM_GRPC_PLANNED
-#define PLANNED(run) run
-#else
-#define PLANNED(run) suite_planned
-#endif
-void suite_planned(void);
-
 /* The current case cannot be run, for this reason. */
 void suite_skip(const char *why);
 

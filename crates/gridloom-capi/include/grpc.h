@@ -14,8 +14,7 @@
  *
  * What is not of the standard stands in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
  * and NetSolve, arrays of handles, time limits, texts of errors), grpc_remote.h (data that stay on servers),
- * grpc_data.h (data management). Headers for what does not work yet (groups, objects) are not installed;
- * GRIDLOOM_GRPC_PLANNED includes them where the library itself is made.
+ * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together).
  * Their names end in _np, as Ninf-G marks what is not portable, unless another system's programs know them otherwise.
  *
  * Conventions
@@ -272,8 +271,5 @@ char *grpc_error_string(grpc_error_t error_code);
 #include "grpc_extensions.h"
 #include "grpc_map.h"
 #include "grpc_remote.h"
-#ifdef GRIDLOOM_GRPC_PLANNED
-#include "grpc_objects.h"
-#endif
 
 #endif

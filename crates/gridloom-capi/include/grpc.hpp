@@ -98,7 +98,6 @@ private:
     grpc_sessionid_t id_;
 };
 
-#ifdef GRIDLOOM_GRPC_PLANNED
 /* A handle for data that stay on servers. */
 class remote {
 public:
@@ -123,7 +122,6 @@ public:
 private:
     grpc_remote_t remote_;
 };
-#endif
 
 /* How an argument is passed on: numbers and pointers as they are, strings and containers by their first element. */
 namespace passing {
@@ -141,10 +139,8 @@ template <typename Container> auto as(Container &container, int) -> decltype(con
                   "the elements of an array are numbers");
     return container.data();
 }
-#ifdef GRIDLOOM_GRPC_PLANNED
 inline grpc_remote_t as(const remote &data, int) { return data.handle(); }
 inline grpc_remote_t as(remote &data, int) { return data.handle(); }
-#endif
 inline void *as(std::nullptr_t, int) { return nullptr; }
 } // namespace passing
 

@@ -23,8 +23,7 @@
  * What a buffer holds. After the block: everything whose last writer is in it, unless grpc_stays_remote says otherwise.
  * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of which
  * neither is true holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
- * environment, it is filled with the byte 0xFB (doubles of about -1e289), and where its pages can be protected a read
- * of it is reported on standard error with the name of the call that made it, and the value is brought.
+ * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that who reads it sees it.
  *
  * Calls mean what they mean elsewhere: grpc_call returns when the call has ended, on its server, with its error. To let
  * servers run ahead, use grpc_call_async; one may read what an earlier one makes without a wait between. What is still
@@ -53,31 +52,31 @@
 extern "C" {
 #endif
 
-/* grpc_map(heuristic) { ... }: maps the calls of the block together.
- * @param heuristic  A name that `gridloom heuristics`
- * lists, with options as there, or NULL for the configuration's; "auto" is the one to take if in doubt. One that is not
- * known is GRPC_OTHER_ERROR_CODE in grpc_map_error_np(), and calls are mapped one by one. */
+/* Maps the calls of the block that follows together: grpc_map(heuristic) { ... }.
+ * @param heuristic  A name that `gridloom heuristics` lists, with options as there, or NULL for the configuration's;
+ *                   "auto" is the one to take if in doubt. One that is not known is GRPC_OTHER_ERROR_CODE in
+ *                   grpc_map_error_np(), and calls are mapped one by one. */
 #define grpc_map(heuristic)                                                                                            \
     GRPC_MAP_(heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
 
-/* grpc_local() { ... }: the program's own work within grpc_map; skipped when calls are discovered. `break` leaves it.
- * Elsewhere the block just runs. In the parentheses may stand grpc_local_reads(...), or several with commas between. */
+/* The block that follows is the program's own work within grpc_map, grpc_local() { ... }: skipped when calls are
+ * discovered. `break` leaves it. Elsewhere the block just runs. In the parentheses may stand grpc_local_reads(...), or
+ * several with commas between. */
 #define grpc_local(...) GRPC_LOCAL_(GRPC_JOIN_(grpc_local_, __LINE__), __VA_ARGS__)
 
-/* grpc_local_reads(pointer, ...): the values that these buffers have by now come to the client, as with grpc_fetch for
- * each, and the plan reckons with it. Stands in the parentheses of grpc_local, or as a statement before it.
+/* Brings the values that these buffers have by now to the client, as grpc_fetch does for each pointer, and the plan
+ * reckons with it. Stands in the parentheses of grpc_local, or as a statement before it.
  * @return The first error of grpc_fetch. */
 #define grpc_local_reads(...) grpc_fetch_all_np(GRPC_POINTERS_(__VA_ARGS__))
 
-/* grpc_local_writes(pointer, ...): the grpc_local that follows changes these buffers, so that what reads them
- * afterwards takes them from the client. Need not be said, since it is seen, by comparing what was fetched or sent with
- * what is there, when the next call reads them; but then the plan did not know. A buffer that was neither fetched nor
- * sent needs it. */
+/* Says that the grpc_local that follows changes these buffers, so that what reads them afterwards takes them from the
+ * client. Need not be said, since it is seen, by comparing what was fetched or sent with what is there, when the next
+ * call reads them; but then the plan did not know, and grpc_map_error_np() tells it. A buffer that was neither fetched
+ * nor sent needs it: all of it is then taken as the program has it. */
 #define grpc_local_writes(...) grpc_written_np(GRPC_POINTERS_(__VA_ARGS__))
 
-/* grpc_stays_remote(pointer, ...): results that these buffers are given in this block, from now on, stay where they are
- * made when the block ends, and the calls that read the buffers, in later blocks or outside, take them from there.
- * grpc_fetch brings one. The memory stays the program's, allocated, and unchanged, until the result is fetched, another
+/* Leaves results that these buffers are given in this block, from now on, where they are made when the block ends. The
+ * calls that read the buffers, in later blocks or outside, take them from there; grpc_fetch brings one. The memory stays the program's, allocated, and unchanged, until the result is fetched, another
  * call writes the buffer, or grpc_forget_np is called. */
 #define grpc_stays_remote(...) grpc_stays_remote_np(GRPC_POINTERS_(__VA_ARGS__))
 
@@ -92,8 +91,7 @@ grpc_error_t grpc_fetch(const void *pointer);
 grpc_error_t grpc_forget_np(const void *pointer);
 
 /* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of its
- * calls;
- * GRPC_MAP_DIFFERS_NP if its calls were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
+ * calls; GRPC_MAP_DIFFERS_NP if its calls were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
  * not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);
@@ -105,8 +103,7 @@ int grpc_map_phase_np(void);
  * client's links and between servers. As `gridloom explain` prints it. NULL: to standard error. MT-safe. */
 grpc_error_t grpc_map_report_np(const char *file_name);
 
-/* ---- What the macros are made of: not for programs
- * ---------------------------------------------------------------------
+/* ---- What the macros are made of: not for programs ----------------------------------------------------------------
  *
  * The block is the body of two loops. The inner one runs it once, so that `break` and `continue` end it; the outer one
  * runs the inner one for each phase, and has a variable whose cleanup is called when it is left by `return` or `goto`.
