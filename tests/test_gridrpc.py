@@ -307,7 +307,7 @@ def examples(tmp_path_factory):
 def hydropad(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hydropad")
     sources = EXAMPLES / "hydropad"
-    for name in ("hydropad.idl", "grid.toml"):
+    for name in ("hydropad.idl", "grid.toml", "sites.toml"):
         shutil.copy(sources / name, folder)
     kernels = [sources / name for name in ("fft.c", "gravity.c", "matter.c", "gas.c")]
     flags = ["-O2", "-ffp-contract=off"]
@@ -334,6 +334,18 @@ def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
     programs = ("plain", "mapped", "adaptive")
     sums = [physics(hydropad, program, *before) for before in ([], simulate) for program in programs]
     assert len(set(sums)) == 1, sums
+
+
+def test_a_mapped_hydropad_keeps_its_data_off_a_slow_client(hydropad):
+    """Virtual seconds on a grid whose client is far away."""
+
+    def simulated(program):
+        command = [PROGRAM, "simulate", "-p", "sites.toml", "--execute", "--", hydropad / program, "grid.toml"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=hydropad, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return float(re.search(r"^simulated ([\d.]+) s$", done.stdout + done.stderr, re.MULTILINE)[1])
+
+    assert simulated("mapped") < simulated("adaptive") < simulated("plain")
 
 
 def test_hydropad_kernels_are_right(hydropad):
