@@ -281,6 +281,95 @@ static void a_call_that_fails(void) {
     CHECK(is_all(z, 111));
 }
 
+static void what_reads_a_failed_result(void) {
+    BUFFERS();
+    HANDLE(bad, "refuses");
+    grpc_map("auto") {
+        grpc_error_t failed = grpc_call(&bad, N, y);
+        EXPECT(grpc_map_phase_np() == 2 ? GRPC_COMMUNICATION_FAILED : GRPC_NO_ERROR, failed);
+        grpc_call(&sum, (long)N, y, &total);
+        grpc_call(&axpy, N, 1.0, x, z);
+    }
+    EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
+    EQUAL(-1, total);
+    CHECK(is_all(z, 101));
+    OK(grpc_call(&sum, (long)N, x, &total));
+    EQUAL(N, total);
+}
+
+/* A variable of a function that the block calls: its result is given up before it ends. */
+static grpc_error_t two_steps(grpc_function_handle_t *axpy, double *in, double *out) {
+    double between[N];
+    fill(between, 0);
+    grpc_call(axpy, N, 2.0, in, between);
+    grpc_call(axpy, N, 1.0, between, out);
+    return grpc_forget_np(between);
+}
+
+static void buffers_that_end_before_the_block(void) {
+    BUFFERS();
+    grpc_map("auto") OK(two_steps(&axpy, x, y));
+    OK(grpc_map_error_np());
+    CHECK(is_all(y, 12));
+}
+
+static void what_stays_remote_is_the_programs_once_it_is_fetched(void) {
+    BUFFERS();
+    grpc_map("auto") {
+        grpc_stays_remote(y);
+        grpc_call(&axpy, N, 1.0, x, y);
+        grpc_local(grpc_local_reads(y)) {}
+    }
+    fill(y, 0);
+    OK(grpc_call(&sum, (long)N, y, &total));
+    EQUAL(0, total);
+}
+
+static void a_buffer_that_was_written_in_part_since(void) {
+    double last = 0;
+    BUFFERS();
+    grpc_map("auto") {
+        grpc_call(&axpy, N, 1.0, x, y);
+        grpc_call(&axpy, 10, 1.0, x, y);
+        grpc_local(grpc_local_reads(y)) last = y[0] + y[N - 1];
+    }
+    OK(grpc_map_error_np());
+    EQUAL(23, last);
+}
+
+static void handles_of_before_the_block_are_destructed_once(void) {
+    BUFFERS();
+    grpc_map("auto") {
+        OK(grpc_call(&axpy, N, 1.0, x, y));
+        OK(grpc_function_handle_destruct(&axpy));
+    }
+    OK(grpc_map_error_np());
+    CHECK(is_all(y, 11));
+    EXPECT(GRPC_INVALID_FUNCTION_HANDLE, grpc_call(&axpy, N, 1.0, x, y));
+}
+
+static void sizes_beyond_memory(void) {
+    static float a[4], b[4];
+    BUFFERS();
+    HANDLE(transpose, "transpose");
+    grpc_map("auto") {
+        EXPECT(GRPC_RPC_REFUSED, grpc_call(&transpose, 2147483647, 2147483647, a, b));
+        grpc_call(&axpy, N, 1.0, x, y);
+    }
+    EXPECT(GRPC_RPC_REFUSED, grpc_map_error_np());
+    CHECK(is_all(y, 11));
+}
+
+static void the_session_is_not_ended_within(void) {
+    BUFFERS();
+    grpc_map("auto") {
+        EXPECT(GRPC_OTHER_ERROR_CODE, grpc_finalize());
+        grpc_call(&axpy, N, 1.0, x, y);
+    }
+    OK(grpc_map_error_np());
+    CHECK(is_all(y, 11));
+}
+
 static void a_call_that_was_not_discovered(void) {
     int run = 0;
     BUFFERS();
@@ -365,6 +454,14 @@ const test_case map_cases[] = {
     {"map: parts of a buffer", parts_of_a_buffer},
     {"map: results that stay remote", results_that_stay_remote},
     {"map: a call that fails", a_call_that_fails},
+    {"map: what reads a failed result fails, and everything else goes on", what_reads_a_failed_result},
+    {"map: buffers that end before the block are given up", buffers_that_end_before_the_block},
+    {"map: what stays remote is the program's once it is fetched",
+     what_stays_remote_is_the_programs_once_it_is_fetched},
+    {"map: a buffer that was written in part since is read whole", a_buffer_that_was_written_in_part_since},
+    {"map: handles of before the block are destructed once", handles_of_before_the_block_are_destructed_once},
+    {"map: sizes beyond memory are refused", sizes_beyond_memory},
+    {"map: grpc_finalize is refused within", the_session_is_not_ended_within},
     {"map: a call that was not discovered", a_call_that_was_not_discovered},
     {"map: a discovered call that does not come", a_call_that_does_not_come},
     {"map: a heuristic that is not known", a_heuristic_that_is_not_known},

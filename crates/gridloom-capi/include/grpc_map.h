@@ -19,11 +19,17 @@
  * - what is computed from buffers, or changes anything that a second run would see, stands in grpc_local() { ... },
  *   which is skipped when calls are discovered;
  * - handles may be made and destructed, sessions waited for, blocks nested: an inner grpc_map joins the outer one.
+ *   All else of the library that changes something (grpc_remote_*, grpc_data_*) stands in grpc_local() { ... } or
+ *   outside, and grpc_finalize is refused.
  *
  * What a buffer holds. After the block: everything whose last writer is in it, unless grpc_stays_remote says otherwise.
  * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of which
  * neither is true holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
  * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that who reads it sees it.
+ *
+ * Memory that a call of the block reads or writes stays the program's, allocated, until the block ends, since that is
+ * when results come: a buffer that ends before (a variable of a function that the block calls, or one that is freed) is
+ * given up first, with grpc_forget_np.
  *
  * Calls mean what they mean elsewhere: grpc_call returns when the call has ended, on its server, with its error. To let
  * servers run ahead, use grpc_call_async; one may read what an earlier one makes without a wait between. What is still
@@ -31,11 +37,13 @@
  *
  * Leaving the block. `break` and `continue` leave it, not a loop around it; `return` and `goto` leave it and its
  * function. Whichever way it is left, when calls are discovered it is run again from its beginning: nothing is skipped
- * but the way out. `return` and `goto` then jump back, so that, in C++, the value returned is made twice. exit(),
- * longjmp() and C++ exceptions leave for good: what runs ends by itself, and no results are written.
+ * but the way out. `return` and `goto` then jump back, so that, in C++, the value returned is made twice. exit()
+ * and C++ exceptions (of C++17; before, none may leave the block) leave for good: what runs ends by itself, and no
+ * results are written. longjmp() must not leave it.
  *
  * What goes wrong. If a server is lost, what is needed of its work is mapped and run again; the program does not
- * notice. If a call fails, it and those that need its results give their errors, and everything else goes on. If the
+ * notice. If a call fails, it and those that need its results give their errors, and everything else goes on; what an
+ * INOUT argument held before is lost with it. If the
  * calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
  * what did not come is left out. After the block grpc_map_error_np() says what there was.
  *
@@ -87,11 +95,12 @@ extern "C" {
  *         GRPC_INVALID_DATA_NP if the value is lost and cannot be computed again. MT-safe. */
 grpc_error_t grpc_fetch(const void *pointer);
 
-/* Forgets results that stay remote in a buffer; its content is undefined then. NULL: all. MT-safe. */
+/* Forgets results that stay remote in a buffer, and in a block those that calls have given it; its content is undefined
+ * then. NULL: all that stay remote. MT-safe. */
 grpc_error_t grpc_forget_np(const void *pointer);
 
 /* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of its
- * calls; GRPC_MAP_DIFFERS_NP if its calls were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
+ * calls; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
  * not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);

@@ -77,6 +77,11 @@ impl Item<'_> {
         self.param.is_output() && !self.pointer.is_null() && self.is_number() && self.remote.is_none()
     }
 
+    /// Whether it is an array of which a part is changed: the rest of it stays.
+    pub(super) fn is_part(&self) -> bool {
+        self.is_written() && self.whole.is_some()
+    }
+
     /// Whether it is a number or an array of them, whose place in memory and size are known before the call.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.param.base, BaseType::Number(_)) && self.param.mode != Mode::VarOut

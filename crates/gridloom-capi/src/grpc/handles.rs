@@ -15,6 +15,7 @@ use gridloom_core::perf::{ServerView, host_of};
 
 use super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_INVALID_FUNCTION_HANDLE, GRPC_SERVER_NOT_FOUND, Outcome, run};
 use super::library::{Library, library};
+use super::map;
 use super::memory;
 use super::slots::ReadingPlan;
 
@@ -49,13 +50,15 @@ impl Bound {
     }
 }
 
+/// The number of the next handle.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// All handles of a session, by number.
 #[derive(Default)]
 pub(super) struct Handles(RwLock<HashMap<u64, Arc<Bound>>>);
 
 impl Handles {
     fn add(&self, bound: Bound) -> CFunctionHandle {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(bound));
         CFunctionHandle { mark: MARK, number }
@@ -68,12 +71,20 @@ impl Handles {
         found.ok_or_else(|| handle.invalid())
     }
 
+    /// The number that the next one gets.
+    pub(super) fn next() -> u64 {
+        NEXT.load(Ordering::Relaxed)
+    }
+
     pub(super) fn has(&self, number: u64) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
     }
 
     pub(super) fn remove(&self, handle: &CFunctionHandle) -> Outcome<()> {
         self.find(handle)?;
+        if map::keeps_handle(handle.number) {
+            return Ok(());
+        }
         let removed = self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.number);
         removed.map(drop).ok_or_else(|| handle.invalid())
     }

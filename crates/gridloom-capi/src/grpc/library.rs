@@ -10,7 +10,7 @@ use gridloom::Grid;
 use super::code::{Failed, GRPC_ALREADY_INITIALIZED, GRPC_NOT_INITIALIZED, Outcome, run};
 use super::config::Config;
 use super::handles::Handles;
-use super::map::Staying;
+use super::map::{self, Staying};
 use super::memory;
 use super::remote::Remotes;
 use super::sessions::Sessions;
@@ -106,6 +106,10 @@ pub unsafe extern "C-unwind" fn grpc_initialize(config_file_name: *const c_char)
 pub extern "C-unwind" fn grpc_finalize() -> c_int {
     run(|| {
         let own = library()?;
+        if map::is_open() {
+            let text = "grpc_finalize stands within grpc_map; end the block first";
+            return Err(Failed::other(text));
+        }
         LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
         own.sessions.cancel_all();
         own.staying.clear();

@@ -39,7 +39,6 @@ pub(super) struct Session {
     origin: Origin,
     canceller: Canceller,
     stage: Mutex<Stage>,
-    expired: Mutex<Option<Failed>>,
 }
 
 /// From where a session was begun.
@@ -127,17 +126,17 @@ impl Session {
 
     /// Its time is over: it is cancelled, and ends as such.
     fn expire(&self) {
-        if let Canceller::Mapped(limited) = &self.canceller
-            && limited.call.end().is_none()
-        {
-            *self.expired.lock().unwrap_or_else(PoisonError::into_inner) = Some(limited.timed_out());
-            limited.call.cancel();
+        if let Canceller::Mapped(limited) = &self.canceller {
+            limited.expire();
         }
     }
 
     /// Why it was ended, if that was for its time.
     fn expired(&self) -> Option<Failed> {
-        self.expired.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        match &self.canceller {
+            Canceller::Mapped(limited) => limited.expired(),
+            Canceller::Plain(_) | Canceller::Kept(_) => None,
+        }
     }
 }
 
@@ -231,7 +230,7 @@ impl Sessions {
         let mut table = self.lock();
         let (id, order) = (table.free_id(), table.next_order);
         table.next_order += 1;
-        let session = Arc::new(Session { id, order, origin, canceller, stage, expired: Mutex::default() });
+        let session = Arc::new(Session { id, order, origin, canceller, stage });
         table.limited.extend(deadline_s.map(|at| (at, session.clone())));
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);

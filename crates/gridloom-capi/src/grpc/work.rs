@@ -1,6 +1,7 @@
 //! A call that was begun: by itself, or in its place in a mapped block.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridloom::{CallEnd, Grid, Kept, Pending, Submitted, Watch};
 use gridloom_core::base::TaskId;
@@ -24,13 +25,14 @@ pub(super) struct Limited {
     pub(super) call: Submitted,
     /// By the grid's clock; what the limit was, in seconds.
     limit: Option<(f64, f64)>,
+    is_expired: AtomicBool,
 }
 
 impl Limited {
     /// A call that was just made.
     pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<std::time::Duration>) -> Limited {
         let limit = limit.map(|limit| (grid.now() + limit.as_secs_f64(), limit.as_secs_f64()));
-        Limited { call, limit }
+        Limited { call, limit, is_expired: AtomicBool::new(false) }
     }
 
     /// When it has to have ended, by the grid's clock.
@@ -38,10 +40,20 @@ impl Limited {
         self.limit.map(|(at, _)| at)
     }
 
-    /// What is said of it if its limit ran out.
-    pub(super) fn timed_out(&self) -> Failed {
-        let (_, seconds) = self.limit.unwrap_or_default();
-        Failed::new(GRPC_TIMEOUT_NP, format!("not done within {seconds} s"))
+    /// Its time is over: it is cancelled, and ends as such.
+    pub(super) fn expire(&self) {
+        if self.call.end().is_none() {
+            self.is_expired.store(true, Ordering::Release);
+            self.call.cancel();
+        }
+    }
+
+    /// Why it was ended, if that was for its time, or ended only after that.
+    pub(super) fn expired(&self) -> Option<Failed> {
+        let (at_s, seconds) = self.limit?;
+        let is_late = || self.call.end().is_some_and(|end| end.ended_s > at_s && end.error.is_none());
+        let is_expired = self.is_expired.load(Ordering::Acquire) || is_late();
+        is_expired.then(|| Failed::new(GRPC_TIMEOUT_NP, format!("not done within {seconds} s")))
     }
 }
 

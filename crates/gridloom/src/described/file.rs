@@ -162,7 +162,7 @@ impl File {
             .collect();
         for (call, args, named) in &calls {
             let name = call.name.as_str();
-            let later = reads[name].iter().find(|node| reads.contains_key(*node) && !graph.names.contains(**node));
+            let later = reads[name].iter().find(|node| reads.contains_key(*node) && !graph.names.contains_key(**node));
             if let Some(later) = later {
                 return Err(match path(later, name, &reads) {
                     Some(path) => wrong(format!(

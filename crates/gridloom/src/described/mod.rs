@@ -13,7 +13,7 @@ mod file;
 mod follow;
 mod resolve;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use gridloom_core::base::Meta;
 use gridloom_core::base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
@@ -42,8 +42,8 @@ pub struct Graph {
     inputs: Vec<GraphInput>,
     calls: Vec<GraphCall>,
     wanted: Vec<GraphRef>,
-    /// Of inputs and calls.
-    names: BTreeSet<String>,
+    /// Of inputs and calls, and whether each is a call.
+    names: BTreeMap<String, bool>,
 }
 
 /// A datum that exists before.
@@ -148,7 +148,7 @@ impl Graph {
     pub fn input(&mut self, name: &str, meta: Meta) -> Result<GraphRef, Error> {
         self.check_name(name)?;
         check_size(name, &meta)?;
-        self.names.insert(name.to_string());
+        self.names.insert(name.to_string(), false);
         self.inputs.push(GraphInput { name: name.to_string(), meta });
         Ok(GraphRef(name.to_string()))
     }
@@ -191,7 +191,7 @@ impl Graph {
                 "a graph has at most {GROUP_TASKS_MAX} calls; describe it in parts, a group each"
             )));
         }
-        self.names.insert(name.to_string());
+        self.names.insert(name.to_string(), true);
         self.calls.push(GraphCall {
             name: name.to_string(),
             function: function.to_string(),
@@ -207,11 +207,11 @@ impl Graph {
     /// # Errors
     /// If there is no such call.
     pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
-        if self.inputs.iter().any(|input| input.name == result.node()) {
+        if self.names.get(result.node()) == Some(&false) {
             let why = "is an input, which the program has already; results of calls can be wanted";
             return Err(wrong(format!("'{}' {why}", result.0)));
         }
-        if !self.calls.iter().any(|call| call.name == result.node()) {
+        if !self.names.contains_key(result.node()) {
             let near = self.near(result.node());
             return Err(wrong(format!("'{}' is wanted, and no call has that name{near}", result.0)));
         }
@@ -224,7 +224,7 @@ impl Graph {
     /// # Errors
     /// If there is none of that name, or a call reads it.
     pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        if !self.names.contains(name) {
+        if !self.names.contains_key(name) {
             return Err(wrong(format!("there is no input or call '{name}' to remove{}", self.near(name))));
         }
         if let Some(reader) = self.calls.iter().find(|call| call.reads(name)) {
@@ -261,14 +261,14 @@ impl Graph {
                 format!("a name has 1 to {NAME_BYTES_MAX} bytes and no '.', which precedes the parameter of a result");
             return Err(wrong(format!("'{name}' cannot be a name: {rule}")));
         }
-        match self.names.contains(name) {
+        match self.names.contains_key(name) {
             true => Err(wrong(format!("two inputs or calls are named '{name}'; give each a name of its own"))),
             false => Ok(()),
         }
     }
 
     fn check_ref(&self, call: &str, node: &GraphRef) -> Result<(), Error> {
-        if self.names.contains(node.node()) {
+        if self.names.contains_key(node.node()) {
             return Ok(());
         }
         let near = self.near(node.node());
@@ -276,7 +276,7 @@ impl Graph {
     }
 
     fn near(&self, name: &str) -> String {
-        let near = near_names(name, self.names.iter().map(String::as_str));
+        let near = near_names(name, self.names.keys().map(String::as_str));
         if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
     }
 }

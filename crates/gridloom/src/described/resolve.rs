@@ -114,7 +114,9 @@ impl Graph {
         let results = group.tasks.iter().flat_map(|task: &Task| &task.outputs).map(|output| output.datum);
         let mut wanted: BTreeSet<DatumId> = results.filter(|datum| !read.contains(datum)).collect();
         for node in &self.wanted {
-            let found = values.iter().filter(|(known, _)| *known == node || known.node() == node.0);
+            // Its own, or its results: they stand behind one another.
+            let named = values.range(node..).take_while(|(known, _)| known.0.starts_with(&node.0));
+            let found = named.filter(|(known, _)| *known == node || known.node() == node.0);
             let before = wanted.len();
             wanted.extend(found.clone().map(|(_, (datum, _))| *datum));
             if wanted.len() == before && found.count() == 0 {

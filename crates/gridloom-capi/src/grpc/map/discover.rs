@@ -11,20 +11,24 @@ use gridloom_core::base::{Dtype, Meta};
 
 use super::super::arguments::Item;
 use super::super::calls::Opened;
-use super::super::code::{Failed, Outcome};
+use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
+use super::super::handles::Handles;
 use super::super::library::Library;
 use super::super::sessions::{Origin, no_session};
 use super::made::{Made, whole_at};
-use super::regions::{Found, Part, Regions};
+use super::regions::{Buffers, Found, Part, Regions};
 
 /// What was found out so far.
 pub(crate) struct Discovery {
     graph: Graph,
+    /// The first handle of a function that was made in the block.
+    first_handle: u64,
     /// Why the block cannot be mapped.
     failed: Option<Failed>,
     calls: usize,
     inputs: usize,
     regions: Regions<Writer>,
+    buffers: Buffers,
     /// What the client passes, by first address and size, until something else is written there.
     passed: BTreeMap<(usize, usize), Vec<(Meta, GraphRef)>>,
     /// Inputs that are results of earlier blocks.
@@ -75,10 +79,12 @@ impl Discovery {
     pub(super) fn new(library: &Library) -> Discovery {
         Discovery {
             graph: Graph::new(),
+            first_handle: Handles::next(),
             failed: None,
             calls: 0,
             inputs: 0,
             regions: library.staying.all().map(Writer::Earlier),
+            buffers: Buffers::default(),
             passed: BTreeMap::new(),
             earlier: Vec::new(),
             results: Vec::new(),
@@ -88,6 +94,11 @@ impl Discovery {
             sessions: BTreeMap::new(),
             waited: BTreeSet::new(),
         }
+    }
+
+    /// Whether the second run needs that handle, which is of before the block.
+    pub(super) fn keeps_handle(&self, number: u64) -> bool {
+        number < self.first_handle
     }
 
     /// A call of the block.
@@ -133,6 +144,7 @@ impl Discovery {
                 let (start, bytes) = item.range();
                 self.write(start, bytes);
                 self.regions.write(start, bytes, Writer::Call(number));
+                self.buffers.add(start, bytes);
             }
         }
         Ok(())
@@ -174,7 +186,7 @@ impl Discovery {
 
     /// A call that has no place in the plan: what it reads comes to the client, and what it writes is the client's.
     fn call_apart(&mut self, items: &[Item<'_>]) {
-        for (start, bytes) in items.iter().filter(|item| item.is_read()).map(Item::range) {
+        for (start, bytes) in items.iter().filter(|item| item.is_read() || item.is_part()).map(Item::range) {
             self.want(start, bytes);
         }
         for (start, bytes) in items.iter().filter(|item| item.is_written()).map(Item::range) {
@@ -199,8 +211,20 @@ impl Discovery {
 
     /// The program wants to see what lies over an address.
     pub(super) fn fetch(&mut self, address: usize) {
-        if let Some((start, bytes)) = whole_at(&self.regions, address) {
+        if let Some((start, bytes)) = self.buffer_at(address) {
             self.want(start, bytes);
+        }
+    }
+
+    /// The buffer over an address, as calls were given it.
+    fn buffer_at(&self, address: usize) -> Option<(usize, usize)> {
+        self.buffers.over(address).or_else(|| whole_at(&self.regions, address))
+    }
+
+    /// Results over an address are given up.
+    pub(super) fn forget(&mut self, address: usize) {
+        if let Some((start, bytes)) = self.buffer_at(address) {
+            self.regions.forget(start, bytes);
         }
     }
 
@@ -212,9 +236,7 @@ impl Discovery {
     /// The program's own work, which changes what was said.
     pub(super) fn program_writes(&mut self) {
         for address in std::mem::take(&mut self.to_write) {
-            if let Some((start, bytes)) = whole_at(&self.regions, address) {
-                self.regions.forget(start, bytes);
-            }
+            self.forget(address);
             self.write(address, 1);
         }
     }
@@ -304,8 +326,14 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     opened.is_bound() || calls_back || !items.iter().all(is_plain)
 }
 
-/// Results of one call lie apart, or nobody could say what is there.
+/// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.
 pub(super) fn check_results(opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+    let is_beyond = |item: &&Item<'_>| item.range().0.checked_add(item.range().1).is_none();
+    if let Some(item) = items.iter().filter(|item| item.is_number()).find(is_beyond) {
+        let (name, argument) = (opened.function().name(), &item.param.name);
+        let text = format!("{name}: argument '{argument}' is {}, more than memory can hold", item.meta);
+        return Err(Failed::new(GRPC_RPC_REFUSED, text));
+    }
     let mut written: Vec<(usize, usize, &str)> = items
         .iter()
         .filter(|item| item.is_written())

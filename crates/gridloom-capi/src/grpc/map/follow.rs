@@ -24,7 +24,7 @@ use super::super::sessions::Session;
 use super::super::work::{Limited, Work};
 use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
 use super::made::{Made, bring, parts_of, whole_at};
-use super::regions::{Found, Part, Regions};
+use super::regions::{Buffers, Found, Part, Regions};
 
 /// First address and bytes of memory.
 type Range = (usize, usize);
@@ -37,10 +37,14 @@ pub(super) struct Run {
     /// Why it could not be.
     not_mapped: Option<Failed>,
     regions: Regions<Arc<Made>>,
+    buffers: Buffers,
+    /// What the block wrote, or gave up, of what stayed remote before.
+    touched: Vec<Range>,
     /// Sessions of calls without a place in the plan, and the memory that they will write.
     apart: Vec<(Vec<Range>, Arc<Session>)>,
     /// What calls were passed of the client's memory, by first address and size.
     passed: BTreeMap<Range, Vec<Value>>,
+    longest_passed: usize,
     /// Whether each described result comes to the client, and how many have been made.
     wanted: Vec<bool>,
     results: usize,
@@ -81,8 +85,11 @@ impl Run {
             group: group.ok().flatten(),
             not_mapped,
             regions: library.staying.all(),
+            buffers: Buffers::default(),
+            touched: Vec::new(),
             apart: Vec::new(),
             passed: BTreeMap::new(),
+            longest_passed: 0,
             wanted,
             results: 0,
             stays: BTreeSet::new(),
@@ -97,7 +104,7 @@ impl Run {
     /// What was passed is as the signature says, until the block has ended.
     pub(super) unsafe fn call(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
-        let made = unsafe { self.make(opened, survey) }?;
+        let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
         let outcome = match made {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
@@ -105,7 +112,10 @@ impl Run {
             }
             MadeCall::Apart { work, written } => {
                 let outcome = unsafe { work.collect() };
-                written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
+                // Of a call that failed, what was there before is there still.
+                if outcome.is_ok() {
+                    written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
+                }
                 outcome
             }
         };
@@ -120,20 +130,45 @@ impl Run {
     pub(super) unsafe fn begin(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<c_int> {
         let origin = opened.origin();
         // SAFETY: promised by the caller.
-        let session = match unsafe { self.make(opened, survey) }? {
+        let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
+        let session = match made {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Mapped(limited), origin)
             }
             MadeCall::Apart { work, written } => {
                 let session = self.library.sessions.begin(work, origin);
-                written.iter().for_each(|(start, bytes)| self.regions.forget(*start, *bytes));
+                written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
                 self.apart.push((written, session.clone()));
                 self.calls.push(Call::Session(session.clone()));
                 session
             }
         };
         Ok(session.id)
+    }
+
+    /// A call was not made: that is how it ended.
+    fn refused(&mut self, failed: &Failed) {
+        self.calls.push(Call::Ended(Err(failed.clone())));
+    }
+
+    /// The memory's last writer is the program, or a call that writes there by itself.
+    fn give_up(&mut self, start: usize, bytes: usize) {
+        self.regions.forget(start, bytes);
+        self.touched.push((start, bytes));
+    }
+
+    /// The buffer over an address, as calls were given it.
+    fn buffer_at(&self, address: usize) -> Option<Range> {
+        self.buffers.over(address).or_else(|| whole_at(&self.regions, address))
+    }
+
+    /// Results over an address are given up.
+    pub(super) fn forget(&mut self, address: usize) {
+        self.settle(address, 1);
+        if let Some((start, bytes)) = self.buffer_at(address) {
+            self.give_up(start, bytes);
+        }
     }
 
     /// Makes a call, in its place in the plan if it can have one.
@@ -143,6 +178,10 @@ impl Run {
         for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
             let (start, bytes) = item.range();
             self.settle(start, bytes);
+            if item.is_part() {
+                // SAFETY: promised by the caller.
+                unsafe { bring(&self.regions, &parts_of(&self.regions, start, bytes)) }?;
+            }
         }
         let written: Vec<Range> = items.iter().filter(|item| item.is_written()).map(Item::range).collect();
         let group = self.group.clone().filter(|_| !is_apart(opened, items));
@@ -193,6 +232,8 @@ impl Run {
             let made = Arc::new(Made::new(handle.clone(), name, meta, stays));
             self.forget_passed(start, bytes);
             self.regions.write(start, bytes, made);
+            self.buffers.add(start, bytes);
+            self.touched.push((start, bytes));
             if self.library.is_debugged {
                 fill(start, bytes);
             }
@@ -206,7 +247,7 @@ impl Run {
             // SAFETY: the item is as the signature says, promised to `make`.
             Found::Whole(made) if made.fits(item) => match unsafe { made.is_changed(item) } {
                 false => return Ok(Arg::Handle(made.handle.clone())),
-                true => self.regions.forget(start, bytes),
+                true => self.give_up(start, bytes),
             },
             Found::Whole(_) | Found::Parts(_) => {
                 let parts = parts_of(&self.regions, start, bytes);
@@ -235,6 +276,7 @@ impl Run {
             return Ok(value.clone());
         }
         let value = unsafe { copy_of(&self.library.grid, opened.function().signature(), item) }?;
+        self.longest_passed = self.longest_passed.max(range.1);
         let passed = self.passed.entry(range).or_default();
         passed.retain(|other| *other.meta() != item.meta);
         passed.push(value.clone());
@@ -242,7 +284,10 @@ impl Run {
     }
 
     fn forget_passed(&mut self, start: usize, bytes: usize) {
-        self.passed.retain(|(first, size), _| first + size <= start || start + bytes <= *first);
+        let near = (start.saturating_sub(self.longest_passed), 0)..(start.saturating_add(bytes), 0);
+        let met = self.passed.range(near).map(|(range, _)| *range).filter(|(first, size)| first + size > start);
+        let met: Vec<Range> = met.collect();
+        met.iter().for_each(|range| drop(self.passed.remove(range)));
     }
 
     /// Sessions that deliver by themselves into that memory have done so.
@@ -259,7 +304,7 @@ impl Run {
     /// Has the results over these addresses brought as soon as they are made.
     pub(super) fn prefetch(&self, addresses: &[usize]) {
         for address in addresses {
-            let Some((start, bytes)) = whole_at(&self.regions, *address) else { continue };
+            let Some((start, bytes)) = self.buffer_at(*address) else { continue };
             for part in parts_of(&self.regions, start, bytes).iter().filter(|part| !part.writer.is_here()) {
                 // What hinders it is told when it is asked for.
                 let _ = part.writer.handle.prefetch();
@@ -273,7 +318,7 @@ impl Run {
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn fetch(&mut self, address: usize) -> Outcome<()> {
         self.settle(address, 1);
-        let Some((start, bytes)) = whole_at(&self.regions, address) else { return Ok(()) };
+        let Some((start, bytes)) = self.buffer_at(address) else { return Ok(()) };
         let parts = parts_of(&self.regions, start, bytes);
         // SAFETY: promised by the caller.
         unsafe { bring(&self.regions, &parts) }
@@ -287,10 +332,7 @@ impl Run {
     /// The program's own work begins: what it said that it changes is its own from now on.
     pub(super) fn program_writes(&mut self) {
         for address in std::mem::take(&mut self.to_write) {
-            self.settle(address, 1);
-            if let Some((start, bytes)) = whole_at(&self.regions, address) {
-                self.regions.forget(start, bytes);
-            }
+            self.forget(address);
             self.forget_passed(address, 1);
         }
     }
@@ -300,9 +342,11 @@ impl Run {
     /// # Safety
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn end(mut self, library: &Library) -> Ended {
-        let parts: Vec<Part<Arc<Made>>> = self.regions.iter().cloned().collect();
+        // What was brought is the program's again.
+        let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
+        let parts: Vec<Part<Arc<Made>>> = self.regions.iter().filter(is_there).cloned().collect();
         let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
-        for part in coming.iter().filter(|part| !part.writer.is_here()) {
+        for part in &coming {
             // What hinders it is told when it is asked for.
             let _ = part.writer.handle.prefetch();
         }
@@ -331,11 +375,17 @@ impl Run {
         Ended { failed: failed.or(self.not_mapped.take()).or(differs), report }
     }
 
-    /// Results that stay where they are; what lay in memory that the block wrote is no longer there.
+    /// Results of the block that stay where they are; what lay in memory that the block wrote is no longer there.
     fn keep(&self, staying: Vec<Part<Arc<Made>>>) {
-        self.library.staying.clear();
-        self.library.staying.keep(staying);
+        self.touched.iter().for_each(|(start, bytes)| self.library.staying.forget(*start, *bytes));
+        self.library.staying.forget_brought();
+        let is_own = |part: &Part<Arc<Made>>| self.touched.iter().any(|(start, bytes)| meet(part, *start, *bytes));
+        self.library.staying.keep(staying.into_iter().filter(is_own).collect());
     }
+}
+
+fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {
+    part.start < start + bytes && start < part.end
 }
 
 /// A call on its way.
@@ -349,11 +399,13 @@ fn await_end(library: &Library, limited: &Limited) -> Outcome<()> {
     let left = limited.deadline_s().map(|at| Duration::from_secs_f64((at - library.grid.now()).max(0.0)));
     match limited.call.wait_within(left) {
         Err(Error::TimedOut { .. }) => {
-            limited.call.cancel();
+            limited.expire();
             limited.call.wait_within(None)?;
-            return Err(limited.timed_out());
         }
         other => other?,
+    }
+    if let Some(failed) = limited.expired() {
+        return Err(failed);
     }
     match limited.call.end().and_then(|end| end.error) {
         Some(error) => Err(error.into()),

@@ -1,5 +1,6 @@
 //! Results that may be elsewhere than in the program's memory, and those that stay there when their block has ended.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom::{Arg, Handle, Value};
@@ -115,13 +116,16 @@ pub(super) fn parts_of<W: Clone>(regions: &Regions<W>, start: usize, bytes: usiz
 /// # Safety
 /// As for [`Made::write`].
 pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>>]) -> Outcome<()> {
-    let mut outcome = Ok(());
-    for part in parts.iter().filter(|part| !part.writer.is_here()) {
+    let mut by_writer: BTreeMap<*const Made, Vec<&Part<Arc<Made>>>> = BTreeMap::new();
+    let needed: BTreeSet<*const Made> = parts.iter().map(|part| Arc::as_ptr(&part.writer)).collect();
+    for part in regions.iter().filter(|part| needed.contains(&Arc::as_ptr(&part.writer)) && !part.writer.is_here()) {
         // With what else there is of it, since it is brought once.
-        let all: Vec<&Part<Arc<Made>>> =
-            regions.iter().filter(|other| Arc::ptr_eq(&other.writer, &part.writer)).collect();
+        by_writer.entry(Arc::as_ptr(&part.writer)).or_default().push(part);
+    }
+    let mut outcome = Ok(());
+    for parts in by_writer.values() {
         // SAFETY: promised by the caller.
-        outcome = outcome.and(unsafe { part.writer.write(&all) });
+        outcome = outcome.and(unsafe { parts[0].writer.write(parts) });
     }
     outcome
 }
@@ -200,10 +204,37 @@ impl Staying {
         let parts = parts_of(regions, start, bytes);
         // SAFETY: promised by the caller.
         let outcome = unsafe { bring(regions, &parts) };
-        for part in regions.iter().filter(|part| part.writer.is_here()) {
-            self.forget(part.start, part.end - part.start);
-        }
+        self.forget_brought();
         outcome
+    }
+
+    /// What was brought is the program's.
+    pub(super) fn forget_brought(&self) {
+        let all = self.all();
+        let mut regions = self.lock();
+        // Only what is still the same result's: another thread may have written there.
+        for part in all.iter().filter(|part| part.writer.is_here()) {
+            let now = regions.at(part.start).filter(|now| Arc::ptr_eq(&now.writer, &part.writer)).cloned();
+            if let Some(now) = now {
+                regions.forget(now.start, now.end - now.start);
+            }
+        }
+        drop(regions);
+        // Handles end outside of the lock.
+        drop(all);
+    }
+
+    /// Brings what lies there, of an array of which a part will be written.
+    ///
+    /// # Safety
+    /// The memory of these results is still the program's.
+    pub(crate) unsafe fn bring_there(&self, start: usize, bytes: usize) -> Outcome<()> {
+        let regions = self.all();
+        match regions.over(start, start.saturating_add(bytes)).is_empty() {
+            true => Ok(()),
+            // SAFETY: promised by the caller.
+            false => unsafe { self.bring(&regions, start, bytes) },
+        }
     }
 
     /// A block has ended: it wrote that memory last, and the result stays where it is.

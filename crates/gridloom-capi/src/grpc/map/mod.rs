@@ -64,9 +64,22 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// What `look` finds in the block that this thread is in. A thread that ends is in none.
+/// What `look` finds in the block that this thread is in. A thread that ends is in none; nor is a callback that runs
+/// meanwhile on this thread, whose calls are plain ones.
 fn in_block<R>(look: impl FnOnce(&mut Block) -> R) -> Option<R> {
-    BLOCK.try_with(|block| block.borrow_mut().as_mut().map(look)).ok().flatten()
+    let mut taken = Taken(set_block(None));
+    taken.0.as_mut().map(look)
+}
+
+/// A block that is put back, whatever happens.
+struct Taken(Option<Block>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(block) = self.0.take() {
+            set_block(Some(block));
+        }
+    }
 }
 
 /// Whether this thread is in a block.
@@ -96,6 +109,11 @@ pub(super) unsafe fn call(opened: &Opened, survey: Survey<'_>) -> Outcome<()> {
     .unwrap_or_else(|| Err(no_block()))
 }
 
+/// Whether a handle is not to be destructed now, since the block's second run needs it: it is of before the block.
+pub(super) fn keeps_handle(number: u64) -> bool {
+    discovering(|discovery, _| discovery.keeps_handle(number)).unwrap_or(false)
+}
+
 /// A call that is begun in a block; the session's id.
 ///
 /// # Safety
@@ -118,10 +136,15 @@ fn no_block() -> Failed {
 
 /// A block begins; 0 if the thread is in one already, which it joins.
 fn begin_block(heuristic: Option<&str>) -> Outcome<u64> {
-    if is_open() {
-        return Ok(0);
+    let library = library();
+    let is_own = |block: &mut Block| library.as_ref().is_ok_and(|library| Arc::ptr_eq(library, &block.library));
+    match in_block(is_own) {
+        Some(true) => return Ok(0),
+        // Of a session that has ended: it was left by a jump.
+        Some(false) => drop(set_block(None)),
+        None => {}
     }
-    let library = library()?;
+    let library = library?;
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
     let discovery = Discovery::new(&library);
     let number = LAST_NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
@@ -370,9 +393,16 @@ pub unsafe extern "C-unwind" fn grpc_stays_remote_np(pointers: *const *const c_v
 pub extern "C-unwind" fn grpc_forget_np(pointer: *const c_void) -> c_int {
     run(|| {
         let library = library()?;
+        let address = pointer.addr();
+        let in_block = in_block(|block| match &mut block.stage {
+            Stage::Discovering(discovery) if address != 0 => discovery.forget(address),
+            Stage::Mapped(run) if address != 0 => run.forget(address),
+            Stage::Discovering(_) | Stage::Mapped(_) => {}
+        });
         match pointer.is_null() {
+            _ if in_block.is_some() && address != 0 => {}
             true => library.staying.clear(),
-            false => library.staying.forget_at(pointer.addr()),
+            false => library.staying.forget_at(address),
         }
         Ok(())
     })

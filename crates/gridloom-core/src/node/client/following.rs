@@ -16,7 +16,9 @@ pub(super) struct Placed {
 impl Client {
     /// Sends tasks to the server that a plan has for them, or has them mapped if that cannot be.
     pub(super) fn place(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
-        let tasks: Vec<TaskId> = tasks.into_iter().filter(|task| self.tasks[task].status == Status::Unmapped).collect();
+        // One that reads what failed has failed itself by now.
+        let is_open = |task: &TaskId| self.tasks.get(task).is_some_and(|run| run.status == Status::Unmapped);
+        let tasks: Vec<TaskId> = tasks.into_iter().filter(is_open).collect();
         if tasks.is_empty() {
             return;
         }
