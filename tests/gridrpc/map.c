@@ -267,6 +267,18 @@ static void results_that_stay_remote(void) {
     OK(grpc_forget_np(y));
 }
 
+static void parts_of_what_stays_remote(void) {
+    double half = 0;
+    BUFFERS();
+    grpc_map("auto") {
+        grpc_stays_remote(y);
+        grpc_call(&axpy, N, 1.0, x, y);
+    }
+    OK(grpc_call(&sum, (long)N / 2, y + N / 4, &half));
+    EQUAL(11.0 * N / 2, half);
+    CHECK(is_all(y, 11));
+}
+
 static void a_call_that_fails(void) {
     grpc_error_t failed = GRPC_NO_ERROR;
     BUFFERS();
@@ -453,6 +465,7 @@ const test_case map_cases[] = {
     {"map: handles made in the block", handles_of_the_block},
     {"map: parts of a buffer", parts_of_a_buffer},
     {"map: results that stay remote", results_that_stay_remote},
+    {"map: parts of what stays remote are read by a plain call", parts_of_what_stays_remote},
     {"map: a call that fails", a_call_that_fails},
     {"map: what reads a failed result fails, and everything else goes on", what_reads_a_failed_result},
     {"map: buffers that end before the block are given up", buffers_that_end_before_the_block},

@@ -182,6 +182,28 @@ static void sessions_are_the_same(void) {
     OK(grpc_wait(id));
 }
 
+/* The routine has it by columns; programs in C have it by rows, wherever it is. */
+static void routines_by_columns(void) {
+    double rows[6] = {0}, brought[6] = {0}, total = 0;
+    grpc_remote_t a;
+    BEGIN();
+    HANDLE(steps, "steps");
+    OK(grpc_call(&steps, 2, 3, rows));
+    EQUAL(2, rows[2]);
+    EQUAL(10, rows[3]);
+    OK(grpc_remote_new_np(&a, "A"));
+    OK(grpc_call(&steps, 2, 3, a));
+    OK(grpc_remote_get_np(a, brought, sizeof brought));
+    CHECK(memcmp(rows, brought, sizeof rows) == 0);
+    /* As another array, of as many elements: the first four in the program's memory. */
+    HANDLE(axpy, "axpy");
+    OK(grpc_call(&axpy, 6, 1.0, a, brought));
+    EQUAL(20, brought[3]);
+    HANDLE(sum, "sum");
+    OK(grpc_call(&sum, 6L, a, &total));
+    EQUAL(36, total);
+}
+
 static void they_end_with_the_session(void) {
     grpc_remote_t a;
     fill();
@@ -204,6 +226,7 @@ const test_case remote_cases[] = {
     {"remote: by an argument stack and a bound handle", by_a_stack_and_a_bound_handle},
     {"remote: what is not there, and what failed, is told", what_failed_is_told},
     {"remote: sessions are as others", sessions_are_the_same},
+    {"remote: routines by columns", routines_by_columns},
     {"remote: they end with the session", they_end_with_the_session},
     {NULL, NULL},
 };

@@ -99,14 +99,14 @@ typedef int grpc_error_t;
 #define GRPC_SESSION_FAILED 11
 #define GRPC_NOT_COMPLETED 12
 #define GRPC_NONE_COMPLETED 13
-#define GRPC_INVALID_OBJECT_HANDLE_NP 14 /* given by no function yet, as 15 and 21 are */
+#define GRPC_INVALID_OBJECT_HANDLE_NP 14 /* given by no function yet, as 15 is */
 #define GRPC_CLASS_NOT_FOUND_NP 15
 #define GRPC_TIMEOUT_NP 16
 #define GRPC_CANCELED_NP 17
 #define GRPC_OTHER_ERROR_CODE 18
 #define GRPC_UNKNOWN_ERROR_CODE 19
 #define GRPC_INVALID_DATA_NP 20      /* no such remote datum, or it is lost */
-#define GRPC_MAP_DIFFERS_NP 21
+#define GRPC_MAP_DIFFERS_NP 21       /* of grpc_map_error_np: calls of a block were not those discovered */
 #define GRPC_LAST_ERROR_CODE 22      /* the highest */
 
 /* ---- Beginning and end

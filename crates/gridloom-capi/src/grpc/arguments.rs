@@ -192,11 +192,11 @@ pub(super) unsafe fn gather(
             }
         }
         if item.param.is_output() {
-            let meta = item.is_number().then_some(item.meta);
             gathered.is_remote |= item.remote.is_some();
+            let is_number = item.is_number();
             let target = match item.remote {
-                Some(remote) => Target::Remote(remote),
-                None => Target::new(item.param, item.pointer, meta, item.whole),
+                Some(remote) => Target::Remote(remote, item.meta),
+                None => Target::new(item.param, item.pointer, is_number.then_some(item.meta), item.whole),
             };
             gathered.destinations.push(Destination::new(&item.param.name, target));
         }

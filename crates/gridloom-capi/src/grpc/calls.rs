@@ -126,8 +126,8 @@ impl Opened {
         if is_remote && survey.callee.is_none() {
             let kept = function.submit_kept(*server, &args, &named)?;
             for (result, destination) in kept.results().iter().zip(&destinations) {
-                if let Some(remote) = destination.remote() {
-                    remote.names(result, &kept);
+                if let Some((remote, meta)) = destination.remote_as() {
+                    remote.names(result, meta, &kept);
                 }
                 if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_elsewhere) {
                     result.prefetch()?;

@@ -37,8 +37,8 @@ pub(super) enum Target {
     Fresh { address: usize },
     /// To a file of that name.
     File(PathBuf),
-    /// It stays where it is made, under that name.
-    Remote(Arc<Remote>),
+    /// It stays where it is made, under that name; as the program expects it in memory.
+    Remote(Arc<Remote>, Meta),
 }
 
 impl Target {
@@ -61,13 +61,18 @@ impl Destination {
 
     /// Whether it is to come to the program.
     pub(super) fn is_wanted(&self) -> bool {
-        !matches!(self.target, Target::Unwanted | Target::Remote(_))
+        !matches!(self.target, Target::Unwanted | Target::Remote(..))
     }
 
     /// The datum that it is to be.
     pub(super) fn remote(&self) -> Option<&Remote> {
+        self.remote_as().map(|(remote, _)| remote)
+    }
+
+    /// The same, and how the program expects it in memory.
+    pub(super) fn remote_as(&self) -> Option<(&Remote, &Meta)> {
         match &self.target {
-            Target::Remote(remote) => Some(remote),
+            Target::Remote(remote, meta) => Some((remote, meta)),
             _ => None,
         }
     }
@@ -132,7 +137,7 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     let Some(payload) = value.payload() else { return Ok(None) };
     let name = &destination.name;
     Ok(match &destination.target {
-        Target::Unwanted | Target::Remote(_) => None,
+        Target::Unwanted | Target::Remote(..) => None,
         Target::Memory { address, meta } => Some(Ready::Bytes(*address, arranged(value.meta(), payload, meta))),
         Target::Part { address, meta, whole } => {
             Some(Ready::Part(*address, arranged(value.meta(), payload, meta), whole))

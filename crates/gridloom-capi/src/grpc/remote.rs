@@ -63,6 +63,8 @@ enum Content {
     /// A result of that call.
     Made {
         result: Handle,
+        /// As the program would have it in memory.
+        meta: Meta,
         call: Kept,
     },
 }
@@ -267,8 +269,8 @@ impl Remote {
     }
 
     /// From now on it names that result.
-    pub(super) fn names(&self, result: &Handle, call: &Kept) {
-        self.set(Content::Made { result: result.clone(), call: call.clone() });
+    pub(super) fn names(&self, result: &Handle, meta: &Meta, call: &Kept) {
+        self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: call.clone() });
     }
 
     fn put(&self, payload: Payload) {
@@ -316,13 +318,13 @@ impl Remote {
         match content {
             Content::Nothing => Err(self.without_value()),
             Content::Put(payload) => Ok(Value::new(meta.clone(), payload)?.into()),
-            Content::Made { result, .. } => match result.read_as(meta) {
+            Content::Made { result, meta: made, .. } => match read_as(&result, &made, meta) {
                 Some(result) => Ok(Arg::Handle(result)),
                 // It is read as something else than it was made: as the program's memory would be.
                 None => {
                     let value = result.get().map_err(failed)?;
                     let Some(payload) = value.payload() else { return Ok(Value::placeholder(meta.clone()).into()) };
-                    let bytes = arranged(value.meta(), payload, result.meta());
+                    let bytes = arranged(value.meta(), payload, &made);
                     Ok(Value::new(meta.clone(), Payload::copied(&bytes))?.into())
                 }
             },
@@ -334,9 +336,9 @@ impl Remote {
         match self.content() {
             Content::Nothing => Err(self.without_value()),
             Content::Put(payload) => Ok(Some(payload.bytes().to_vec())),
-            Content::Made { result, .. } => {
+            Content::Made { result, meta, .. } => {
                 let value = result.get().map_err(failed)?;
-                let arranged = |payload| arranged(value.meta(), payload, result.meta()).into_owned();
+                let arranged = |payload| arranged(value.meta(), payload, &meta).into_owned();
                 Ok(value.payload().map(arranged))
             }
         }
@@ -363,6 +365,22 @@ impl std::fmt::Display for Remote {
             name => write!(f, "the remote datum '{name}'"),
         }
     }
+}
+
+/// The result for a call that reads it as that, if it gets what the program would pass; `made` is how the program would have
+/// the result in memory.
+fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
+    let order_and_shape = |meta: &Meta| match meta {
+        Meta::Array { order, shape, .. } if shape.iter().filter(|extent| **extent > 1).count() > 1 => {
+            (Some(*order), shape.clone())
+        }
+        Meta::Array { shape, .. } => (None, shape.clone()),
+        _ => (None, Vec::new()),
+    };
+    let ((order, shape), (wanted_order, wanted_shape)) = (order_and_shape(made), order_and_shape(wanted));
+    let (lies, _) = order_and_shape(result.meta());
+    let is_as_made = if shape == wanted_shape { order == wanted_order } else { order == lies };
+    is_as_made.then(|| result.read_as(wanted)).flatten()
 }
 
 /// Why a value is not had: it is lost, or the call that was to make it failed.

@@ -369,7 +369,9 @@ impl Run {
         let differs = self.group.as_ref().and_then(|group| {
             let differences = group.differences();
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-            (!told.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, told.join("\n")))
+            let hint = "what the program changes in grpc_local is told by grpc_local_writes; the rest of a block does the same in \
+                        both runs";
+            (!told.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, format!("{} ({hint})", told.join("\n"))))
         });
         let report = self.group.as_ref().and_then(|group| group.report().ok()).map(|report| report.to_string());
         Ended { failed: failed.or(self.not_mapped.take()).or(differs), report }

@@ -146,11 +146,11 @@ impl Staying {
     /// What stands for memory that a call reads, if a result is there; parts of results are brought.
     pub(crate) fn known(&self, item: &Item<'_>) -> Outcome<Option<Arg>> {
         let (start, bytes) = item.range();
-        let regions = self.lock();
+        // A copy: what is brought below is forgotten under the lock.
+        let regions = self.all();
         if regions.is_empty() {
             return Ok(None);
         }
-        let regions = regions.clone();
         match regions.read(start, bytes) {
             Found::Nothing => Ok(None),
             Found::Whole(made) if made.fits(item) => Ok(Some(Arg::Handle(made.handle.clone()))),
