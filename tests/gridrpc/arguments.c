@@ -177,7 +177,7 @@ static void large_arrays(void) {
     double sum = 0;
     double *x = calloc((size_t)count, sizeof *x);
     if (x == NULL || getenv("GRIDRPC_LARGE") == NULL) {
-        suite_skip("needs 8 GiB for data and GRIDRPC_LARGE in the environment");
+        suite_skip("needs 9 GiB of memory, servers with memory = \"8GiB\", and GRIDRPC_LARGE in the environment");
         free(x);
         return;
     }

@@ -372,6 +372,24 @@ static void sizes_beyond_memory(void) {
     CHECK(is_all(y, 11));
 }
 
+static void time_limits_hold(void) {
+    grpc_sessionid_t id;
+    grpc_error_t waited = GRPC_NO_ERROR, called = GRPC_NO_ERROR;
+    BEGIN();
+    HANDLE(loop, "loop");
+    OK(grpc_function_handle_set_timeout_np(&loop, 0.2));
+    grpc_map("auto") {
+        OK(grpc_call_async(&loop, &id, 1));
+        waited = grpc_wait(id);
+    }
+    EXPECT(GRPC_SESSION_FAILED, waited);
+    EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_map_error_np());
+    grpc_map("auto") called = grpc_call(&loop, 1);
+    EXPECT(GRPC_TIMEOUT_NP, called);
+    EXPECT(GRPC_TIMEOUT_NP, grpc_map_error_np());
+}
+
 static void the_session_is_not_ended_within(void) {
     BUFFERS();
     grpc_map("auto") {
@@ -474,6 +492,7 @@ const test_case map_cases[] = {
     {"map: a buffer that was written in part since is read whole", a_buffer_that_was_written_in_part_since},
     {"map: handles of before the block are destructed once", handles_of_before_the_block_are_destructed_once},
     {"map: sizes beyond memory are refused", sizes_beyond_memory},
+    {"map: time limits hold", time_limits_hold},
     {"map: grpc_finalize is refused within", the_session_is_not_ended_within},
     {"map: a call that was not discovered", a_call_that_was_not_discovered},
     {"map: a discovered call that does not come", a_call_that_does_not_come},

@@ -141,9 +141,19 @@ impl Config {
         Ok(config)
     }
 
-    pub(super) fn open(&self) -> Result<Grid, Error> {
+    /// The agent's address, if there is one.
+    fn agent(&self) -> Option<String> {
         let variable = || std::env::var(AGENT_VARIABLE).ok().filter(|agent| !agent.is_empty());
-        match (&self.servers, self.agent.clone().or_else(variable)) {
+        self.agent.clone().or_else(variable)
+    }
+
+    /// Whether a grid is started for the session.
+    pub(super) fn is_own_grid(&self) -> bool {
+        self.servers.is_none() && self.agent().is_none()
+    }
+
+    pub(super) fn open(&self) -> Result<Grid, Error> {
+        match (&self.servers, self.agent()) {
             (Some(servers), _) => Grid::connect_servers(servers),
             (None, Some(agent)) => Grid::connect(&agent),
             (None, None) => Grid::local(self.local.to_config()),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use gridloom::Function;
+use gridloom::{Error, Function};
 use gridloom_core::base::NodeId;
 use gridloom_core::perf::{ServerView, host_of};
 
@@ -118,7 +118,7 @@ impl Library {
             return Err(Failed::new(GRPC_SERVER_NOT_FOUND, text));
         }
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
-        let function = self.grid.function(function)?;
+        let function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
         let server = match candidates {
             None => None,
             Some(candidates) => {
@@ -132,6 +132,18 @@ impl Library {
         };
         let plan = ReadingPlan::new(function.signature())?;
         Ok(Bound { function, plan, server, limit: Mutex::new(self.limit) })
+    }
+
+    /// A grid of the program's own has what its configuration says, which is easily forgotten.
+    fn not_offered(&self, error: Error) -> Failed {
+        let mut failed = Failed::from(error);
+        if self.is_own_grid && failed.code == GRPC_FUNCTION_NOT_FOUND {
+            failed.text.push_str(
+                "; this is a grid of the program's own: GRIDLOOM_AGENT or 'agent' in the configuration names another, and \
+                 'functions' of [local] says what this one offers",
+            );
+        }
+        failed
     }
 
     /// The servers that are meant by a name: one by its own name, one of the configuration or an address, or those of a host.

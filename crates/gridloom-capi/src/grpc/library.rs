@@ -35,6 +35,8 @@ pub(super) struct Library {
     pub(super) server_names: BTreeMap<String, String>,
     /// A child of this process has no session.
     pid: u32,
+    /// The grid was started for this session.
+    pub(super) is_own_grid: bool,
     pub(super) grid: Grid,
 }
 
@@ -66,6 +68,7 @@ impl Library {
             limit: config.session_limit(),
             server_names: config.server_names(),
             pid: std::process::id(),
+            is_own_grid: config.is_own_grid(),
             grid,
         })
     }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom::Grid;
 use gridloom_core::base::TaskId;
+use gridloom_core::base::time::{ns_to_seconds, seconds_to_ns};
 
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
@@ -170,8 +171,8 @@ pub(super) struct Table {
     /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
     listed: BTreeMap<u64, c_int>,
     ended: BTreeSet<(u64, c_int)>,
-    /// Calls of mapped blocks that have time limits, with when these run out.
-    limited: Vec<(f64, Arc<Session>)>,
+    /// Calls of mapped blocks that have time limits, by when these run out, in nanoseconds, and id.
+    limited: BTreeMap<(u64, c_int), Arc<Session>>,
     next_id: c_int,
     next_order: u64,
     known: HashMap<c_int, Remembered>,
@@ -204,7 +205,7 @@ impl Sessions {
             by_task: HashMap::new(),
             listed: BTreeMap::new(),
             ended: BTreeSet::new(),
-            limited: Vec::new(),
+            limited: BTreeMap::new(),
             next_id: 1,
             next_order: 0,
             known: HashMap::new(),
@@ -231,7 +232,7 @@ impl Sessions {
         let (id, order) = (table.free_id(), table.next_order);
         table.next_order += 1;
         let session = Arc::new(Session { id, order, origin, canceller, stage });
-        table.limited.extend(deadline_s.map(|at| (at, session.clone())));
+        table.limited.extend(deadline_s.map(|at| ((seconds_to_ns(at), id), session.clone())));
         table.open.insert(id, session.clone());
         table.by_task.insert(task, id);
         drop(table);
@@ -287,14 +288,20 @@ impl Table {
 
     /// When the next limit of a call of a mapped block runs out.
     pub(super) fn next_deadline_s(&mut self) -> Option<f64> {
-        let open = &self.open;
-        self.limited.retain(|(_, session)| open.contains_key(&session.id));
-        self.limited.iter().map(|(at, _)| *at).reduce(f64::min)
+        while let Some(first) = self.limited.first_entry() {
+            let (at_ns, id) = *first.key();
+            if self.open.contains_key(&id) {
+                return Some(ns_to_seconds(at_ns));
+            }
+            first.remove();
+        }
+        None
     }
 
     /// Those whose limit has run out.
     pub(super) fn take_expired(&mut self, now_s: f64) -> Vec<Arc<Session>> {
-        self.limited.extract_if(.., |(at, _)| *at <= now_s).map(|(_, session)| session).collect()
+        let later = self.limited.split_off(&(seconds_to_ns(now_s) + 1, 0));
+        std::mem::replace(&mut self.limited, later).into_values().collect()
     }
 
     /// Whether it is a session's, and has not ended as far as is known here.
