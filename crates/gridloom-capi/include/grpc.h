@@ -125,12 +125,12 @@ typedef int grpc_error_t;
  *   [local]                        the embedded grid: servers = 4, slots = 1, functions = ["my.idl"],
  *                                  libraries = ["libmy.so"], memory = "4GiB", python = "python3"; paths are relative
  *                                  to the file
+ *   [map]                          of grpc_map: heuristic = "auto" for blocks that name none, debug = false
  *   [server.NAME]                  address = "host:7801": a name for grpc_function_handle_init
  *
  * @param config_file_name  NULL or "": none is named.
  * @return GRPC_CONFIGFILE_NOT_FOUND; GRPC_CONFIGFILE_ERROR, if it is not as above; GRPC_ALREADY_INITIALIZED, and
- *         nothing changes;
- *         GRPC_OTHER_ERROR_CODE if the grid cannot be reached or started. After an error it may be called again.
+ *         nothing changes; GRPC_OTHER_ERROR_CODE if the grid cannot be reached or started. After an error it may be called again.
  * Not MT-safe: no other function runs meanwhile. */
 grpc_error_t grpc_initialize(const char *config_file_name);
 
@@ -173,7 +173,8 @@ grpc_error_t grpc_get_handle(grpc_function_handle_t **handle, grpc_sessionid_t s
 /* ---- Calls
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* Calls a function and waits for its end; results are there when it returns. For the arguments see above.
+/* Calls a function and waits for its end; results are there when it returns. For the arguments see
+ * the beginning of this header, gridrpc(7) among the manual pages.
  * @return GRPC_INVALID_FUNCTION_HANDLE; GRPC_SERVER_NOT_FOUND, GRPC_FUNCTION_NOT_FOUND, if nobody offers it any more;
  *         GRPC_RPC_REFUSED; GRPC_COMMUNICATION_FAILED, also if the function crashed; GRPC_TIMEOUT_NP;
  *         GRPC_SESSION_FAILED, if the function failed otherwise. What OUT arguments then hold is undefined; INOUT
