@@ -328,7 +328,10 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
 
 /// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.
 pub(super) fn check_results(opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
-    let is_beyond = |item: &&Item<'_>| item.range().0.checked_add(item.range().1).is_none();
+    let is_beyond = |item: &&Item<'_>| {
+        let (start, bytes) = item.range();
+        isize::try_from(bytes).is_err() || start.checked_add(bytes).is_none()
+    };
     if let Some(item) = items.iter().filter(|item| item.is_number()).find(is_beyond) {
         let (name, argument) = (opened.function().name(), &item.param.name);
         let text = format!("{name}: argument '{argument}' is {}, more than memory can hold", item.meta);
