@@ -5,33 +5,30 @@
 //! Without them the first host is client and agent, and every other a server of all functions. A deployment file's
 //! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
 
+mod bodies;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gridloom_core::base::NodeId;
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
-use gridloom_core::base::{Meta, NodeId, TaskError, TaskId};
-use gridloom_core::call::CallBackAnswer;
 use gridloom_core::flow::NetworkModel;
-use gridloom_core::graph::{Argument, Task};
 use gridloom_core::idl::Definition;
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::platform::{HostId, Platform, deployment, units};
-use gridloom_net::jobs::{Alone, JobsConfig, alone};
-use gridloom_net::payload::Payload;
-use gridloom_net::segment::Pool;
-use gridloom_net::store::Store;
 use gridloom_sim::faults::{Field, Scenario};
 use gridloom_sim::process::Seat;
-use gridloom_sim::{Bodies, Halt, SimConfig, Simulation};
+use gridloom_sim::{SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
-use crate::offer::{self, BUILTIN_LINALG, InlineBodies, Offer, load_offer};
+use crate::offer::{self, BUILTIN_LINALG, InlineBodies, load_offer};
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
+use bodies::RealBodies;
 
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
@@ -571,87 +568,4 @@ pub struct SimulationReport {
     /// Why the files that were to be written while it ran are not complete, if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-}
-
-/// Bodies that may wait for their programs at a time.
-const SIDE_BY_SIDE_MAX: u32 = 64;
-
-/// Runs task bodies in real worker processes, outside virtual time.
-struct RealBodies {
-    alone: Alone,
-    store: Store,
-}
-
-impl RealBodies {
-    fn new(offer: &Offer, worker_program: PathBuf, python: PathBuf) -> Result<RealBodies, Error> {
-        let config = JobsConfig {
-            server_name: "simulation".into(),
-            // One at a time runs, while others wait for what their programs say.
-            slots: SIDE_BY_SIDE_MAX,
-            definitions: offer.definitions.clone(),
-            libraries: offer.libraries.clone(),
-            worker_program,
-            python,
-            modules: offer.modules.clone(),
-            queue_depth: 1,
-            env: Vec::new(),
-            slowdown: 1.0,
-            worker_group: None,
-        };
-        let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
-        Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })
-    }
-}
-
-impl RealBodies {
-    /// Where the worker has come to, with the results taken out of the store.
-    fn halted(&mut self, task: &Task, halt: alone::Halt) -> Halt {
-        let outcome = match halt {
-            alone::Halt::CallsBack(call) => return Halt::CallsBack(call),
-            alone::Halt::Ended(outcome) => outcome,
-        };
-        let results = outcome.map(|results| {
-            let value = |(datum, meta)| {
-                let bytes = self.store.get(&datum).map_or(Vec::new(), |(_, payload)| payload.bytes().to_vec());
-                (meta, bytes)
-            };
-            results.into_iter().map(value).collect()
-        });
-        for datum in task.inputs().chain(task.outputs.iter().map(|output| output.datum)) {
-            self.store.remove(&datum);
-        }
-        Halt::Ended(results)
-    }
-}
-
-impl Bodies for RealBodies {
-    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
-        match self.begin(task, inputs) {
-            Halt::Ended(outcome) => outcome,
-            Halt::CallsBack(call) => {
-                self.give_up(call.task);
-                let (function, server) = (task.function.clone(), "simulation".to_string());
-                Err(TaskError::Refused { function, server, why: "nobody is there to be called back".into() })
-            }
-        }
-    }
-
-    fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
-        for (argument, (meta, bytes)) in task.args.iter().zip(inputs) {
-            if let Argument::Datum(datum) = argument {
-                self.store.put(*datum, meta.clone(), Payload::Inline(bytes.clone()));
-            }
-        }
-        let halt = self.alone.run(Arc::new(task.clone()), &self.store);
-        self.halted(task, halt)
-    }
-
-    fn go_on(&mut self, task: &Task, answer: CallBackAnswer) -> Halt {
-        let halt = self.alone.answer(task, answer, &self.store);
-        self.halted(task, halt)
-    }
-
-    fn give_up(&mut self, task: TaskId) {
-        self.alone.stop(task);
-    }
 }

@@ -1,0 +1,97 @@
+//! Bodies of functions in a simulation that runs them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridloom_core::base::{Meta, TaskError, TaskId};
+use gridloom_core::call::CallBackAnswer;
+use gridloom_core::graph::{Argument, Task};
+use gridloom_net::jobs::{Alone, JobsConfig, alone};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::Pool;
+use gridloom_net::store::Store;
+use gridloom_sim::{Bodies, Halt};
+
+use crate::Error;
+use crate::offer::Offer;
+
+/// Bodies that may wait for their programs at a time.
+const SIDE_BY_SIDE_MAX: u32 = 64;
+
+/// Runs task bodies in real worker processes, outside virtual time.
+pub(super) struct RealBodies {
+    alone: Alone,
+    store: Store,
+}
+
+impl RealBodies {
+    pub(super) fn new(offer: &Offer, worker_program: PathBuf, python: PathBuf) -> Result<RealBodies, Error> {
+        let config = JobsConfig {
+            server_name: "simulation".into(),
+            // One at a time runs, while others wait for what their programs say.
+            slots: SIDE_BY_SIDE_MAX,
+            definitions: offer.definitions.clone(),
+            libraries: offer.libraries.clone(),
+            worker_program,
+            python,
+            modules: offer.modules.clone(),
+            queue_depth: 1,
+            env: Vec::new(),
+            slowdown: 1.0,
+            worker_group: None,
+        };
+        let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
+        Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })
+    }
+
+    /// Where the worker has come to, with the results taken out of the store.
+    fn halted(&mut self, task: &Task, halt: alone::Halt) -> Halt {
+        let outcome = match halt {
+            alone::Halt::CallsBack(call) => return Halt::CallsBack(call),
+            alone::Halt::Ended(outcome) => outcome,
+        };
+        let results = outcome.map(|results| {
+            let value = |(datum, meta)| {
+                let bytes = self.store.get(&datum).map_or(Vec::new(), |(_, payload)| payload.bytes().to_vec());
+                (meta, bytes)
+            };
+            results.into_iter().map(value).collect()
+        });
+        for datum in task.inputs().chain(task.outputs.iter().map(|output| output.datum)) {
+            self.store.remove(&datum);
+        }
+        Halt::Ended(results)
+    }
+}
+
+impl Bodies for RealBodies {
+    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        match self.begin(task, inputs) {
+            Halt::Ended(outcome) => outcome,
+            Halt::CallsBack(call) => {
+                self.give_up(call.task);
+                let (function, server) = (task.function.clone(), "simulation".to_string());
+                Err(TaskError::Refused { function, server, why: "nobody is there to be called back".into() })
+            }
+        }
+    }
+
+    fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
+        for (argument, (meta, bytes)) in task.args.iter().zip(inputs) {
+            if let Argument::Datum(datum) = argument {
+                self.store.put(*datum, meta.clone(), Payload::Inline(bytes.clone()));
+            }
+        }
+        let halt = self.alone.run(Arc::new(task.clone()), &self.store);
+        self.halted(task, halt)
+    }
+
+    fn go_on(&mut self, task: &Task, answer: CallBackAnswer) -> Halt {
+        let halt = self.alone.answer(task, answer, &self.store);
+        self.halted(task, halt)
+    }
+
+    fn give_up(&mut self, task: TaskId) {
+        self.alone.stop(task);
+    }
+}
