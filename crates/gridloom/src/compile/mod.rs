@@ -35,6 +35,8 @@ struct Recipe {
     link_behind: Vec<OsString>,
     /// Files that are linked.
     inputs: Vec<PathBuf>,
+    /// For who has no compiler.
+    remedy: &'static str,
 }
 
 /// The library of a file's bodies, made or kept from an earlier time; `None` if nothing is to be compiled.
@@ -46,6 +48,29 @@ pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> 
         Some(recipe) => cache::library_of(&recipe).map(Some),
         None => Ok(None),
     }
+}
+
+/// The library of C that comes with Gridloom, for a description of that name: compiled with those options against `against`, or
+/// kept from an earlier time.
+///
+/// # Errors
+/// If it cannot be made; the text has what the compiler says.
+pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: &Path) -> Result<PathBuf, Error> {
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let mut compile = words(&["cc", "-O2", "-fPIC"]);
+    compile.extend(words(options));
+    let recipe = Recipe {
+        file: name.into(),
+        folder: "/".into(),
+        source: source.to_string(),
+        source_name: "stubs.c",
+        compile,
+        link: words(&["cc", "-shared", "-Wl,-z,defs"]),
+        link_behind: vec![against.into()],
+        inputs: vec![against.to_path_buf()],
+        remedy: "install one on the server's machine (Debian: gcc)",
+    };
+    cache::library_of(&recipe).map(|made| made.library)
 }
 
 /// Compiles the bodies of an interface description into `library`, for `gridloom serve --no-compile`, and those of each class
@@ -129,6 +154,8 @@ impl Recipe {
             link,
             link_behind,
             inputs: libraries.archives.clone(),
+            remedy: "install a C compiler, name another by `Compiler \"…\";`, or compile it elsewhere by `gridloom idl compile` \
+                     and serve it with --library FILE --no-compile",
         };
         match libraries.missing.first() {
             None => Ok(recipe),
@@ -183,11 +210,7 @@ impl Recipe {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let output = Command::new(program).args(arguments).current_dir(&self.folder).stdin(Stdio::null()).output();
         let output = output.map_err(|error| {
-            self.wrong(&format!(
-                "cannot {what} its C: '{}': {error}; install a C compiler, name another by `Compiler \"…\";`, or compile \
-                 it elsewhere by `gridloom idl compile` and serve it with --library FILE --no-compile",
-                program.to_string_lossy()
-            ))
+            self.wrong(&format!("cannot {what} its C: '{}': {error}; {}", program.to_string_lossy(), self.remedy))
         })?;
         let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {
