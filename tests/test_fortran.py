@@ -16,7 +16,6 @@ EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 MODULE = CAPI / "include" / "grpc.f90"
 
-pytestmark = pytest.mark.skipif(not MODULE.exists(), reason="the library has no grpc.f90: 'make capi'")
 needs_gfortran = pytest.mark.skipif(shutil.which("gfortran") is None, reason="there is no Fortran compiler 'gfortran'")
 
 

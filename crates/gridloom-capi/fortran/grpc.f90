@@ -365,38 +365,9 @@ contains
             a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
             a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
         type(grpc_arg_stack_t) :: all
-        call take(all, 1, a1)
-        call take(all, 2, a2)
-        call take(all, 3, a3)
-        call take(all, 4, a4)
-        call take(all, 5, a5)
-        call take(all, 6, a6)
-        call take(all, 7, a7)
-        call take(all, 8, a8)
-        call take(all, 9, a9)
-        call take(all, 10, a10)
-        call take(all, 11, a11)
-        call take(all, 12, a12)
-        call take(all, 13, a13)
-        call take(all, 14, a14)
-        call take(all, 15, a15)
-        call take(all, 16, a16)
-        call take(all, 17, a17)
-        call take(all, 18, a18)
-        call take(all, 19, a19)
-        call take(all, 20, a20)
-        call take(all, 21, a21)
-        call take(all, 22, a22)
-        call take(all, 23, a23)
-        call take(all, 24, a24)
-        call take(all, 25, a25)
-        call take(all, 26, a26)
-        call take(all, 27, a27)
-        call take(all, 28, a28)
-        call take(all, 29, a29)
-        call take(all, 30, a30)
-        call take(all, 31, a31)
-        call take(all, 32, a32)
+        call take_all(all, &
+            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
+            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         grpc_call = grpc_call_arg_stack(handle, all)
     end function
 
@@ -410,38 +381,9 @@ contains
             a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
             a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
         type(grpc_arg_stack_t) :: all
-        call take(all, 1, a1)
-        call take(all, 2, a2)
-        call take(all, 3, a3)
-        call take(all, 4, a4)
-        call take(all, 5, a5)
-        call take(all, 6, a6)
-        call take(all, 7, a7)
-        call take(all, 8, a8)
-        call take(all, 9, a9)
-        call take(all, 10, a10)
-        call take(all, 11, a11)
-        call take(all, 12, a12)
-        call take(all, 13, a13)
-        call take(all, 14, a14)
-        call take(all, 15, a15)
-        call take(all, 16, a16)
-        call take(all, 17, a17)
-        call take(all, 18, a18)
-        call take(all, 19, a19)
-        call take(all, 20, a20)
-        call take(all, 21, a21)
-        call take(all, 22, a22)
-        call take(all, 23, a23)
-        call take(all, 24, a24)
-        call take(all, 25, a25)
-        call take(all, 26, a26)
-        call take(all, 27, a27)
-        call take(all, 28, a28)
-        call take(all, 29, a29)
-        call take(all, 30, a30)
-        call take(all, 31, a31)
-        call take(all, 32, a32)
+        call take_all(all, &
+            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
+            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         session_id = grpc_call_arg_stack_async(handle, all)
         grpc_call_async = code_of(session_id)
     end function
@@ -688,6 +630,48 @@ contains
         stack%used = stack%used + 1
         stack%arguments(stack%used) = argument(address, is_whole)
         if (present(bytes)) stack%arguments(stack%used)%bytes = bytes
+    end subroutine
+
+    ! All arguments of a call.
+    subroutine take_all(all, &
+        a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
+        a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        type(grpc_arg_stack_t), intent(inout) :: all
+        type(*), dimension(..), optional, target, asynchronous :: &
+            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
+            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
+        call take(all, 1, a1)
+        call take(all, 2, a2)
+        call take(all, 3, a3)
+        call take(all, 4, a4)
+        call take(all, 5, a5)
+        call take(all, 6, a6)
+        call take(all, 7, a7)
+        call take(all, 8, a8)
+        call take(all, 9, a9)
+        call take(all, 10, a10)
+        call take(all, 11, a11)
+        call take(all, 12, a12)
+        call take(all, 13, a13)
+        call take(all, 14, a14)
+        call take(all, 15, a15)
+        call take(all, 16, a16)
+        call take(all, 17, a17)
+        call take(all, 18, a18)
+        call take(all, 19, a19)
+        call take(all, 20, a20)
+        call take(all, 21, a21)
+        call take(all, 22, a22)
+        call take(all, 23, a23)
+        call take(all, 24, a24)
+        call take(all, 25, a25)
+        call take(all, 26, a26)
+        call take(all, 27, a27)
+        call take(all, 28, a28)
+        call take(all, 29, a29)
+        call take(all, 30, a30)
+        call take(all, 31, a31)
+        call take(all, 32, a32)
     end subroutine
 
     ! The argument at that place of a call, if it is there. What is left out before it stays to be seen.
