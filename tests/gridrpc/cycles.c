@@ -7,7 +7,7 @@
  * has given away, to the byte, where it says so; LEAK bytes a round are lost on purpose, to see that this is seen. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <grpc.h>
+#include "must.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +20,6 @@
 /* So much may come and go: bytes a round that the allocator has given away, and what the system has given it for good;
  * descriptors and threads with connections that end. */
 enum { SLACK_BYTES = 256, SLACK_KIB = 4096, SLACK_FILES = 64, SLACK_THREADS = 32, SMALLEST = 100 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != GRPC_NO_ERROR) {                                                                                 \
-            grpc_perror_np(#call);                                                                                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static grpc_function_handle_t shared, wrong;
 static size_t leak;

@@ -4,19 +4,11 @@
  *
  * Says which server made it. Goes on with the next line of its input; "SECONDS" first lets so much time pass, for a
  * simulation. Then reads the datum twice: at the client, and by a call. */
-#include <grpc.h>
+#include "must.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { N = 4000 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != GRPC_NO_ERROR) {                                                                                 \
-            grpc_perror_np(#call);                                                                                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static double x[N], y[N], z[N];
 

@@ -1,15 +1,10 @@
 /* A block whose server is lost in the middle, with a result that only it had: says which, waits for a line, and goes on.
  *
  *   lost_block CONFIGURATION */
-#include <grpc.h>
+#include "must.h"
 #include <stdio.h>
 
 enum { N = 100000 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != GRPC_NO_ERROR) return grpc_perror_np(#call), 1;                                                  \
-    } while (0)
 
 int main(int argc, char **argv) {
     static double x[N], y[N];

@@ -1,18 +1,10 @@
 /* One program against functions of both kinds: a native library's, and Python's, whose sizes come last of the inputs.
  *
  *   mixed CONFIGURATION */
-#include <grpc.h>
+#include "must.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        if ((call) != GRPC_NO_ERROR) {                                                                                 \
-            grpc_perror_np(#call);                                                                                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 int main(int argc, char **argv) {
     grpc_function_handle_t transpose, outer, fails;
