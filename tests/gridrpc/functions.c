@@ -154,3 +154,9 @@ void gridrpc_steps(int m, int n, double *a) {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) a[j * m + i] = 10 * i + j;
 }
+
+void gridrpc_stalls(int n, double *y) {
+    (void)n;
+    (void)y;
+    for (;;) pause();
+}

@@ -204,6 +204,23 @@ static void routines_by_columns(void) {
     EQUAL(36, total);
 }
 
+static void time_limits_hold(void) {
+    grpc_remote_t a;
+    grpc_sessionid_t id;
+    fill();
+    BEGIN();
+    HANDLE(stalls, "stalls");
+    OK(grpc_function_handle_set_timeout_np(&stalls, 0.2));
+    OK(grpc_remote_new_np(&a, "A"));
+    OK(grpc_remote_put_np(a, y, sizeof y));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_call(&stalls, N, a));
+    OK(grpc_remote_put_np(a, y, sizeof y));
+    OK(grpc_call_async(&stalls, &id, N, a));
+    EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
+    EXPECT(GRPC_SESSION_FAILED, grpc_remote_wait_np(a));
+}
+
 static void they_end_with_the_session(void) {
     grpc_remote_t a;
     fill();
@@ -227,6 +244,7 @@ const test_case remote_cases[] = {
     {"remote: what is not there, and what failed, is told", what_failed_is_told},
     {"remote: sessions are as others", sessions_are_the_same},
     {"remote: routines by columns", routines_by_columns},
+    {"remote: time limits hold", time_limits_hold},
     {"remote: they end with the session", they_end_with_the_session},
     {NULL, NULL},
 };

@@ -4,6 +4,7 @@ mod following;
 mod kept;
 mod launch;
 mod regroup;
+mod submitted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -17,12 +18,12 @@ use gridloom_core::idl::{ArrayOrder, Signature};
 use crate::described::Following;
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
-pub use following::{Follow, Submitted};
-pub use kept::Kept;
+pub use following::Follow;
 pub(crate) use launch::Launches;
 use launch::drop_recording;
 use regroup::Held;
 pub use regroup::{Loop, Regroup};
+pub use submitted::Submitted;
 
 /// A result that is, or will be, on some server. Dropping the last clone releases it there.
 #[derive(Clone)]

@@ -57,7 +57,7 @@ pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{CallEnd, Callee, Grid, Traffic, Unread};
-pub use group::{Follow, Group, Handle, Kept, Loop, Regroup, Submitted};
+pub use group::{Follow, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
 pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};

@@ -59,11 +59,4 @@ grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, g
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...);
 grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...);
 
-#ifdef GRIDLOOM_GRPC_PLANNED
-grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
-grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...);
-grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                                    grpc_sessionid_t *session_id, ...);
-#endif
-
 #endif

@@ -18,7 +18,7 @@ use super::memory;
 use super::remote::Remote;
 use super::sessions::Origin;
 use super::slots::Slot;
-use super::work::Work;
+use super::work::{Limited, Work};
 
 /// `gridloom_open_call`.
 #[derive(Debug)]
@@ -124,16 +124,17 @@ impl Opened {
             return Err(Failed::other(text));
         }
         if is_remote && survey.callee.is_none() {
-            let kept = function.submit_kept(*server, &args, &named)?;
-            for (result, destination) in kept.results().iter().zip(&destinations) {
+            let call = function.submit_kept(*server, &args, &named)?;
+            for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
-                    remote.names(result, meta, &kept);
+                    remote.names(result, meta, &call);
                 }
                 if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_elsewhere) {
                     result.prefetch()?;
                 }
             }
-            return Ok(Work::Kept(kept, destinations));
+            let limited = Limited::new(&self.library.grid, call, self.limit());
+            return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
         let pending = match (survey.callee, server) {
             (Some(callee), server) => function.submit_calling(*server, &args, &named, self.limit(), callee),
@@ -166,7 +167,7 @@ impl Opened {
         if map::is_open() {
             return unsafe { map::call(self, survey) };
         }
-        unsafe { self.send_plain(survey)?.collect() }
+        unsafe { self.send_plain(survey)?.collect(&self.library) }
     }
 
     /// Begins the call; the session's id.

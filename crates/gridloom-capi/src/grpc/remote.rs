@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom::{Arg, Error, Handle, Kept, Value};
+use gridloom::{Arg, Error, Handle, Submitted, Value};
 use gridloom_core::base::{Meta, TaskError, TaskId};
 use gridloom_net::payload::Payload;
 
@@ -65,7 +65,7 @@ enum Content {
         result: Handle,
         /// As the program would have it in memory.
         meta: Meta,
-        call: Kept,
+        call: Submitted,
     },
 }
 
@@ -269,7 +269,7 @@ impl Remote {
     }
 
     /// From now on it names that result.
-    pub(super) fn names(&self, result: &Handle, meta: &Meta, call: &Kept) {
+    pub(super) fn names(&self, result: &Handle, meta: &Meta, call: &Submitted) {
         self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: call.clone() });
     }
 

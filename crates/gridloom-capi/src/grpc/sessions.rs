@@ -23,6 +23,7 @@ use gridloom_core::base::time::{ns_to_seconds, seconds_to_ns};
 
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, GRPC_NO_ERROR, Outcome};
+use super::library::Library;
 use super::work::{Canceller, Work};
 
 /// Failed sessions that are kept until somebody asks for them.
@@ -73,17 +74,17 @@ pub(super) struct Record {
 
 impl Session {
     /// Writes its results, if nobody has; it must have ended.
-    pub(super) fn settle(&self, grid: &Grid) -> Record {
+    pub(super) fn settle(&self, library: &Library) -> Record {
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if let Stage::Delivered(record) = &*stage {
             return record.clone();
         }
-        let record = self.record(grid, &stage);
+        let record = self.record(&library.grid, &stage);
         let Stage::Begun(work) = std::mem::replace(&mut *stage, Stage::Delivered(record)) else {
             unreachable!("looked at above, under the lock");
         };
         // SAFETY: the pointers of the call are valid until its session is waited for, as the header asks.
-        let written = unsafe { work.collect() };
+        let written = unsafe { work.collect(library) };
         let Stage::Delivered(record) = &mut *stage else { unreachable!("put there above, under the lock") };
         if let Err(failed) = self.expired().map_or(written, Err) {
             (record.code, record.text) = (failed.code, failed.text);
@@ -127,7 +128,7 @@ impl Session {
 
     /// Its time is over: it is cancelled, and ends as such.
     fn expire(&self) {
-        if let Canceller::Mapped(limited) = &self.canceller {
+        if let Canceller::Grouped(limited) = &self.canceller {
             limited.expire();
         }
     }
@@ -135,8 +136,8 @@ impl Session {
     /// Why it was ended, if that was for its time.
     fn expired(&self) -> Option<Failed> {
         match &self.canceller {
-            Canceller::Mapped(limited) => limited.expired(),
-            Canceller::Plain(_) | Canceller::Kept(_) => None,
+            Canceller::Grouped(limited) => limited.expired(),
+            Canceller::Plain(_) => None,
         }
     }
 }
@@ -171,7 +172,7 @@ pub(super) struct Table {
     /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
     listed: BTreeMap<u64, c_int>,
     ended: BTreeSet<(u64, c_int)>,
-    /// Calls of mapped blocks that have time limits, by when these run out, in nanoseconds, and id.
+    /// Calls of groups that have time limits, by when these run out, in nanoseconds, and id.
     limited: BTreeMap<(u64, c_int), Arc<Session>>,
     next_id: c_int,
     next_order: u64,
@@ -286,7 +287,7 @@ impl Table {
         }
     }
 
-    /// When the next limit of a call of a mapped block runs out.
+    /// When the next limit of a call of a group runs out.
     pub(super) fn next_deadline_s(&mut self) -> Option<f64> {
         while let Some(first) = self.limited.first_entry() {
             let (at_ns, id) = *first.key();

@@ -88,7 +88,7 @@ impl Library {
             let is_open = table.open(session.id).is_ok_and(|open| Arc::ptr_eq(open, session));
             (!is_open || table.has_ended(session)).then_some(())
         })?;
-        let Record { code, text, .. } = session.settle(&self.grid);
+        let Record { code, text, .. } = session.settle(self);
         if code == GRPC_NO_ERROR { Ok(()) } else { Err(Failed::new(code, text)) }
     }
 
@@ -96,14 +96,14 @@ impl Library {
     fn await_other(&self, id: c_int) -> Option<Record> {
         let taken = self.sessions.lock().taken(id);
         match taken {
-            Some(session) => Some(session.settle(&self.grid)),
+            Some(session) => Some(session.settle(self)),
             None => self.sessions.lock().known(id).ok().cloned(),
         }
     }
 
     /// A session that is no longer outstanding: its results are written, and it is remembered.
     fn collected(&self, session: &Arc<Session>) -> Outcome<()> {
-        let record = session.settle(&self.grid);
+        let record = session.settle(self);
         let outcome = outcome_of(session.id, &record);
         self.sessions.lock().remember(session.id, record);
         outcome
@@ -227,7 +227,7 @@ pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
             Err(failed) => Some(Err(failed)),
         })?;
         match session.ok_or_else(|| Failed::new(GRPC_NOT_COMPLETED, ""))? {
-            Ok(session) => drop(session.settle(&library.grid)),
+            Ok(session) => drop(session.settle(&library)),
             Err(failed) => {
                 library.await_other(session_id);
                 return Err(failed);
@@ -269,7 +269,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
             return Err(Failed::new(GRPC_NONE_COMPLETED, ""));
         };
         let session = session?;
-        session.settle(&library.grid);
+        session.settle(&library);
         // SAFETY: as the header asks.
         unsafe { place.write(session.id) };
         Ok(())

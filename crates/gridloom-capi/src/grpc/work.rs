@@ -1,26 +1,25 @@
-//! A call that was begun: by itself, or in its place in a mapped block.
+//! A call that was begun: by itself, or as a call of a group.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use gridloom::{CallEnd, Grid, Kept, Pending, Submitted, Watch};
+use gridloom::{CallEnd, Error, Grid, Pending, Submitted, Watch};
 use gridloom_core::base::TaskId;
 
 use super::code::{Failed, GRPC_TIMEOUT_NP, Outcome};
 use super::deliver::{Destination, deliver};
-use super::library::library;
+use super::library::Library;
 
 /// What a session is of.
 pub(super) enum Work {
     /// A call by itself, and where its results go.
     Plain(Pending, Vec<Destination>),
-    /// One that reads or makes remote data.
-    Kept(Kept, Vec<Destination>),
-    /// A call of a mapped block, which sees to its results.
-    Mapped(Arc<Limited>),
+    /// One that reads or makes remote data, and where its other results go; or one of a mapped block, which sees to all of them.
+    Grouped(Arc<Limited>, Vec<Destination>),
 }
 
-/// A call of a mapped block, and when it has to have ended.
+/// A call of a group, and when it has to have ended.
 pub(super) struct Limited {
     pub(super) call: Submitted,
     /// By the grid's clock; what the limit was, in seconds.
@@ -30,7 +29,7 @@ pub(super) struct Limited {
 
 impl Limited {
     /// A call that was just made.
-    pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<std::time::Duration>) -> Limited {
+    pub(super) fn new(grid: &Grid, call: Submitted, limit: Option<Duration>) -> Limited {
         let limit = limit.map(|limit| (grid.now() + limit.as_secs_f64(), limit.as_secs_f64()));
         Limited { call, limit, is_expired: AtomicBool::new(false) }
     }
@@ -38,6 +37,17 @@ impl Limited {
     /// When it has to have ended, by the grid's clock.
     pub(super) fn deadline_s(&self) -> Option<f64> {
         self.limit.map(|(at, _)| at)
+    }
+
+    /// Waits for its end, no longer than its limit.
+    pub(super) fn await_end(&self, grid: &Grid) -> Outcome<()> {
+        let left = self.deadline_s().map(|at| Duration::from_secs_f64((at - grid.now()).max(0.0)));
+        match self.call.wait_within(left) {
+            Err(Error::TimedOut { .. }) => self.expire(),
+            other => other?,
+        }
+        let ended = self.call.wait();
+        self.expired().map_or(ended.map_err(Failed::from), Err)
     }
 
     /// Its time is over: it is cancelled, and ends as such.
@@ -60,8 +70,7 @@ impl Limited {
 /// Asks for a call to be cancelled, without the lock that its delivery holds.
 pub(super) enum Canceller {
     Plain(Watch),
-    Kept(Kept),
-    Mapped(Arc<Limited>),
+    Grouped(Arc<Limited>),
 }
 
 impl Canceller {
@@ -69,9 +78,7 @@ impl Canceller {
     pub(super) fn cancel(&self) {
         match self {
             Canceller::Plain(watch) => watch.cancel(),
-            Canceller::Kept(kept) => kept.cancel(),
-            Canceller::Mapped(limited) if limited.call.end().is_none() => limited.call.cancel(),
-            Canceller::Mapped(_) => {}
+            Canceller::Grouped(limited) => limited.call.cancel(),
         }
     }
 }
@@ -80,31 +87,28 @@ impl Work {
     pub(super) fn task(&self) -> TaskId {
         match self {
             Work::Plain(pending, _) => pending.task(),
-            Work::Kept(kept, _) => kept.task(),
-            Work::Mapped(limited) => limited.call.task(),
+            Work::Grouped(limited, _) => limited.call.task(),
         }
     }
 
     pub(super) fn note_end(&self) {
         match self {
             Work::Plain(pending, _) => pending.note_end(),
-            Work::Kept(kept, _) => kept.note_end(),
-            Work::Mapped(limited) => limited.call.note_end(),
+            Work::Grouped(limited, _) => limited.call.note_end(),
         }
     }
 
     pub(super) fn end(&self) -> Option<CallEnd> {
         match self {
             Work::Plain(pending, _) => pending.end(),
-            Work::Kept(kept, _) => kept.end(),
-            Work::Mapped(limited) => limited.call.end(),
+            Work::Grouped(limited, _) => limited.call.end(),
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
         match self {
             Work::Plain(pending, _) => pending.is_done(),
-            Work::Kept(..) | Work::Mapped(_) => self.end().is_some(),
+            Work::Grouped(..) => self.end().is_some(),
         }
     }
 
@@ -112,46 +116,40 @@ impl Work {
     pub(super) fn canceller(&self) -> Canceller {
         match self {
             Work::Plain(pending, _) => Canceller::Plain(pending.watch()),
-            Work::Kept(kept, _) => Canceller::Kept(kept.clone()),
-            Work::Mapped(limited) => Canceller::Mapped(limited.clone()),
+            Work::Grouped(limited, _) => Canceller::Grouped(limited.clone()),
         }
     }
 
     /// When it has to have ended, if that is seen to here.
     pub(super) fn deadline_s(&self) -> Option<f64> {
         match self {
-            Work::Plain(..) | Work::Kept(..) => None,
-            Work::Mapped(limited) => limited.deadline_s(),
+            Work::Plain(..) => None,
+            Work::Grouped(limited, _) => limited.deadline_s(),
         }
     }
 
-    /// Waits for its end and writes its results where they go; a call of a mapped block has ended.
+    /// Waits for its end and writes its results where they go.
     ///
     /// # Safety
     /// The pointers of the call still lead to what the signature says.
-    pub(super) unsafe fn collect(self) -> Outcome<()> {
+    pub(super) unsafe fn collect(self, library: &Library) -> Outcome<()> {
         match self {
             Work::Plain(pending, destinations) => {
                 let values = pending.wait()?;
                 // SAFETY: promised by the caller.
                 unsafe { deliver(&values, &destinations) }
             }
-            Work::Kept(kept, destinations) => {
-                kept.wait()?;
-                let wanted = || kept.results().iter().zip(&destinations).filter(|(_, to)| to.is_wanted());
+            Work::Grouped(limited, destinations) => {
+                limited.await_end(&library.grid)?;
+                let wanted = || limited.call.results().iter().zip(&destinations).filter(|(_, to)| to.is_wanted());
                 let values = wanted().map(|(result, _)| result.get()).collect::<Result<Vec<_>, _>>();
                 let coming: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
                 // SAFETY: promised by the caller.
                 unsafe { deliver(&values.map_err(Failed::from)?, &coming) }?;
-                let library = library()?;
                 let mut remotes = destinations.iter().filter_map(Destination::remote);
                 // SAFETY: as above.
                 remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(&library.remotes) })
             }
-            Work::Mapped(limited) => match limited.call.end().and_then(|end| end.error) {
-                Some(error) => Err(error.into()),
-                None => Ok(()),
-            },
         }
     }
 }

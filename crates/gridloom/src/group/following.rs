@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use gridloom_core::base::{GroupId, Meta, TaskId};
+use gridloom_core::base::{GroupId, Meta};
 use gridloom_core::graph::{self, Source};
 
-use super::{Group, Handle, Parts, Recorder, handle_of};
+use super::{Group, Handle, Parts, Recorder, Submitted, handle_of};
 use crate::described::{Difference, Following, Verdict};
 use crate::function::Prepared;
-use crate::grid::CallEnd;
 use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 
 /// How a described graph is followed.
@@ -57,51 +55,6 @@ impl Grid {
         let (recording, following) = (Mutex::default(), Some(Mutex::new(following)));
         let recorder = Recorder { mapping, recording, parts, following, held: None };
         Ok(Group { grid: self.clone(), recorder: Arc::new(recorder) })
-    }
-}
-
-/// A call of a described group: it runs, and its end can be awaited apart from its results.
-#[derive(Clone, Debug)]
-pub struct Submitted {
-    grid: Grid,
-    task: TaskId,
-    results: Vec<Handle>,
-    /// What the session remembers of its group stays as long as it does.
-    _parts: Arc<Parts>,
-}
-
-impl Submitted {
-    /// Its results, in the order of the function's.
-    pub fn results(&self) -> &[Handle] {
-        &self.results
-    }
-
-    /// By which [`Grid::await_ends`] tells of it.
-    pub fn task(&self) -> TaskId {
-        self.task
-    }
-
-    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
-    pub fn note_end(&self) {
-        self.grid.note_end(self.task);
-    }
-
-    /// How it ended; `None` while it is under way. Its results may be on a server, not here.
-    pub fn end(&self) -> Option<CallEnd> {
-        self.grid.call_end(self.task)
-    }
-
-    /// Waits until it has ended, however it did, but no longer than `limit`.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
-    pub fn wait_within(&self, limit: Option<Duration>) -> Result<(), Error> {
-        self.grid.await_task(self.task, limit)
-    }
-
-    /// Asks for it to be cancelled.
-    pub fn cancel(&self) {
-        self.grid.cancel(vec![self.task]);
     }
 }
 
@@ -225,6 +178,6 @@ impl Group {
             }
         }
         let results = self.handles(function, outputs);
-        Ok(Submitted { grid: self.grid.clone(), task: task_id, results, _parts: self.recorder.parts.clone() })
+        Ok(Submitted::new(self, task_id, results))
     }
 }

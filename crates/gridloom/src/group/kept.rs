@@ -1,19 +1,10 @@
 //! A call by itself whose results stay where they are made: a group of one.
 
-use gridloom_core::base::{NodeId, TaskId};
+use gridloom_core::base::NodeId;
 use gridloom_core::map::{MapError, Problem, Schedule};
 
-use super::{Group, Handle};
-use crate::grid::CallEnd;
+use super::Submitted;
 use crate::{Arg, Error, Function, Mapping};
-
-/// A call under way whose results are [`Handle`]s.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    group: Group,
-    task: TaskId,
-    results: Vec<Handle>,
-}
 
 impl Function {
     /// Calls it without waiting, and leaves its results where they are made; arguments may be such results, too, of which a copy
@@ -21,13 +12,18 @@ impl Function {
     ///
     /// # Errors
     /// If the arguments do not fit, or the server is not in the grid.
-    pub fn submit_kept(&self, server: Option<NodeId>, args: &[Arg], named: &[(String, Arg)]) -> Result<Kept, Error> {
+    pub fn submit_kept(
+        &self,
+        server: Option<NodeId>,
+        args: &[Arg],
+        named: &[(String, Arg)],
+    ) -> Result<Submitted, Error> {
         let mapping = server.map_or_else(|| "auto".into(), bound);
         let group = self.grid.group(mapping);
         let results = group.call_named(self, args, named)?;
         let task = group.recording().tasks.last().expect("it was recorded just now").id;
         group.launch()?;
-        Ok(Kept { group, task, results })
+        Ok(Submitted::new(&group, task, results))
     }
 }
 
@@ -43,39 +39,4 @@ fn bound(server: NodeId) -> Mapping {
     });
     // It takes no time, and needs no thread of its own.
     mapping.map_timeout(None)
-}
-
-impl Kept {
-    /// Its results.
-    pub fn results(&self) -> &[Handle] {
-        &self.results
-    }
-
-    /// By which [`Grid::await_ends`](crate::Grid::await_ends) tells of its end.
-    pub fn task(&self) -> TaskId {
-        self.task
-    }
-
-    /// Has [`Grid::await_ends`](crate::Grid::await_ends) tell of its end, at once if it has ended.
-    pub fn note_end(&self) {
-        self.group.grid.note_end(self.task);
-    }
-
-    /// How it ended; `None` while it is under way.
-    pub fn end(&self) -> Option<CallEnd> {
-        self.group.grid.call_end(self.task)
-    }
-
-    /// Asks for it to be cancelled, unless it has ended.
-    pub fn cancel(&self) {
-        self.group.cancel();
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// If it failed.
-    pub fn wait(&self) -> Result<(), Error> {
-        self.group.wait()
-    }
 }

@@ -11,9 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::time::Duration;
 
-use gridloom::{Arg, Error, Follow, Group, Submitted, Value};
+use gridloom::{Arg, Follow, Group, Submitted, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
 use super::super::calls::Opened;
@@ -108,10 +107,10 @@ impl Run {
         let outcome = match made {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
-                return await_end(&self.library, &limited);
+                return limited.await_end(&self.library.grid);
             }
             MadeCall::Apart { work, written } => {
-                let outcome = unsafe { work.collect() };
+                let outcome = unsafe { work.collect(&self.library) };
                 // Of a call that failed, what was there before is there still.
                 if outcome.is_ok() {
                     written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
@@ -134,7 +133,7 @@ impl Run {
         let session = match made {
             MadeCall::Mapped(limited) => {
                 self.calls.push(Call::Mapped(limited.clone()));
-                self.library.sessions.begin(Work::Mapped(limited), origin)
+                self.library.sessions.begin(Work::Grouped(limited, Vec::new()), origin)
             }
             MadeCall::Apart { work, written } => {
                 let session = self.library.sessions.begin(work, origin);
@@ -353,7 +352,7 @@ impl Run {
         let mut failed: Option<Failed> = None;
         for call in &self.calls {
             let outcome = match call {
-                Call::Mapped(limited) => await_end(library, limited),
+                Call::Mapped(limited) => limited.await_end(&library.grid),
                 Call::Session(session) => library.await_ended(session),
                 Call::Ended(outcome) => outcome.clone(),
             };
@@ -394,25 +393,6 @@ fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {
 enum MadeCall {
     Mapped(Arc<Limited>),
     Apart { work: Work, written: Vec<Range> },
-}
-
-/// Waits for the end of a mapped call, no longer than its limit.
-fn await_end(library: &Library, limited: &Limited) -> Outcome<()> {
-    let left = limited.deadline_s().map(|at| Duration::from_secs_f64((at - library.grid.now()).max(0.0)));
-    match limited.call.wait_within(left) {
-        Err(Error::TimedOut { .. }) => {
-            limited.expire();
-            limited.call.wait_within(None)?;
-        }
-        other => other?,
-    }
-    if let Some(failed) = limited.expired() {
-        return Err(failed);
-    }
-    match limited.call.end().and_then(|end| end.error) {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
-    }
 }
 
 /// What the debug mode puts where a result will not come by itself.

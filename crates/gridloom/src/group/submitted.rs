@@ -1,0 +1,74 @@
+//! Calls of groups that run, whose ends are awaited apart from their results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridloom_core::base::TaskId;
+
+use super::{Group, Handle, Parts};
+use crate::grid::CallEnd;
+use crate::{Error, Grid};
+
+/// A call of a group, under way: one of a described group ([`Group::submit`]), or a group by itself whose results stay where they
+/// are made ([`Function::submit_kept`](crate::Function::submit_kept)).
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    grid: Grid,
+    task: TaskId,
+    results: Vec<Handle>,
+    /// What the session remembers of its group stays as long as it does.
+    parts: Arc<Parts>,
+}
+
+impl Submitted {
+    pub(super) fn new(group: &Group, task: TaskId, results: Vec<Handle>) -> Submitted {
+        Submitted { grid: group.grid.clone(), task, results, parts: group.recorder.parts.clone() }
+    }
+
+    /// Its results, in the order of the function's.
+    pub fn results(&self) -> &[Handle] {
+        &self.results
+    }
+
+    /// By which [`Grid::await_ends`] tells of it.
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+    pub fn note_end(&self) {
+        self.grid.note_end(self.task);
+    }
+
+    /// How it ended; `None` while it is under way. Its results may be on a server, not here.
+    pub fn end(&self) -> Option<CallEnd> {
+        self.grid.call_end(self.task)
+    }
+
+    /// Waits until it has ended, however it did, but no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
+    pub fn wait_within(&self, limit: Option<Duration>) -> Result<(), Error> {
+        self.grid.await_task(self.task, limit)
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If it failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.wait_within(None)?;
+        let Some(error) = self.end().and_then(|end| end.error) else { return Ok(()) };
+        let groups: Vec<_> = self.parts.all().iter().map(|part| part.id).collect();
+        self.grid.told(&groups);
+        Err(error.into())
+    }
+
+    /// Asks for it to be cancelled, unless it has ended.
+    pub fn cancel(&self) {
+        if self.end().is_none() {
+            self.grid.cancel(vec![self.task]);
+        }
+    }
+}
