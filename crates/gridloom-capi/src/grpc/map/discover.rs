@@ -15,8 +15,9 @@ use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::handles::Handles;
 use super::super::library::Library;
 use super::super::sessions::{Origin, no_session};
-use super::made::{Made, whole_at};
-use super::regions::{Buffers, Found, Part, Regions};
+use super::known::Known;
+use super::made::Made;
+use super::regions::{Found, Part};
 
 /// What was found out so far.
 pub(crate) struct Discovery {
@@ -27,10 +28,7 @@ pub(crate) struct Discovery {
     failed: Option<Failed>,
     calls: usize,
     inputs: usize,
-    regions: Regions<Writer>,
-    buffers: Buffers,
-    /// What the client passes, by first address and size, until something else is written there.
-    passed: BTreeMap<(usize, usize), Vec<(Meta, GraphRef)>>,
+    known: Known<Writer, (Meta, GraphRef)>,
     /// Inputs that are results of earlier blocks.
     earlier: Vec<(GraphRef, Arc<Made>)>,
     results: Vec<Described>,
@@ -38,8 +36,6 @@ pub(crate) struct Discovery {
     wanted: BTreeSet<usize>,
     /// Addresses in buffers whose results stay where they are made.
     pub(super) stays: BTreeSet<usize>,
-    /// Addresses in buffers that the program's next own work changes.
-    to_write: Vec<usize>,
     sessions: BTreeMap<c_int, Session>,
     /// Sessions of before the block that were waited for in it.
     waited: BTreeSet<c_int>,
@@ -83,14 +79,11 @@ impl Discovery {
             failed: None,
             calls: 0,
             inputs: 0,
-            regions: library.staying.all().map(Writer::Earlier),
-            buffers: Buffers::default(),
-            passed: BTreeMap::new(),
+            known: Known::new(library.staying.all().map(Writer::Earlier)),
             earlier: Vec::new(),
             results: Vec::new(),
             wanted: BTreeSet::new(),
             stays: BTreeSet::new(),
-            to_write: Vec::new(),
             sessions: BTreeMap::new(),
             waited: BTreeSet::new(),
         }
@@ -142,9 +135,7 @@ impl Discovery {
             self.results.push(Described { node, meta: item.meta.clone(), stays });
             if item.is_written() {
                 let (start, bytes) = item.range();
-                self.write(start, bytes);
-                self.regions.write(start, bytes, Writer::Call(number));
-                self.buffers.add(start, bytes);
+                self.known.write(start, bytes, Writer::Call(number));
             }
         }
         Ok(())
@@ -153,7 +144,7 @@ impl Discovery {
     /// What stands for the memory that a call reads.
     fn read(&mut self, item: &Item<'_>) -> Outcome<GraphRef> {
         let (start, bytes) = item.range();
-        match self.regions.read(start, bytes) {
+        match self.known.regions.read(start, bytes) {
             Found::Whole(Writer::Call(number)) if self.results[number].meta == item.meta => {
                 return Ok(self.results[number].node.clone());
             }
@@ -161,12 +152,11 @@ impl Discovery {
             Found::Whole(_) | Found::Parts(_) => self.want(start, bytes),
             Found::Nothing => {}
         }
-        let passed = self.passed.get(&(start, bytes)).into_iter().flatten();
-        if let Some((_, node)) = passed.clone().find(|(meta, _)| *meta == item.meta) {
+        if let Some((_, node)) = self.known.passed((start, bytes)).iter().find(|(meta, _)| *meta == item.meta) {
             return Ok(node.clone());
         }
         let node = self.new_input(&item.meta)?;
-        self.passed.entry((start, bytes)).or_default().push((item.meta.clone(), node.clone()));
+        self.known.passed_mut((start, bytes)).push((item.meta.clone(), node.clone()));
         Ok(node)
     }
 
@@ -190,60 +180,49 @@ impl Discovery {
             self.want(start, bytes);
         }
         for (start, bytes) in items.iter().filter(|item| item.is_written()).map(Item::range) {
-            self.write(start, bytes);
-            self.regions.forget(start, bytes);
+            self.known.forget_passed(start, bytes);
+            self.known.regions.forget(start, bytes);
         }
     }
 
     /// Results that lie there come to the client.
     fn want(&mut self, start: usize, bytes: usize) {
-        for Part { writer, .. } in self.regions.over(start, start + bytes) {
+        for Part { writer, .. } in self.known.regions.parts(start, bytes) {
             if let Writer::Call(number) = writer {
                 self.wanted.insert(number);
             }
         }
     }
 
-    /// What was passed from there before is not what is passed from now on.
-    fn write(&mut self, start: usize, bytes: usize) {
-        self.passed.retain(|(first, size), _| first + size <= start || start + bytes <= *first);
-    }
-
     /// The program wants to see what lies over an address.
     pub(super) fn fetch(&mut self, address: usize) {
-        if let Some((start, bytes)) = self.buffer_at(address) {
+        if let Some((start, bytes)) = self.known.buffer_at(address) {
             self.want(start, bytes);
         }
     }
 
-    /// The buffer over an address, as calls were given it.
-    fn buffer_at(&self, address: usize) -> Option<(usize, usize)> {
-        self.buffers.over(address).or_else(|| whole_at(&self.regions, address))
-    }
-
     /// Results over an address are given up.
     pub(super) fn forget(&mut self, address: usize) {
-        if let Some((start, bytes)) = self.buffer_at(address) {
-            self.regions.forget(start, bytes);
+        if let Some((start, bytes)) = self.known.buffer_at(address) {
+            self.known.regions.forget(start, bytes);
         }
     }
 
     /// The program's next own work changes these buffers.
     pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
-        self.to_write.extend(addresses);
+        self.known.will_be_written(addresses);
     }
 
     /// The program's own work, which changes what was said.
     pub(super) fn program_writes(&mut self) {
-        for address in std::mem::take(&mut self.to_write) {
+        for address in self.known.take_to_write() {
             self.forget(address);
-            self.write(address, 1);
         }
     }
 
     /// The block's first run has ended.
     pub(super) fn end(mut self) -> Discovered {
-        for Part { writer, .. } in self.regions.iter() {
+        for Part { writer, .. } in self.known.regions.iter() {
             if let Writer::Call(number) = writer
                 && !self.results[*number].stays
             {

@@ -8,7 +8,7 @@
 //! - Memory of which `regions` know nothing has the value that the program would see without a block.
 //! - What lies in a region of a session that delivers by itself is delivered before a call reads or writes there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -22,11 +22,9 @@ use super::super::memory;
 use super::super::sessions::Session;
 use super::super::work::{Limited, Work};
 use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
-use super::made::{Made, bring, parts_of, whole_at};
-use super::regions::{Buffers, Found, Part, Regions};
-
-/// First address and bytes of memory.
-type Range = (usize, usize);
+use super::known::{Known, Range};
+use super::made::{Made, bring};
+use super::regions::{Found, Part};
 
 /// A block whose calls are made.
 pub(super) struct Run {
@@ -35,20 +33,15 @@ pub(super) struct Run {
     group: Option<Group>,
     /// Why it could not be.
     not_mapped: Option<Failed>,
-    regions: Regions<Arc<Made>>,
-    buffers: Buffers,
+    known: Known<Arc<Made>, Value>,
     /// What the block wrote, or gave up, of what stayed remote before.
     touched: Vec<Range>,
     /// Sessions of calls without a place in the plan, and the memory that they will write.
     apart: Vec<(Vec<Range>, Arc<Session>)>,
-    /// What calls were passed of the client's memory, by first address and size.
-    passed: BTreeMap<Range, Vec<Value>>,
-    longest_passed: usize,
     /// Whether each described result comes to the client, and how many have been made.
     wanted: Vec<bool>,
     results: usize,
     pub(super) stays: BTreeSet<usize>,
-    to_write: Vec<usize>,
     calls: Vec<Call>,
 }
 
@@ -83,16 +76,12 @@ impl Run {
             library: library.clone(),
             group: group.ok().flatten(),
             not_mapped,
-            regions: library.staying.all(),
-            buffers: Buffers::default(),
+            known: Known::new(library.staying.all()),
             touched: Vec::new(),
             apart: Vec::new(),
-            passed: BTreeMap::new(),
-            longest_passed: 0,
             wanted,
             results: 0,
             stays: BTreeSet::new(),
-            to_write: Vec::new(),
             calls: Vec::new(),
         }
     }
@@ -153,19 +142,14 @@ impl Run {
 
     /// The memory's last writer is the program, or a call that writes there by itself.
     fn give_up(&mut self, start: usize, bytes: usize) {
-        self.regions.forget(start, bytes);
+        self.known.regions.forget(start, bytes);
         self.touched.push((start, bytes));
-    }
-
-    /// The buffer over an address, as calls were given it.
-    fn buffer_at(&self, address: usize) -> Option<Range> {
-        self.buffers.over(address).or_else(|| whole_at(&self.regions, address))
     }
 
     /// Results over an address are given up.
     pub(super) fn forget(&mut self, address: usize) {
         self.settle(address, 1);
-        if let Some((start, bytes)) = self.buffer_at(address) {
+        if let Some((start, bytes)) = self.known.buffer_at(address) {
             self.give_up(start, bytes);
         }
     }
@@ -179,15 +163,15 @@ impl Run {
             self.settle(start, bytes);
             if item.is_part() {
                 // SAFETY: promised by the caller.
-                unsafe { bring(&self.regions, &parts_of(&self.regions, start, bytes)) }?;
+                unsafe { bring(&self.known.regions, &self.known.regions.parts(start, bytes)) }?;
             }
         }
         let written: Vec<Range> = items.iter().filter(|item| item.is_written()).map(Item::range).collect();
         let group = self.group.clone().filter(|_| !is_apart(opened, items));
         let Some(group) = group else {
             // SAFETY: promised by the caller.
-            let work = unsafe { opened.send(survey, |item| self.known(opened, item).map(Some)) }?;
-            written.iter().for_each(|(start, bytes)| self.forget_passed(*start, *bytes));
+            let work = unsafe { opened.send(survey, |item| self.input(opened, item).map(Some)) }?;
+            written.iter().for_each(|(start, bytes)| self.known.forget_passed(*start, *bytes));
             return Ok(MadeCall::Apart { work, written });
         };
         let results: Vec<(String, usize, usize, bool)> = items
@@ -202,7 +186,7 @@ impl Run {
         let (library, function) = (self.library.clone(), opened.function());
         // SAFETY: promised by the caller.
         let gathered =
-            unsafe { gather(&library, function.signature(), survey.items, |item| self.known(opened, item).map(Some)) }?;
+            unsafe { gather(&library, function.signature(), survey.items, |item| self.input(opened, item).map(Some)) }?;
         let Gathered { args, named, .. } = gathered;
         let call = group.submit(function, &args, &named)?;
         self.write_results(opened, &call, results, metas);
@@ -229,9 +213,7 @@ impl Run {
             }
             let name = format!("result '{name}' of '{}'", opened.function().name());
             let made = Arc::new(Made::new(handle.clone(), name, meta, stays));
-            self.forget_passed(start, bytes);
-            self.regions.write(start, bytes, made);
-            self.buffers.add(start, bytes);
+            self.known.write(start, bytes, made);
             self.touched.push((start, bytes));
             if self.library.is_debugged {
                 fill(start, bytes);
@@ -240,18 +222,18 @@ impl Run {
     }
 
     /// What a call reads.
-    fn known(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Arg> {
+    fn input(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Arg> {
         let (start, bytes) = item.range();
-        match self.regions.read(start, bytes) {
+        match self.known.regions.read(start, bytes) {
             // SAFETY: the item is as the signature says, promised to `make`.
             Found::Whole(made) if made.fits(item) => match unsafe { made.is_changed(item) } {
                 false => return Ok(Arg::Handle(made.handle.clone())),
                 true => self.give_up(start, bytes),
             },
             Found::Whole(_) | Found::Parts(_) => {
-                let parts = parts_of(&self.regions, start, bytes);
+                let parts = self.known.regions.parts(start, bytes);
                 // SAFETY: memory of the block's calls, promised by the caller.
-                unsafe { bring(&self.regions, &parts) }?;
+                unsafe { bring(&self.known.regions, &parts) }?;
             }
             Found::Nothing => {}
         }
@@ -271,22 +253,14 @@ impl Run {
         let is_now = |value: &&Value| {
             *value.meta() == item.meta && value.payload().is_some_and(|payload| holds(payload.bytes()))
         };
-        if let Some(value) = self.passed.get(&range).into_iter().flatten().find(is_now) {
+        if let Some(value) = self.known.passed(range).iter().find(is_now) {
             return Ok(value.clone());
         }
         let value = unsafe { copy_of(&self.library.grid, opened.function().signature(), item) }?;
-        self.longest_passed = self.longest_passed.max(range.1);
-        let passed = self.passed.entry(range).or_default();
+        let passed = self.known.passed_mut(range);
         passed.retain(|other| *other.meta() != item.meta);
         passed.push(value.clone());
         Ok(value)
-    }
-
-    fn forget_passed(&mut self, start: usize, bytes: usize) {
-        let near = (start.saturating_sub(self.longest_passed), 0)..(start.saturating_add(bytes), 0);
-        let met = self.passed.range(near).map(|(range, _)| *range).filter(|(first, size)| first + size > start);
-        let met: Vec<Range> = met.collect();
-        met.iter().for_each(|range| drop(self.passed.remove(range)));
     }
 
     /// Sessions that deliver by themselves into that memory have done so.
@@ -303,8 +277,8 @@ impl Run {
     /// Has the results over these addresses brought as soon as they are made.
     pub(super) fn prefetch(&self, addresses: &[usize]) {
         for address in addresses {
-            let Some((start, bytes)) = self.buffer_at(*address) else { continue };
-            for part in parts_of(&self.regions, start, bytes).iter().filter(|part| !part.writer.is_here()) {
+            let Some((start, bytes)) = self.known.buffer_at(*address) else { continue };
+            for part in self.known.regions.parts(start, bytes).iter().filter(|part| !part.writer.is_here()) {
                 // What hinders it is told when it is asked for.
                 let _ = part.writer.handle.prefetch();
             }
@@ -317,22 +291,21 @@ impl Run {
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn fetch(&mut self, address: usize) -> Outcome<()> {
         self.settle(address, 1);
-        let Some((start, bytes)) = self.buffer_at(address) else { return Ok(()) };
-        let parts = parts_of(&self.regions, start, bytes);
+        let Some((start, bytes)) = self.known.buffer_at(address) else { return Ok(()) };
+        let parts = self.known.regions.parts(start, bytes);
         // SAFETY: promised by the caller.
-        unsafe { bring(&self.regions, &parts) }
+        unsafe { bring(&self.known.regions, &parts) }
     }
 
     /// The program's next own work changes these buffers.
     pub(super) fn will_be_written(&mut self, addresses: &[usize]) {
-        self.to_write.extend(addresses);
+        self.known.will_be_written(addresses);
     }
 
     /// The program's own work begins: what it said that it changes is its own from now on.
     pub(super) fn program_writes(&mut self) {
-        for address in std::mem::take(&mut self.to_write) {
+        for address in self.known.take_to_write() {
             self.forget(address);
-            self.forget_passed(address, 1);
         }
     }
 
@@ -343,7 +316,7 @@ impl Run {
     pub(super) unsafe fn end(mut self, library: &Library) -> Ended {
         // What was brought is the program's again.
         let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
-        let parts: Vec<Part<Arc<Made>>> = self.regions.iter().filter(is_there).cloned().collect();
+        let parts: Vec<Part<Arc<Made>>> = self.known.regions.iter().filter(is_there).cloned().collect();
         let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
         for part in &coming {
             // What hinders it is told when it is asked for.
@@ -359,7 +332,7 @@ impl Run {
             failed = failed.or(outcome.err());
         }
         // SAFETY: promised by the caller.
-        let brought = unsafe { bring(&self.regions, &coming) };
+        let brought = unsafe { bring(&self.known.regions, &coming) };
         failed = failed.or(brought.err());
         self.keep(staying);
         if let Some(group) = &self.group {

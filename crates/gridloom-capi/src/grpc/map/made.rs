@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom::{Arg, Handle, Value};
-use gridloom_core::base::{Meta, TaskError};
+use gridloom_core::base::Meta;
 
 use super::super::arguments::Item;
-use super::super::code::{Failed, GRPC_INVALID_DATA_NP, GRPC_SESSION_FAILED, Outcome};
+use super::super::code::{Failed, Outcome};
 use super::super::deliver::arranged;
 use super::super::memory;
 use super::regions::{Found, Part, Regions};
@@ -43,13 +43,7 @@ impl Made {
         if let Some(value) = &*self.here() {
             return Ok(value.clone());
         }
-        let value = self.handle.get().map_err(|error| {
-            let code = match &error {
-                gridloom::Error::Task(TaskError::DatumLost { .. }) => GRPC_INVALID_DATA_NP,
-                _ => GRPC_SESSION_FAILED,
-            };
-            Failed::new(code, format!("{}: {error}", self.name))
-        })?;
+        let value = self.handle.get().map_err(|error| Failed::without_value(error, &self.name))?;
         let expected = self.meta.size_bytes();
         if value.meta().checked_size_bytes() != Some(expected) {
             let text = format!("{} is {}, expected {}; nothing is written", self.name, value.meta(), self.meta);
@@ -93,21 +87,6 @@ impl Made {
     /// Whether a call that reads memory as the item says gets what the program would pass.
     pub(super) fn fits(&self, item: &Item<'_>) -> bool {
         self.meta == item.meta
-    }
-}
-
-/// All that was written with the byte at that address, as parts, those that were written over since included; first address
-/// and size.
-pub(super) fn whole_at<W: Clone>(regions: &Regions<W>, address: usize) -> Option<(usize, usize)> {
-    let part = regions.at(address)?;
-    Some((part.start - part.offset, part.whole))
-}
-
-/// Parts of what was found, by who wrote them.
-pub(super) fn parts_of<W: Clone>(regions: &Regions<W>, start: usize, bytes: usize) -> Vec<Part<W>> {
-    match regions.read(start, bytes) {
-        Found::Nothing => Vec::new(),
-        Found::Whole(_) | Found::Parts(_) => regions.over(start, start + bytes),
     }
 }
 
@@ -168,7 +147,7 @@ impl Staying {
         if regions.is_empty() {
             return;
         }
-        let former = parts_of(&regions, start, bytes);
+        let former = regions.parts(start, bytes);
         regions.forget(start, bytes);
         drop(regions);
         // Handles end outside of the lock.
@@ -176,7 +155,7 @@ impl Staying {
     }
 
     pub(crate) fn forget_at(&self, address: usize) {
-        let found = whole_at(&self.lock(), address);
+        let found = self.lock().whole_at(address);
         if let Some((start, bytes)) = found {
             self.forget(start, bytes);
         }
@@ -193,7 +172,7 @@ impl Staying {
     /// The memory of these results is still the program's.
     pub(super) unsafe fn fetch(&self, address: usize) -> Outcome<()> {
         let regions = self.all();
-        match whole_at(&regions, address) {
+        match regions.whole_at(address) {
             // SAFETY: promised by the caller.
             Some((start, bytes)) => unsafe { self.bring(&regions, start, bytes) },
             None => Ok(()),
@@ -201,7 +180,7 @@ impl Staying {
     }
 
     unsafe fn bring(&self, regions: &Regions<Arc<Made>>, start: usize, bytes: usize) -> Outcome<()> {
-        let parts = parts_of(regions, start, bytes);
+        let parts = regions.parts(start, bytes);
         // SAFETY: promised by the caller.
         let outcome = unsafe { bring(regions, &parts) };
         self.forget_brought();
@@ -230,7 +209,7 @@ impl Staying {
     /// The memory of these results is still the program's.
     pub(crate) unsafe fn bring_there(&self, start: usize, bytes: usize) -> Outcome<()> {
         let regions = self.all();
-        match regions.over(start, start.saturating_add(bytes)).is_empty() {
+        match regions.parts(start, bytes).is_empty() {
             true => Ok(()),
             // SAFETY: promised by the caller.
             false => unsafe { self.bring(&regions, start, bytes) },

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | here | a thread's block and its phases; what the header's macros ask for |
 //! | `regions` | who wrote which memory last |
+//! | `known` | what a run knows of memory: regions, buffers, what was passed |
 //! | `discover` | the first run: calls to a described graph, sessions that have ended at once |
 //! | `follow` | the second run: calls in their places in the plan |
 //! | `made` | results that may be elsewhere, and those that stay there when a block has ended |
 
 mod discover;
 mod follow;
+mod known;
 mod made;
 mod regions;
 

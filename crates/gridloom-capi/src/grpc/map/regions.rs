@@ -7,7 +7,7 @@
 //! **Invariants:** regions are disjoint and not empty; the part of a write that nobody wrote over is in them, at its
 //! place. Nothing here touches the memory itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Disjoint regions of memory, each with its last writer.
 #[derive(Clone, Debug)]
@@ -100,6 +100,12 @@ impl<W: Clone> Regions<W> {
         (address < part.end).then_some(part)
     }
 
+    /// First address and size of the last write to that address, of which parts may have been written over since.
+    pub(crate) fn whole_at(&self, address: usize) -> Option<(usize, usize)> {
+        let part = self.at(address)?;
+        Some((part.start - part.offset, part.whole))
+    }
+
     /// All, in the order of addresses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Part<W>> {
         self.parts.values()
@@ -125,7 +131,11 @@ impl<W: Clone> Regions<W> {
     }
 
     /// Parts that have bytes in common with that memory.
-    pub(crate) fn over(&self, start: usize, end: usize) -> Vec<Part<W>> {
+    pub(crate) fn parts(&self, start: usize, bytes: usize) -> Vec<Part<W>> {
+        self.over(start, end_of(start, bytes))
+    }
+
+    fn over(&self, start: usize, end: usize) -> Vec<Part<W>> {
         if start == end {
             return Vec::new();
         }
@@ -136,28 +146,6 @@ impl<W: Clone> Regions<W> {
 
 fn end_of(start: usize, bytes: usize) -> usize {
     start.checked_add(bytes).expect("memory ends before addresses do")
-}
-
-/// The buffers that calls were given, of which each may have been written in parts since.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Buffers {
-    /// First addresses and sizes.
-    all: BTreeSet<(usize, usize)>,
-    longest: usize,
-}
-
-impl Buffers {
-    pub(crate) fn add(&mut self, start: usize, bytes: usize) {
-        self.longest = self.longest.max(bytes);
-        self.all.insert((start, bytes));
-    }
-
-    /// The largest over an address.
-    pub(crate) fn over(&self, address: usize) -> Option<(usize, usize)> {
-        let near = self.all.range((address.saturating_sub(self.longest), 0)..=(address, usize::MAX));
-        let over = near.filter(|(start, bytes)| address - start < *bytes);
-        over.max_by_key(|(_, bytes)| *bytes).copied()
-    }
 }
 
 #[cfg(test)]
@@ -175,17 +163,6 @@ mod tests {
         let mut regions = Regions::default();
         writes.iter().for_each(|(start, bytes, writer)| regions.write(*start, *bytes, *writer));
         regions
-    }
-
-    #[test]
-    fn the_largest_buffer_over_an_address_is_found() {
-        let mut buffers = Buffers::default();
-        for (start, bytes) in [(8, 100), (8, 4), (40, 4), (200, 8)] {
-            buffers.add(start, bytes);
-        }
-        let over = [7, 8, 41, 107, 108, 207].map(|address| buffers.over(address));
-        let first = Some((8, 100));
-        assert_eq!(over, [None, first, first, first, None, Some((200, 8))]);
     }
 
     #[test]
