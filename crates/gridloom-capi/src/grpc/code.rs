@@ -71,6 +71,18 @@ impl Failed {
         Failed::new(GRPC_OTHER_ERROR_CODE, text)
     }
 
+    /// Why a result is not had: it is lost, or the call that was to make it failed.
+    pub(super) fn without_value(error: Error, name: impl std::fmt::Display) -> Failed {
+        let code = match &error {
+            Error::Task(TaskError::DatumLost { .. } | TaskError::ServerLost { .. } | TaskError::NotMapped { .. }) => {
+                GRPC_INVALID_DATA_NP
+            }
+            Error::Task(_) | Error::Discarded { .. } => GRPC_SESSION_FAILED,
+            _ => return error.into(),
+        };
+        Failed::new(code, format!("{name}: {error}"))
+    }
+
     /// That pointer must lead to something.
     pub(super) fn null(what: &str) -> Failed {
         Failed::other(format!("{what} is NULL; give its address"))

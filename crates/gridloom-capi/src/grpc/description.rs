@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, GRPC_INVALID_DATA_NP, Outcome};
+use super::files::NewFile;
 use super::memory;
 use super::remote::Remote;
 use super::uri::Uri;
@@ -161,7 +162,8 @@ impl Description {
             let address = match uri {
                 Uri::Grid => continue,
                 Uri::File(path) => {
-                    replace(path, bytes).map_err(|error| failed(error.to_string()))?;
+                    let name = uri.to_string();
+                    NewFile::write(&name, path, bytes)?.place(&name)?;
                     self.done().written.insert(path.clone());
                     continue;
                 }
@@ -221,13 +223,3 @@ impl Description {
 
 /// Data in a container.
 const ITEMS_MAX: usize = 1 << 20;
-
-/// Writes a file beside its place and renames it, so that nobody sees a part of it.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
-        // What went wrong is told; that nothing is left is tried.
-        let _ = fs::remove_file(&beside);
-    })
-}

@@ -8,11 +8,11 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom::{Arg, Error, Handle, Submitted, Value};
-use gridloom_core::base::{Meta, TaskError, TaskId};
+use gridloom::{Arg, Handle, Submitted, Value};
+use gridloom_core::base::{Meta, TaskId};
 use gridloom_net::payload::Payload;
 
-use super::code::{Failed, GRPC_INVALID_DATA_NP, GRPC_SESSION_FAILED, Outcome, run};
+use super::code::{Failed, GRPC_INVALID_DATA_NP, Outcome, run};
 use super::deliver::arranged;
 use super::description::{Description, Keys};
 use super::library::{Library, library};
@@ -322,7 +322,7 @@ impl Remote {
                 Some(result) => Ok(Arg::Handle(result)),
                 // It is read as something else than it was made: as the program's memory would be.
                 None => {
-                    let value = result.get().map_err(failed)?;
+                    let value = result.get().map_err(|error| Failed::without_value(error, self))?;
                     let Some(payload) = value.payload() else { return Ok(Value::placeholder(meta.clone()).into()) };
                     let bytes = arranged(value.meta(), payload, &made);
                     Ok(Value::new(meta.clone(), Payload::copied(&bytes))?.into())
@@ -337,7 +337,7 @@ impl Remote {
             Content::Nothing => Err(self.without_value()),
             Content::Put(payload) => Ok(Some(payload.bytes().to_vec())),
             Content::Made { result, meta, .. } => {
-                let value = result.get().map_err(failed)?;
+                let value = result.get().map_err(|error| Failed::without_value(error, self))?;
                 let arranged = |payload| arranged(value.meta(), payload, &meta).into_owned();
                 Ok(value.payload().map(arranged))
             }
@@ -348,7 +348,7 @@ impl Remote {
         match self.content() {
             Content::Nothing => Err(self.without_value()),
             Content::Put(_) => Ok(()),
-            Content::Made { call, .. } => call.wait().map_err(failed),
+            Content::Made { call, .. } => call.wait().map_err(|error| Failed::without_value(error, self)),
         }
     }
 
@@ -381,17 +381,6 @@ fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
     let (lies, _) = order_and_shape(result.meta());
     let is_as_made = if shape == wanted_shape { order == wanted_order } else { order == lies };
     is_as_made.then(|| result.read_as(wanted)).flatten()
-}
-
-/// Why a value is not had: it is lost, or the call that was to make it failed.
-fn failed(error: Error) -> Failed {
-    match error {
-        Error::Task(TaskError::DatumLost { .. } | TaskError::ServerLost { .. } | TaskError::NotMapped { .. }) => {
-            Failed::new(GRPC_INVALID_DATA_NP, error.to_string())
-        }
-        Error::Task(_) | Error::Discarded { .. } => Failed::new(GRPC_SESSION_FAILED, error.to_string()),
-        other => other.into(),
-    }
 }
 
 /// A copy of memory of the program, where servers of this host can map it if it is large.
