@@ -97,14 +97,19 @@ def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
     monkeypatch.setenv("GRIDRPC_SERVERS_FAIL", "1")
     drawn = random.Random(seed)
     lost = drawn.sample(["server-1", "server-2", "server-3", "server-4"], 3)
-    faults = [f"at {drawn.uniform(0.02, 1.5):.3f}s {drawn.choice(['kill', 'kill', 'hang'])} {name}" for name in lost]
+    times = [drawn.uniform(0.02, 1.5) for _ in lost]
+    kinds = ["kill", "kill", "hang"]
+    faults = [f"at {at:.3f}s {drawn.choice(kinds)} {name}" for at, name in zip(times, lost, strict=True)]
     faults += [f"at 2s restart {name}" for name in lost]
     scenario = suite / f"{seed}.faults"
     scenario.write_text("\n".join(faults))
     simulate = [PROGRAM, "simulate", "-p", suite / "platform.toml", "--execute", "--faults", scenario, "--"]
     command = [*simulate, suite / "suite", suite / "gridrpc.toml", "server-1", "map: random"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=300)
-    assert done.returncode == 0 and "\nok 1" in "\n" + done.stdout, scenario.read_text() + done.stdout + done.stderr
+    said = scenario.read_text() + done.stdout + done.stderr
+    assert done.returncode == 0 and "\nok 1" in "\n" + done.stdout, said
+    # They struck while it ran.
+    assert float(re.search(r"^simulated ([\d.]+) s$", said, re.MULTILINE)[1]) > max(times), said
 
 
 def test_a_failed_case_is_told(suite):
