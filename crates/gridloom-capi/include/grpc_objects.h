@@ -1,4 +1,4 @@
-/* Objects of a DefClass (Ninf-G). Not there yet, and not installed: the library's language has no DefClass. */
+/* Objects of a DefClass (Ninf-G). A plan, and not installed: classes are read and compiled, and not served yet. */
 #ifndef GRIDLOOM_GRPC_OBJECTS_H
 #define GRIDLOOM_GRPC_OBJECTS_H
 

@@ -74,7 +74,9 @@ pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, bodies:
             Some("py") => offer.modules.push(absolute(file)?),
             _ => {
                 let file = file.display();
-                return Err(Error::Input(format!("{file}: expected a .idl or .py file, or {BUILTIN_LINALG}")));
+                let names = builtin::builtin_names().join(", ");
+                let words = format!("{BUILTIN_LINALG}, or builtin: and one of {names}");
+                return Err(Error::Input(format!("{file}: expected a .idl or .py file, {words}")));
             }
         }
     }
@@ -93,6 +95,7 @@ impl Offer {
         let libraries: Vec<PathBuf> = other.libraries.into_iter().filter(new).collect();
         self.libraries.extend(libraries);
         self.modules.extend(other.modules);
+        self.warnings.extend(other.warnings);
     }
 
     /// # Errors

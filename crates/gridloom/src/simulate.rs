@@ -47,7 +47,7 @@ pub struct SimulateConfig {
     /// Scenario of faults; its times count from the beginning of the simulation.
     #[serde(default)]
     pub faults: Option<PathBuf>,
-    /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg`.
+    /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg` and its like.
     #[serde(default)]
     pub functions: Vec<PathBuf>,
     /// Libraries for the `.idl` files, if bodies are run.

@@ -108,9 +108,6 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let rest = &options.rest;
     rest.check(options.listen)?;
     let mut offer = load_offer(&options.files, &options.python, None, options.bodies())?;
-    if !rest.quiet {
-        offer.warnings.iter().for_each(|warning| gridloom_core::say!("{}", warning.trim_end()));
-    }
     for library in &options.libraries {
         // A name without a folder that is no file here is left to the system's search path.
         match library.exists() {
@@ -121,6 +118,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     for name in &options.builtin {
         offer.add(builtin_offer(name, &options.libraries)?);
+    }
+    if !rest.quiet {
+        offer.warnings.iter().for_each(|warning| gridloom_core::say!("{}", warning.trim_end()));
     }
     offer.check_names()?;
     if offer.definitions.is_empty() {

@@ -35,7 +35,8 @@ use super::deadline::Until;
 use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Versions of the protocol that this build speaks.
+/// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
+/// files, strings that functions make, and sizes that they set.
 pub const VERSIONS: (u16, u16) = (4, 4);
 /// Longest frame of a handshake: a stranger costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
