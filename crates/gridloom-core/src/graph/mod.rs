@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DatumId, GroupId, Meta, NodeId, TaskId};
+use crate::base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub struct Task {
     pub outputs: Vec<Output>,
     /// Work in floating-point operations, from the complexity expression; `None` if the signature states none.
     pub work_flops: Option<f64>,
+    /// The object whose method it calls; `None` if it calls a function.
+    pub object: Option<ObjectId>,
 }
 
 impl Task {
