@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 182
+CASES = 197
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "mixed.c")
 # What needs memory that not every machine has.
@@ -294,6 +294,11 @@ SAYS = {
         "with a limit: GRPC_TIMEOUT_NP\nfailed: the first session",
     ),
     "progress": ([], r"(\d+ %: \d\.\d{6}\n){10}the integral is 3\.141593"),
+    "objects": (
+        [],
+        r"the largest eigenvalue of the Hilbert matrix of 400 is 2\.4\d{8}, after (\d+) steps\n"
+        r"4 objects made \d+ products",
+    ),
     "files": (["double", "functions.c", "hits.txt"], r"[1-9]\d* lines have 'double' in them"),
 }
 

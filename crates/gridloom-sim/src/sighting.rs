@@ -1,7 +1,10 @@
 //! What a watcher of a simulation sees: facts, as they happen, from which invariants are checked without looking at
 //! everything after every step.
 
+use std::sync::Arc;
+
 use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
+use gridloom_core::graph::Task;
 use gridloom_core::node::{Command, Effect, Event, Input, Message, TimerId};
 
 use crate::store::Value;
@@ -29,8 +32,12 @@ pub(crate) enum Sighting {
     SupplyFailed { node: NodeId },
     /// A datum came.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
+    /// A machine begins, or begins anew.
+    Begins { node: NodeId },
     /// A task starts.
-    Started { task: TaskId },
+    Started { node: NodeId, task: Arc<Task> },
+    /// A task that has started ends.
+    Ended { node: NodeId, task: TaskId },
     /// A server gave up copies for lack of room.
     Evicted,
     /// The program asks its client for a datum.
@@ -62,6 +69,8 @@ impl Sighting {
                 see(Sighting::Heard { node, from: *from });
                 see(Sighting::Arrived { node, from: *from, datum: *datum });
             }
+            Input::Start => see(Sighting::Begins { node }),
+            Input::TaskEnded { task, .. } => see(Sighting::Ended { node, task: *task }),
             Input::Timer(HEARTBEAT) => see(Sighting::Beat { node }),
             Input::Command(Command::Get { datum }) => see(Sighting::Wants { node, datum: *datum }),
             Input::Command(Command::Release { data }) => see(Sighting::Releases { data: data.clone() }),
@@ -77,7 +86,7 @@ impl Sighting {
             }
             Effect::Send { message: Message::Dropped { .. }, .. } => see(Sighting::Evicted),
             Effect::DropDatum { datum } => see(Sighting::Dropped { node, datum: *datum }),
-            Effect::StartTask { task } => see(Sighting::Started { task: task.id }),
+            Effect::StartTask { task } => see(Sighting::Started { node, task: task.clone() }),
             Effect::HangUp { peer } => see(Sighting::HungUp { node, peer: *peer }),
             Effect::Emit(
                 event @ (Event::TaskEnded { .. }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use gridloom_core::base::{NodeId, ObjectId, TaskError};
-use gridloom_core::idl::class_of;
 use gridloom_core::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
 use gridloom_core::idl::near::did_you_mean;
 use gridloom_core::idl::near_names;
+use gridloom_core::idl::{Signature, class_of};
 use gridloom_core::perf::ServerView;
 
 use crate::{Error, Function, Grid, Pending};
@@ -26,6 +26,8 @@ pub(crate) struct Place {
 pub struct Object {
     grid: Grid,
     class: Arc<str>,
+    /// Of its methods: they are known as long as it lives, whatever becomes of an agent.
+    signatures: Arc<[Arc<Signature>]>,
     place: Place,
 }
 
@@ -38,6 +40,10 @@ impl Grid {
     pub fn object(&self, class: &str, server: Option<NodeId>) -> Result<Object, Error> {
         let class = self.class(class)?;
         let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
+        let all = self.functions();
+        let is_of_class = |name: &str| class_of(name).is_some_and(|(of, _)| of == class);
+        let own = all.iter().filter(|signature| is_of_class(&signature.name));
+        let signatures: Arc<[Arc<Signature>]> = own.cloned().map(Arc::new).collect();
         let object = self.new_object();
         let mut refused = Vec::new();
         loop {
@@ -48,7 +54,7 @@ impl Grid {
             let place = Place { object, server };
             self.note_object(server, 1);
             match initialize.clone().at(place).submit(&[], &[], None).and_then(Pending::wait) {
-                Ok(_) => return Ok(Object { grid: self.clone(), class: class.into(), place }),
+                Ok(_) => return Ok(Object { grid: self.clone(), class: class.into(), signatures, place }),
                 // Another may have room for it: it has not begun there.
                 Err(Error::Task(TaskError::Refused { .. }))
                     if refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
@@ -118,33 +124,31 @@ impl Object {
         if runs_by_itself(name) {
             return Err(Error::Usage(format!("{full} runs by itself: when an object is made, or ends")));
         }
-        Ok(self.own(&full)?.at(self.place))
+        let found = self.signatures.iter().find(|signature| signature.name == full).cloned();
+        let signature = found.ok_or_else(|| {
+            let methods = self.signatures.iter().filter_map(|signature| class_of(&signature.name));
+            let methods: Vec<&str> =
+                methods.map(|(_, method)| method).filter(|method| !runs_by_itself(method)).collect();
+            let near = format!("; methods of class '{}' are {}", self.class, methods.join(", "));
+            Error::UnknownFunction { name: full, near }
+        })?;
+        Ok(self.own(signature))
     }
 
-    fn own(&self, full: &str) -> Result<Function, Error> {
-        self.grid.function(full).map_err(|error| match error {
-            Error::UnknownFunction { name, .. } => {
-                let all = self.grid.functions();
-                let methods = all.iter().filter_map(|signature| class_of(&signature.name));
-                let methods: Vec<&str> = methods
-                    .filter(|(class, method)| *class == &*self.class && !runs_by_itself(method))
-                    .map(|(_, method)| method)
-                    .collect();
-                let (class, known) = (&self.class, methods.join(", "));
-                Error::UnknownFunction { name, near: format!("; methods of class '{class}' are {known}") }
-            }
-            other => other,
-        })
+    fn own(&self, signature: Arc<Signature>) -> Function {
+        Function { grid: self.grid.clone(), hash: signature.hash(), signature, place: Some(self.place) }
     }
 
     /// Ends it, after the calls that were made: runs its `_finalize`. Without waiting.
     ///
     /// # Errors
-    /// If its class is not offered any more.
+    /// If its class has no `_finalize`, which would be the server's error.
     pub fn end(&self) -> Result<Pending, Error> {
-        let finalize = self.own(&format!("{}.{FINALIZE}", self.class))?;
+        let is_last = |name: &str| class_of(name).is_some_and(|(_, method)| method == FINALIZE);
+        let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
+        let finalize = finalize.ok_or_else(|| Error::Usage(format!("class '{}' has no {FINALIZE}", self.class)))?;
         self.grid.note_object(self.place.server, -1);
-        finalize.at(self.place).submit(&[], &[], None)
+        self.own(finalize).submit(&[], &[], None)
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Ledger {
     pub(super) calls: BTreeMap<TaskId, Vec<DatumId>>,
     /// Results of plain calls.
     pub(super) call_results: BTreeSet<DatumId>,
+    /// Calls of methods of objects.
+    pub(super) methods: BTreeSet<TaskId>,
     /// Calls with a time limit.
     pub(super) limited: BTreeSet<TaskId>,
     /// Tasks that the program cancelled.

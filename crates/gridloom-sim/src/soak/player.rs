@@ -7,17 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_core::base::time::SECOND_NS;
-use gridloom_core::base::{DatumId, GroupId, NodeId, TaskId, Time};
+use gridloom_core::base::{DatumId, GroupId, NodeId, ObjectId, TaskId, Time};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::{Command, Event};
 
 use super::ledger::Ledger;
-use super::workload::{Draw, PlainCall, array};
+use super::workload::{Draw, Hashes, PlainCall, array};
 use crate::simulation::Simulation;
 
 /// All that a program does of its own accord, it does within this time.
 const ACTIVE_NS: u64 = 2 * SECOND_NS;
 const CALLS_MAX: u64 = 60;
+const OBJECTS_MAX: u64 = 4;
 /// Who maps by itself waits so long for servers that answer.
 const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 
@@ -26,6 +27,10 @@ enum Act {
     Group,
     Call,
     CancelCall,
+    /// Makes an object.
+    Object,
+    /// Calls the methods of objects that have been made.
+    Methods,
     CancelGroup,
     /// Asks for all that it has.
     Get,
@@ -42,6 +47,8 @@ pub(super) struct Player {
     calls: BTreeMap<TaskId, PlainCall>,
     groups: BTreeMap<GroupId, Vec<TaskId>>,
     open: BTreeSet<GroupId>,
+    /// Objects that have been made, of which no method was called yet.
+    objects: Vec<(ObjectId, NodeId)>,
     /// Results that it has a handle on.
     held: BTreeMap<DatumId, f64>,
     /// Those that it asked for and has not been answered.
@@ -54,7 +61,7 @@ pub(super) struct Player {
 
 impl Player {
     /// It begins now.
-    pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, elements: u64, hashes: [u64; 2]) -> Player {
+    pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, elements: u64, hashes: Hashes) -> Player {
         let mut agenda = vec![(now, Act::Group)];
         let mut later = |random: &mut SplitMix64, act| agenda.push((now + random.below(ACTIVE_NS), act));
         if random.below(3) == 0 {
@@ -71,6 +78,9 @@ impl Player {
         }
         if random.below(4) == 0 {
             later(&mut random, Act::ReleaseOne);
+        }
+        if random.below(2) == 0 {
+            (0..=random.below(OBJECTS_MAX)).for_each(|_| later(&mut random, Act::Object));
         }
         let calls = if random.below(2) == 0 { random.below(CALLS_MAX) } else { 0 };
         let is_burst = random.below(2) == 0;
@@ -92,6 +102,7 @@ impl Player {
             calls: BTreeMap::new(),
             groups: BTreeMap::new(),
             open: BTreeSet::new(),
+            objects: Vec::new(),
             held: BTreeMap::new(),
             asked: BTreeSet::new(),
             begins_by: None,
@@ -143,7 +154,21 @@ impl Player {
             let (_, act) = self.agenda.pop_front().expect("there is a first");
             match act {
                 Act::Group => self.run_group(sim, ledger),
-                Act::Call => self.call(sim, ledger),
+                Act::Call => {
+                    let call = self.draw.call();
+                    self.call(sim, ledger, call);
+                }
+                Act::Object => {
+                    let call = self.draw.object();
+                    self.call(sim, ledger, call);
+                }
+                Act::Methods => {
+                    for (object, server) in std::mem::take(&mut self.objects) {
+                        for call in self.draw.methods(object, server) {
+                            self.call(sim, ledger, call);
+                        }
+                    }
+                }
                 Act::CancelCall => {
                     if let Some(task) = self.calls.keys().next().copied() {
                         ledger.cancelled.insert(task);
@@ -194,10 +219,12 @@ impl Player {
         sim.command(self.node, Command::Release { data: release });
     }
 
-    fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
-        let call = self.draw.call();
-        for (datum, value) in call.sources {
-            self.put(sim, ledger, datum, value);
+    fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger, call: PlainCall) {
+        for (datum, value) in &call.sources {
+            self.put(sim, ledger, *datum, *value);
+        }
+        if call.task.object.is_some() {
+            ledger.methods.insert(call.task.id);
         }
         ledger.expected.extend(call.results.iter().copied());
         ledger.call_results.extend(call.results.iter().map(|(datum, _)| *datum));
@@ -206,12 +233,9 @@ impl Player {
             ledger.limited.insert(call.task.id);
         }
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
-        let (task, limit_ns) = (call.task.clone(), call.limit_ns);
+        let (task, limit_ns, only, is_once) = (call.task.clone(), call.limit_ns, call.only, call.task.object.is_some());
         self.calls.insert(task.id, call);
-        sim.command(
-            self.node,
-            Command::Call { task, sources, limit_ns, only: None, calibrates: false, is_once: false },
-        );
+        sim.command(self.node, Command::Call { task, sources, limit_ns, only, calibrates: false, is_once });
     }
 
     fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {
@@ -233,10 +257,14 @@ impl Player {
                     let late_ns = self.agenda.front().map_or(0, |(at, _)| sim.now().since(*at));
                     self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
                 }
-                Event::TaskEnded { report, .. } => {
+                Event::TaskEnded { report, server, .. } => {
                     if let Some(call) = self.calls.remove(&report.task)
                         && report.outcome.is_ok()
                     {
+                        if let (Some(object), Some(server), None) = (call.task.object, server, call.only) {
+                            self.objects.push((object, server));
+                            self.agenda.push_front((sim.now(), Act::Methods));
+                        }
                         for (datum, _) in call.results {
                             sim.remove(self.node, datum);
                         }

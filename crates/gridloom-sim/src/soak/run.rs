@@ -19,6 +19,7 @@ use super::invariants::{ALL, Check};
 use super::ledger::Ledger;
 use super::player::Player;
 use super::stage::Stage;
+use super::workload::Hashes;
 use crate::faults::{Kind, Scenario, Strike};
 use crate::node::Life;
 use crate::simulation::Simulation;
@@ -116,7 +117,7 @@ struct Run {
     servers: Vec<String>,
     random: SplitMix64,
     elements: u64,
-    hashes: [u64; 2],
+    hashes: Hashes,
     /// All faults in order of time, relative to nothing: absolute times.
     strikes: Vec<Strike>,
     struck: usize,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use gridloom_core::base::{NodeId, Time};
-use gridloom_core::idl;
+use gridloom_core::idl::{self, Definition};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_core::platform::{HostId, Platform};
 
 use super::ledger::Ledger;
-use super::workload::{IDL, Mix};
+use super::workload::{Hashes, IDL, Mix};
 use crate::faults::{Field, Scenario, ScenarioError};
 use crate::simulation::{SimConfig, Simulation};
 
@@ -53,6 +53,12 @@ pub fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     scenario.check(&nodes, &hosts)
 }
 
+/// Functions and methods.
+fn offered() -> Vec<Definition> {
+    let file = idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
+    file.definitions.into_iter().chain(file.classes.into_iter().flat_map(|class| class.methods)).collect()
+}
+
 /// A grid that stands, with its first client, and the others to come.
 pub(super) struct Stage {
     pub(super) sim: Simulation,
@@ -61,7 +67,7 @@ pub(super) struct Stage {
     /// Clients that come later: the delay, the name and the host.
     pub(super) later: Vec<(u64, String, HostId)>,
     pub(super) elements: u64,
-    pub(super) hashes: [u64; 2],
+    pub(super) hashes: Hashes,
 }
 
 impl Stage {
@@ -73,8 +79,8 @@ impl Stage {
         let mut sim = Simulation::new(platform.clone(), SimConfig { seed, ..SimConfig::default() });
         sim.trace.sightings = Some(Vec::new());
         sim.set_bodies(Box::new(Mix));
-        let definitions = idl::parse(IDL, "soak.idl").expect("the functions of the soak parse");
-        let hashes = [definitions[0].signature.hash(), definitions[1].signature.hash()];
+        let definitions = offered();
+        let hashes = std::array::from_fn(|index| definitions[index].signature.hash());
         sim.add_agent(HostId(AGENT_HOST), AGENT);
         let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
         ledger.is_tight = random.below(3) == 0;

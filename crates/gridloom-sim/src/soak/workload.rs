@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task};
 use gridloom_core::map::SplitMix64;
 
@@ -13,7 +13,23 @@ use crate::Bodies;
 pub(super) const IDL: &str = "Module t;
 Define mix(IN int n, IN double x[n], IN double y[n], OUT double z[n]) CalcOrder 1e8 Calls \"C\" mix(n, x, y, z);
 Define both(IN int n, IN double x[n], IN double y[n], OUT double z[n], OUT double w[n]) CalcOrder 1e8
-Calls \"C\" both(n, x, y, z, w);";
+Calls \"C\" both(n, x, y, z, w);
+DefClass tally {
+    DefMethod _initialize() Calls \"C\" begin();
+    DefMethod mix(IN int n, IN double x[n], IN double y[n], OUT double z[n]) CalcOrder 1e8 Calls \"C\" mix(n, x, y, z);
+    DefMethod _finalize() Calls \"C\" end();
+}";
+
+/// Hashes of the signatures that it has, in its order.
+pub(super) type Hashes = [u64; 5];
+/// Their names.
+const NAMES: [&str; 5] = ["t/mix", "t/both", "t/tally._initialize", "t/tally.mix", "t/tally._finalize"];
+/// Places in these.
+const MIX: usize = 0;
+const BOTH: usize = 1;
+const BEGIN: usize = 2;
+const METHOD: usize = 3;
+const END: usize = 4;
 
 /// What the functions compute: exact, so that results can be told from one another. `both` gives it of its arguments and
 /// of these exchanged.
@@ -26,6 +42,9 @@ pub(super) struct Mix;
 
 impl Bodies for Mix {
     fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        if task.outputs.is_empty() {
+            return Ok(Vec::new());
+        }
         let (x, y, salt) = (first(&inputs[1].1), first(&inputs[2].1), task.id.serial as f64);
         let values = [mix(x, y, salt), mix(y, x, salt)];
         let results = task.outputs.iter().zip(values);
@@ -50,9 +69,11 @@ type Known = (DatumId, f64);
 #[derive(Clone, Debug)]
 pub(super) struct PlainCall {
     pub(super) task: Task,
-    pub(super) sources: [Known; 2],
+    pub(super) sources: Vec<Known>,
     pub(super) results: Vec<Known>,
     pub(super) limit_ns: Option<u64>,
+    /// The server of its object.
+    pub(super) only: Option<NodeId>,
 }
 
 /// A group, what the program puts into it, and what must come of it.
@@ -74,8 +95,7 @@ pub(super) struct Draw {
     pub(super) client: NodeId,
     /// Elements of every array.
     pub(super) elements: u64,
-    /// Hashes of `mix` and `both`.
-    pub(super) hashes: [u64; 2],
+    pub(super) hashes: Hashes,
     pub(super) next_group: u64,
     pub(super) next_call: u64,
 }
@@ -84,6 +104,7 @@ pub(super) struct Draw {
 const GROUP_STRIDE: u64 = 1_000;
 const CALLS_FROM: u64 = 1_000_000;
 const CALL_STRIDE: u64 = 10;
+const METHODS_MAX: u64 = 12;
 
 impl Draw {
     pub(super) fn meta(&self) -> Meta {
@@ -106,8 +127,8 @@ impl Draw {
         let n = (self.elements as i32).to_ne_bytes().to_vec();
         let task = Task {
             id: TaskId { client: self.client, serial },
-            function: if is_both { "t/both" } else { "t/mix" }.into(),
-            signature_hash: self.hashes[usize::from(is_both)],
+            function: NAMES[if is_both { BOTH } else { MIX }].into(),
+            signature_hash: self.hashes[if is_both { BOTH } else { MIX }],
             args: vec![
                 Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: n },
                 Argument::Datum(x),
@@ -158,6 +179,48 @@ impl Draw {
         let sources = [(self.datum(base), number as f64), (self.datum(base + 1), 7.0 * number as f64)];
         let (task, results) = self.task(base, sources, base + 2);
         let limit_ns = (self.random.below(6) == 0).then(|| self.random.below(3_000_000_000));
-        PlainCall { task, sources, results, limit_ns }
+        PlainCall { task, sources: sources.to_vec(), results, limit_ns, only: None }
+    }
+
+    /// The call that makes an object.
+    pub(super) fn object(&mut self) -> PlainCall {
+        let call = self.bare(BEGIN, None, None);
+        let object = Some(ObjectId { client: self.client, serial: call.task.id.serial });
+        PlainCall { task: Task { object, ..call.task }, ..call }
+    }
+
+    /// A call of an object's method, and at last the one that ends it.
+    pub(super) fn methods(&mut self, object: ObjectId, server: NodeId) -> Vec<PlainCall> {
+        let mut calls = Vec::new();
+        for _ in 0..self.random.below(METHODS_MAX) {
+            let call = self.call();
+            let one = call.results[0];
+            let task = Task {
+                function: NAMES[METHOD].into(),
+                signature_hash: self.hashes[METHOD],
+                outputs: call.task.outputs[..1].to_vec(),
+                object: Some(object),
+                ..call.task
+            };
+            calls.push(PlainCall { task, results: vec![one], only: Some(server), ..call });
+        }
+        calls.push(self.bare(END, Some(object), Some(server)));
+        calls
+    }
+
+    /// A call without arguments.
+    fn bare(&mut self, what: usize, object: Option<ObjectId>, only: Option<NodeId>) -> PlainCall {
+        let serial = CALLS_FROM + CALL_STRIDE * self.next_call;
+        self.next_call += 1;
+        let task = Task {
+            id: TaskId { client: self.client, serial },
+            function: NAMES[what].into(),
+            signature_hash: self.hashes[what],
+            args: Vec::new(),
+            outputs: Vec::new(),
+            work_flops: Some(1e6),
+            object,
+        };
+        PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None, only }
     }
 }

@@ -5,9 +5,10 @@ use super::*;
 
 impl Server {
     /// What it remembers of tasks and data, by kind: all 0 once every client has released everything, or is gone.
-    pub fn leftovers(&self) -> [(&'static str, usize); 7] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 8] {
         [
             ("tasks", self.executor.len()),
+            ("objects", self.objects.len()),
             ("data", self.replicas.len()),
             ("bytes", self.replicas.used_bytes() as usize),
             ("requests for unknown data", self.replicas.unknown()),

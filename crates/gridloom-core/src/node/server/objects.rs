@@ -11,11 +11,22 @@ use crate::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
 
 use super::*;
 
-/// Those that are here, with the class of each.
+/// Those that are here.
 #[derive(Debug, Default)]
-pub(super) struct Objects(BTreeMap<ObjectId, String>);
+pub(super) struct Objects(BTreeMap<ObjectId, Object>);
+
+#[derive(Debug)]
+struct Object {
+    class: String,
+    /// Its `_initialize`.
+    made_by: TaskId,
+}
 
 impl Objects {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A client is gone, and with it its objects.
     pub(super) fn forget_client(&mut self, client: NodeId) -> Vec<ObjectId> {
         let (first, last) = (ObjectId { client, serial: 0 }, ObjectId { client, serial: u64::MAX });
@@ -43,14 +54,14 @@ impl Server {
         }
         match self.objects.0.get(&object) {
             None if method == INITIALIZE && self.objects.0.len() < OBJECTS_MAX => {
-                self.objects.0.insert(object, class.to_string());
+                self.objects.0.insert(object, Object { class: class.to_string(), made_by: task.id });
                 Ok(())
             }
             None if method == INITIALIZE => Err(refused(format!(
                 "it keeps {OBJECTS_MAX} objects, as many as a server may; end some, or add a server"
             ))),
-            Some(known) if known == class && method != INITIALIZE => Ok(()),
-            Some(known) => Err(refused(format!("the object is there, of class '{known}'"))),
+            Some(known) if known.class == class && method != INITIALIZE => Ok(()),
+            Some(known) => Err(refused(format!("the object is there, of class '{}'", known.class))),
             None => {
                 let why = "it has ended, or was lost with its process".to_string();
                 Err(TaskError::ObjectLost { function, server, why })
@@ -80,6 +91,15 @@ impl Server {
         self.objects.0.remove(&object);
         out.push(Effect::EndObject { object });
         Some(object)
+    }
+
+    /// A call is given up by its client, that has ended here before: an object that it has made is nobody's.
+    pub(super) fn made_for_nobody(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
+        let made = self.objects.0.iter().find(|(_, object)| object.made_by == task);
+        let Some(object) = made.map(|(object, _)| *object) else { return };
+        self.objects.0.remove(&object);
+        out.push(Effect::EndObject { object });
+        self.object_lost(now, object, out);
     }
 
     /// A method did not run: without its beginning or its end an object is none.

@@ -135,7 +135,9 @@ impl Server {
     }
 
     pub(super) fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
-        let Some(state) = self.executor.get(id).map(|entry| entry.state) else { return };
+        let Some(state) = self.executor.get(id).map(|entry| entry.state) else {
+            return self.made_for_nobody(now, id, out);
+        };
         if state == State::Running {
             out.push(Effect::StopTask { task: id });
             return;

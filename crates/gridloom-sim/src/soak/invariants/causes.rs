@@ -74,6 +74,14 @@ impl Causes {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_is_away(now)),
+            // An object is lost with its server, or by the call of a method that was given up.
+            TaskError::ObjectLost { .. } | TaskError::ServerLost { .. } | TaskError::DatumLost { .. }
+                if task.is_some_and(|task| ledger.methods.contains(&task)) =>
+            {
+                let is_given_up = |task: &TaskId| task.client == node && ledger.methods.contains(task);
+                let given_up = ledger.limited.iter().chain(&ledger.cancelled).any(is_given_up);
+                ("an object was lost", given_up || ledger.losses > 0 || ledger.was_full || no_server || ledger.is_tight)
+            }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }

@@ -7,6 +7,7 @@ mod causes;
 mod client_traffic;
 mod given_back;
 mod immutable;
+mod objects;
 mod reported;
 mod results;
 mod silence;
@@ -36,6 +37,7 @@ pub const ALL: &[Invariant] = &[
     causes::INVARIANT,
     client_traffic::INVARIANT,
     store_bound::INVARIANT,
+    objects::INVARIANT,
     silence::INVARIANT,
     given_back::INVARIANT,
 ];

@@ -36,8 +36,8 @@ impl Check for Results {
                 let is_right = got == *expected && last == got && bytes.len() as u64 == value.meta.size_bytes();
                 is_right.then_some(()).ok_or_else(|| format!("{datum} at {node} is {got}, expected {expected}"))
             }
-            Sighting::Started { task } => {
-                self.runs.entry(*task).or_default().0 += 1;
+            Sighting::Started { task, .. } => {
+                self.runs.entry(task.id).or_default().0 += 1;
                 Ok(())
             }
             Sighting::Told { event: Event::TaskEnded { report, .. }, .. } => {
