@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`signature`] | the types: what a function takes and gives, and how a server runs it |
 //! | [`expr`] | size and complexity expressions and their value; text and wire form beside it |
-//! | [`parser`] | text of the language to definitions: `lexer` and `macros` below it, a file for each part of the grammar beside it (`parse_file`, `parse_param`, `parse_call`, `parse_expr`, `parse_class`, `parse_routine`); `print` goes back |
+//! | [`parser`] | text of the language to definitions: `lexer` and `macros` below it, a file for each part of the grammar beside it (`parse_file`, `parse_param`, `parse_call`, `parse_expr`, `parse_class`, `parse_routine`, `parse_problem`); `print` goes back |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
 //! | [`slices`] | arrays of which a part is sent |
@@ -33,6 +33,7 @@ mod parse_class;
 mod parse_expr;
 mod parse_file;
 mod parse_param;
+mod parse_problem;
 mod parse_routine;
 pub mod parser;
 #[cfg(test)]
