@@ -6,6 +6,7 @@
 //! | [`expr`] | size and complexity expressions and their value; text and wire form beside it |
 //! | [`parser`] | text of the language to definitions: `lexer` and `macros` below it, a file for each part of the grammar beside it (`parse_file`, `parse_param`, `parse_call`, `parse_expr`, `parse_class`, `parse_routine`, `parse_problem`); `print` goes back |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
+//! | `prototype` | a call as programs in C make it: which arguments are passed, in which order, as what |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
 //! | [`slices`] | arrays of which a part is sent |
 //! | [`bind`] | a call against a signature, before anything is sent |
@@ -40,6 +41,7 @@ pub mod parser;
 mod parser_tests;
 pub mod postfix;
 mod print;
+mod prototype;
 pub mod scalar;
 pub mod signature;
 pub mod slices;
@@ -53,5 +55,6 @@ pub use fit::Given;
 pub use lexer::IdlError;
 pub use near::near_names;
 pub use parser::{IdlFile, parse, parse_expression, parse_file};
+pub use prototype::Passed;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slices::{Slice, Slices, Whole};

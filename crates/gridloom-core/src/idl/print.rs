@@ -69,11 +69,16 @@ impl Signature {
             text.push('*');
         }
         text.push_str(&param.name);
-        match &param.slices {
-            None => param.dims.iter().for_each(|dim| text.push_str(&format!("[{}]", dim.display(&self.params)))),
-            Some(slices) => slices.dims.iter().for_each(|slice| text.push_str(&self.sliced(slice))),
-        }
+        text.push_str(&self.extents_text(param));
         text
+    }
+
+    /// `[m][k]`, or `[n : 0, n, step]`.
+    pub(crate) fn extents_text(&self, param: &Param) -> String {
+        match &param.slices {
+            None => param.dims.iter().map(|dim| format!("[{}]", dim.display(&self.params))).collect(),
+            Some(slices) => slices.dims.iter().map(|slice| self.sliced(slice)).collect(),
+        }
     }
 
     fn sliced(&self, slice: &Slice) -> String {
