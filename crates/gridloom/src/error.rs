@@ -37,7 +37,7 @@ pub enum Error {
     UnknownFunction {
         /// The name asked for.
         name: String,
-        /// Known names like it, empty or starting with a semicolon.
+        /// Known names like it, or modules that all have it; may be empty.
         near: String,
     },
     /// Of a group that follows its graph strictly: a call is not as it was described, and was not made; or, at the end of the
