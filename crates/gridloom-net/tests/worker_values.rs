@@ -41,6 +41,8 @@ fn definitions() -> Vec<Definition> {
         returned("half", vec![scalar("a", In, Float32)], Float32),
         returned("negate8", vec![scalar("a", In, Int8)], Int8),
         returned("conjugate", vec![scalar("z", In, Complex128)], Complex128),
+        returned("conjugate_single", vec![scalar("z", In, Complex64)], Complex64),
+        returned("twice_long", vec![scalar("x", In, LongDouble)], LongDouble),
         native("each_kind", each),
         native(
             "axpy",
@@ -180,6 +182,15 @@ fn values_are_returned_as_results() {
         doubles(&bench.call("conjugate", vec![z], vec![out_scalar(Dtype::Complex128)]).unwrap()[0]),
         [1.0, -2.0]
     );
+    let halves = |re: f32, im: f32| [re.to_ne_bytes(), im.to_ne_bytes()].concat();
+    let single = Arg::Inline(Meta::scalar(Dtype::Complex64), halves(3.0, 4.0));
+    let out = bench.call("conjugate_single", vec![single], vec![out_scalar(Dtype::Complex64)]).unwrap();
+    assert_eq!(out[0], halves(3.0, -4.0));
+    // 0, whatever a long double is here.
+    let long = Arg::Inline(Meta::scalar(Dtype::LongDouble), vec![0; Dtype::LongDouble.size_bytes() as usize]);
+    let out = bench.call("twice_long", vec![long.clone()], vec![out_scalar(Dtype::LongDouble)]).unwrap();
+    let Arg::Inline(_, zero) = long else { unreachable!("it was made above") };
+    assert_eq!(out[0], zero);
 }
 
 #[test]

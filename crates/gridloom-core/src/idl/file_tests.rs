@@ -7,32 +7,7 @@ use crate::idl::parser::{parse, parse_file};
 use crate::idl::signature::{ArrayOrder, Body, CallArgument, Definition, Language};
 
 /// All of the language.
-const WHOLE: &str = r#"/* all */ Module linalg; CompileOptions "-O3"; Compiler "cc"; Linker "cc"; Library "-lm a.so";
-FortranFormat "_%s_"; FortranStringConvention last; // to the end
-#define N 10
-# a comment of GridSolve
-Globals {
-#include <math.h>
-static double twice(double x) { return 2 * x; } /* } */
-}
-Define f(IN int n, IN double x[n][N*n], OUT double y[n > 2 ? n-1 : 2^n], INOUT long *s, WORK char w[4*n], IN string t)
-"described" Required "a.o" Shrink "no" CalcOrder 2*n^3/3 + 0.5 * n
-{ y[0] = twice(x[0]); if (*s == '}') goto ng_stub_end; }
-Define g(IN double a, OUT int *info) Language "FORTRAN" Calls info = g(a, 'N', "U", (long) 2 + 1, -1.5);
-Define h(IN int n, OUT float *r) Calls "C++" r = ns(n, n * 2);
-SUBROUTINE dgesv(IN int n, INOUT double A[lda][n], IN int lda, OUT int info) "d"
-  LANGUAGE = "FORTRAN" MAJOR = "ROW" LIBS = "-llapack" COMPLEXITY = "0.667*pow((double)n, 3.0) + sqrt(n)" # end
-DefClass counter "counts" Required "b.o" {
-  DefState { long total; }
-  DefMethod _initialize() { total = 0; }
-  DefMethod add(IN int n, OUT long *sum) "adds" CalcOrder n { *sum = total += n; }
-  DefMethod other(IN int n) Calls "C" other_of(n, 1);
-}
-FUNCTION double norm(IN int n, IN double x[n]) MAJOR = "COLUMN" SYMBOL = "norm2";
-FUNCTION dcomplex dotc(IN int n, IN dcomplex x[n]) LANGUAGE = "FORTRAN" COMPLEXITY = "8*n*log2(max(n, 2))"
-PROBLEM qsort C ROUTINE sort_it(IN int n, INOUT double x[n], IN double a[n][m], IN int m, OUT int info) "sorts"
-  LIBS = "-lq" NONMOVEABLE
-"#;
+const WHOLE: &str = include_str!("../../tests/fixtures/whole.idl");
 
 #[test]
 fn the_whole_language_is_read() {
