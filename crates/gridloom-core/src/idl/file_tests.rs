@@ -96,6 +96,28 @@ fn values_of_functions_are_results() {
 }
 
 #[test]
+fn what_a_definition_refers_to_and_is_not_there_prints_as_its_number() {
+    let mut definition = one("Define f(OUT int *r) Calls r = g(r);");
+    let Body::Native { args, result, .. } = &mut definition.body else { panic!() };
+    (args[0], *result) = (CallArgument::Param(7), Some((Dtype::Int32, 8)));
+    assert!(definition.to_string().ends_with("Calls \"C\" #8 = g(#7);\n"), "{definition}");
+}
+
+#[test]
+fn symbols_that_are_no_names_read_back() {
+    for text in [
+        "SUBROUTINE f(IN int n, OUT int m) SYMBOL = \"f.cold-1\"",
+        "SUBROUTINE f(IN int n) LANGUAGE = \"FORTRAN\" SYMBOL = \"1f\"",
+        "FUNCTION int f(IN int n, IN double a[n][n]) SYMBOL = \"f*\"",
+    ] {
+        let definition = one(text);
+        assert_eq!(one(&definition.to_string()), definition, "{definition}");
+    }
+    assert!(refusal("FortranFormat \"1%s\";").contains("expected one %s"));
+    assert!(refusal(&format!("SUBROUTINE f() SYMBOL = \"{}\"", "f".repeat(300))).contains("of at most"));
+}
+
+#[test]
 fn major_says_how_arrays_lie_whatever_the_language() {
     for (settings, order) in [
         ("", ArrayOrder::C),

@@ -122,7 +122,7 @@ impl<'a> Lexer<'a> {
         let place = self.place;
         self.line_is_blank = false;
         let Some(first) = self.peek() else { return Ok((Token::End, place)) };
-        let token = if first.is_alphabetic() || first == '_' {
+        let token = if is_name_start(first) {
             Token::Name(self.take_while(is_name_character).to_string())
         } else if first.is_ascii_digit() || (first == '.' && self.rest[1..].starts_with(|c: char| c.is_ascii_digit())) {
             self.number(place)?
@@ -404,6 +404,15 @@ impl<'a> Lexer<'a> {
             self.place.column += 1;
         }
     }
+}
+
+/// Whether the lexer reads it as one name.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(is_name_start) && text.chars().all(is_name_character)
+}
+
+fn is_name_start(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
 }
 
 pub(crate) fn is_name_character(c: char) -> bool {

@@ -5,7 +5,8 @@
 //! extents are (rows, columns) either way, so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
 
 use crate::base::Dtype;
-use crate::idl::lexer::{IdlError, Place, Token};
+use crate::base::limits::NAME_BYTES_MAX;
+use crate::idl::lexer::{IdlError, Place, Token, is_name};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::parse_expr::ParsedExpr;
 use crate::idl::parse_param::{ParsedParam, is_type_word, type_from_words, type_name};
@@ -197,8 +198,9 @@ impl Parser<'_> {
 
     fn symbol(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("the routine's symbol")?;
-        if text.is_empty() || text.contains('\0') {
-            return Err(self.error(place, format!("expected the routine's symbol, got {text:?}")));
+        if text.is_empty() || text.contains('\0') || text.len() > NAME_BYTES_MAX {
+            let message = format!("expected the routine's symbol, of at most {NAME_BYTES_MAX} bytes, got {text:?}");
+            return Err(self.error(place, message));
         }
         Ok(text)
     }
@@ -228,14 +230,20 @@ fn natural_order(language: Language) -> ArrayOrder {
     }
 }
 
-/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order.
+/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order, and symbols
+/// that are no names.
 pub(crate) fn routine_text(definition: &Definition, declared: &[String]) -> Option<String> {
     let signature = &definition.signature;
     let Body::Native { language, symbol, result, .. } = &definition.body else { return None };
-    let order = signature.params.iter().find(|param| param.is_array)?.order;
-    if matches!((language, order), (Language::C, ArrayOrder::C) | (Language::Fortran, ArrayOrder::F)) {
+    let order = signature.params.iter().find(|param| param.is_array).map(|param| param.order);
+    let is_usual = matches!(
+        (language, order),
+        (_, None) | (Language::C, Some(ArrayOrder::C)) | (Language::Fortran, Some(ArrayOrder::F))
+    );
+    if is_usual && is_name(symbol) {
         return None;
     }
+    let order = order.unwrap_or(natural_order(*language));
     let (head, passed) = match result {
         None => ("SUBROUTINE".to_string(), declared),
         Some((dtype, index)) => (format!("FUNCTION {}", type_name(BaseType::Number(*dtype))), declared.get(..*index)?),

@@ -336,8 +336,9 @@ impl<'a> Parser<'a> {
     pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("a format such as \"%s_\"")?;
         let directives = text.matches("%s").count() + text.matches("%l").count();
-        let rest_is_name = text.replace("%s", "").replace("%l", "").chars().all(super::lexer::is_name_character);
-        if directives == 1 && rest_is_name {
+        // A format may begin with what a name does not.
+        let is_name = super::lexer::is_name(&text.replace("%s", "f").replace("%l", "f"));
+        if directives == 1 && is_name {
             return Ok(text);
         }
         let message = format!("expected one %s (the name) or %l (in upper case) as in \"%s_\", got {text:?}");

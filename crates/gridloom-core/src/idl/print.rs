@@ -124,7 +124,9 @@ impl fmt::Display for Definition {
                 };
                 write!(f, "Calls \"{language}\" ")?;
                 if let Some((_, index)) = result {
-                    write!(f, "{} = ", signature.params[*index].name)?;
+                    let name =
+                        signature.params.get(*index).map_or_else(|| format!("#{index}"), |param| param.name.clone());
+                    write!(f, "{name} = ")?;
                 }
                 let args: Vec<String> = args.iter().map(|arg| argument(arg, signature)).collect();
                 writeln!(f, "{symbol}({});", args.join(", "))
