@@ -42,7 +42,8 @@ fn definitions() -> Vec<Definition> {
         returned("negate8", vec![scalar("a", In, Int8)], Int8),
         returned("conjugate", vec![scalar("z", In, Complex128)], Complex128),
         returned("conjugate_single", vec![scalar("z", In, Complex64)], Complex64),
-        returned("twice_long", vec![scalar("x", In, LongDouble)], LongDouble),
+        returned("widened", vec![scalar("x", In, Float64)], LongDouble),
+        returned("narrowed", vec![scalar("x", In, LongDouble)], Float64),
         native("each_kind", each),
         native(
             "axpy",
@@ -186,11 +187,10 @@ fn values_are_returned_as_results() {
     let single = Arg::Inline(Meta::scalar(Dtype::Complex64), halves(3.0, 4.0));
     let out = bench.call("conjugate_single", vec![single], vec![out_scalar(Dtype::Complex64)]).unwrap();
     assert_eq!(out[0], halves(3.0, -4.0));
-    // 0, whatever a long double is here.
-    let long = Arg::Inline(Meta::scalar(Dtype::LongDouble), vec![0; Dtype::LongDouble.size_bytes() as usize]);
-    let out = bench.call("twice_long", vec![long.clone()], vec![out_scalar(Dtype::LongDouble)]).unwrap();
-    let Arg::Inline(_, zero) = long else { unreachable!("it was made above") };
-    assert_eq!(out[0], zero);
+    // Whatever a long double is here: what one function returns is what another one takes.
+    let widened = bench.call("widened", vec![number(2.5)], vec![out_scalar(Dtype::LongDouble)]).unwrap().remove(0);
+    let long = Arg::Inline(Meta::scalar(Dtype::LongDouble), widened);
+    assert_eq!(doubles(&bench.call("narrowed", vec![long], vec![out_scalar(Dtype::Float64)]).unwrap()[0]), [2.5]);
 }
 
 #[test]
