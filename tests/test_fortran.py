@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import gridloom as gl
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -79,6 +80,36 @@ def test_examples_say_what_their_page_says(tmp_path, name, says):
     program = compile_fortran(EXAMPLES / f"{name}.f90", tmp_path / name)
     done = subprocess.run([program, "grid.toml"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0 and re.fullmatch(says, done.stdout.strip()), done.stdout + done.stderr
+
+
+COMPLEX = """complex(8) function dotc(n, x, y)
+    integer, intent(in) :: n
+    complex(8), intent(in) :: x(n), y(n)
+    dotc = sum(conjg(x) * y)
+end function
+complex(4) function mean(n, x)
+    integer, intent(in) :: n
+    complex(4), intent(in) :: x(n)
+    mean = sum(x) / n
+end function
+"""
+DESCRIBED = """Module complex;
+FUNCTION dcomplex dotc(IN int n, IN dcomplex x[n], IN dcomplex y[n]) LANGUAGE = "FORTRAN"
+Define average(IN int n, IN scomplex x[n], OUT scomplex *value) Calls "FORTRAN" value = mean(n, x);
+"""
+
+
+@needs_gfortran
+def test_complex_values_of_functions_are_results(tmp_path):
+    (tmp_path / "complex.f90").write_text(COMPLEX)
+    (tmp_path / "complex.idl").write_text(DESCRIBED)
+    library = tmp_path / "libcomplex.so"
+    subprocess.run(["gfortran", "-shared", "-fPIC", tmp_path / "complex.f90", "-o", library], check=True, cwd=tmp_path)
+    x, y = np.array([1 + 2j, 3 - 1j]), np.array([2 - 1j, 1j])
+    with gl.local(servers=1, functions=[tmp_path / "complex.idl"], libraries=[library]) as grid:
+        assert grid.function("complex/dotc")(x, y) == np.vdot(x, y)
+        mean = grid.function("complex/average")(x.astype("complex64"))
+        assert mean == np.complex64(2 + 0.5j) and mean.dtype == np.complex64
 
 
 PROJECT = """cmake_minimum_required(VERSION 3.10)

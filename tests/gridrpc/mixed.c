@@ -26,6 +26,9 @@ int main(int argc, char **argv) {
     int length = grpc_function_handle_signature_np(&outer, text, sizeof text);
     if (length != (int)strlen(text) || strncmp(text, "mixed/outer(", 12) != 0) return 5;
     if (grpc_function_handle_signature_np(&outer, cut, sizeof cut) != length || strcmp(cut, "mixed/o") != 0) return 6;
+    const char *call = "grpc_call(&handle, const double *x /* [m] */, const double *y /* [n] */, long m, long n, ";
+    if (grpc_function_handle_prototype_np(&outer, text, sizeof text) != (int)strlen(text)) return 7;
+    if (strncmp(text, call, strlen(call)) != 0) return 8;
     MUST(grpc_finalize());
     return 0;
 }

@@ -108,7 +108,7 @@ module grpc
     public :: grpc_get_failed_sessionid, grpc_get_error, grpc_error_string
     public :: grpc_last_error_text_np, grpc_last_error_get_np, grpc_perror_np, grpc_session_error_text_np
     public :: grpc_session_info_get_np, grpc_session_info_remove_np
-    public :: grpc_function_handle_set_timeout_np, grpc_function_handle_signature_np
+    public :: grpc_function_handle_set_timeout_np, grpc_function_handle_signature_np, grpc_function_handle_prototype_np
     public :: grpc_function_handle_array_default_np, grpc_function_handle_array_init_np
     public :: grpc_function_handle_array_destruct_np
 
@@ -230,6 +230,12 @@ module grpc
             character(kind=c_char), intent(inout) :: text(*)
             integer(c_size_t), value :: size
         end function
+        integer(c_int) function c_prototype(handle, text, size) bind(c, name="grpc_function_handle_prototype_np")
+            import
+            type(grpc_function_handle_t), intent(in) :: handle
+            character(kind=c_char), intent(inout) :: text(*)
+            integer(c_size_t), value :: size
+        end function
         integer(c_int) function c_array_default(handles, count, func_name) &
             bind(c, name="grpc_function_handle_array_default_np")
             import
@@ -342,14 +348,29 @@ contains
     function grpc_function_handle_signature_np(handle) result(text)
         type(grpc_function_handle_t), intent(in) :: handle
         character(len=:), allocatable :: text
+        text = told(handle, c_signature)
+    end function
+
+    ! The call as a program in C makes it; "" if the handle is none.
+    function grpc_function_handle_prototype_np(handle) result(text)
+        type(grpc_function_handle_t), intent(in) :: handle
+        character(len=:), allocatable :: text
+        text = told(handle, c_prototype)
+    end function
+
+    ! What such a function of C writes.
+    function told(handle, tell) result(text)
+        type(grpc_function_handle_t), intent(in) :: handle
+        procedure(c_signature) :: tell
+        character(len=:), allocatable :: text
         character(kind=c_char), allocatable :: letters(:)
         integer(c_int) :: length
         allocate(letters(1))
-        length = max(0, c_signature(handle, letters, 1_c_size_t))
+        length = max(0, tell(handle, letters, 1_c_size_t))
         deallocate(letters)
         allocate(letters(length + 1))
         letters = c_null_char
-        if (length > 0) length = c_signature(handle, letters, size(letters, kind=c_size_t))
+        if (length > 0) length = tell(handle, letters, size(letters, kind=c_size_t))
         allocate(character(len=length) :: text)
         text = transfer(letters(1:length), text)
     end function

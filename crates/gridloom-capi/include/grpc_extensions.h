@@ -90,6 +90,9 @@ grpc_error_t grpc_session_info_remove_np(grpc_sessionid_t session_id);
 grpc_error_t grpc_function_handle_set_timeout_np(grpc_function_handle_t *handle, double seconds);
 /* The function's signature as `gridloom functions` prints it, to `text` as snprintf does; its length. MT-safe. */
 int grpc_function_handle_signature_np(grpc_function_handle_t *handle, char *text, size_t size);
+/* The call as a program in C makes it, likewise: what is passed behind the handle, in that order and of those types; extents
+ * are in comments. Also -1 if C cannot pass one of its arguments. MT-safe. */
+int grpc_function_handle_prototype_np(grpc_function_handle_t *handle, char *text, size_t size);
 
 /* ---- Arrays of handles (Ninf-G)
  * ------------------------------------------------------------------------------------------

@@ -26,6 +26,16 @@ fn functions_are_listed_and_called() {
         )
     );
 
+    let call = "grpc_call(&handle, int n, double a, const double *x /* [n] */, double *y /* [n], out */)";
+    assert_eq!(scale["c"], call);
+    let shown = succeeds(grid.command(&["functions", "scale", "cli/plus"]));
+    assert!(
+        shown.starts_with(&format!("cli/scale(a: float64, x: float64[n]; n: int32) -> y: float64[n]\n    {call}\n"))
+    );
+    assert!(shown.contains("\ncli/plus(") && !shown.contains("cli/stats"), "{shown}");
+    let (code, error) = said(grid.command(&["functions", "cli/scales"]));
+    assert!(code == 1 && error.contains("did you mean cli/scale"), "{error}");
+
     let servers = grid.json(&["servers"]);
     let [one, two] = &servers["servers"].as_array().unwrap()[..] else { panic!("{servers}") };
     assert_eq!((&one["name"], &one["slots"], &one["plain"]), (&json!("one"), &json!(1), &json!(false)));
@@ -111,6 +121,24 @@ fn one_name_with_two_signatures_is_refused() {
 }
 
 #[test]
+fn a_name_that_several_modules_have_is_told_with_all_of_them() {
+    let grid = Grid::start();
+    let _server = grid.serve("one", &[]);
+    let other = file(
+        "twice.idl",
+        "Module twice;\nDefine plus(IN double a, IN double b, OUT double *sum) Calls sum = plus(a, b);\n",
+    );
+    let _other = support::Running::start(grid.serve_command("two", &[&other], &[]));
+    let (code, error) = said(grid.command(&["call", "plus", "1", "2"]));
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("'plus' by that name alone; there are 'cli/plus' and 'twice/plus': give the module"),
+        "{error}"
+    );
+    assert_eq!(succeeds(grid.command(&["call", "twice/plus", "1", "2"])), "sum = 3.0\n");
+}
+
+#[test]
 fn what_cannot_be_offered_is_refused_at_start() {
     let grid = Grid::start();
     let error = |files: &[&str], arguments: &[&str]| {
@@ -118,6 +146,11 @@ fn what_cannot_be_offered_is_refused_at_start() {
         assert_eq!(code, 1, "{error}");
         error
     };
+    let (_, named) = said(grid.serve_command("bad", &["lapack"], &[]));
+    assert!(
+        named.contains("lapack: expected a .idl or .py file") && named.contains("mean 'builtin:lapack'?"),
+        "{named}"
+    );
     let missing = file("missing.idl", "Module cli;\nDefine f(IN int a, OUT int *b) Calls \"C\" nowhere(a, b);\n");
     let said_missing = error(&[&missing], &[]);
     assert!(said_missing.contains("function 'cli/f' cannot be offered: symbol 'nowhere' is in none"), "{said_missing}");
@@ -275,6 +308,11 @@ fn interfaces_are_checked_and_shown() {
     let idl = support::idl();
     assert_eq!(succeeds(gridloom(&["idl", "check", &idl])), format!("{idl}: 4 functions\n"));
     assert!(succeeds(gridloom(&["idl", "show", &idl])).starts_with("cli/plus(a, b: float64) -> sum: float64\n"));
+    let shown = succeeds(gridloom(&["idl", "show", "--c", &idl]));
+    assert!(
+        shown.contains(" -> sum: float64\n    grpc_call(&handle, double a, double b, double *sum /* out */)\n"),
+        "{shown}"
+    );
     let wrong = file("check.idl", "Module cli;\nDefine f(IN in a)\n");
     let (code, error) = said(gridloom(&["idl", "check", &wrong]));
     assert_eq!(code, 1);

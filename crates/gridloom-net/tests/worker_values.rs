@@ -41,6 +41,9 @@ fn definitions() -> Vec<Definition> {
         returned("half", vec![scalar("a", In, Float32)], Float32),
         returned("negate8", vec![scalar("a", In, Int8)], Int8),
         returned("conjugate", vec![scalar("z", In, Complex128)], Complex128),
+        returned("conjugate_single", vec![scalar("z", In, Complex64)], Complex64),
+        returned("widened", vec![scalar("x", In, Float64)], LongDouble),
+        returned("narrowed", vec![scalar("x", In, LongDouble)], Float64),
         native("each_kind", each),
         native(
             "axpy",
@@ -180,6 +183,14 @@ fn values_are_returned_as_results() {
         doubles(&bench.call("conjugate", vec![z], vec![out_scalar(Dtype::Complex128)]).unwrap()[0]),
         [1.0, -2.0]
     );
+    let halves = |re: f32, im: f32| [re.to_ne_bytes(), im.to_ne_bytes()].concat();
+    let single = Arg::Inline(Meta::scalar(Dtype::Complex64), halves(3.0, 4.0));
+    let out = bench.call("conjugate_single", vec![single], vec![out_scalar(Dtype::Complex64)]).unwrap();
+    assert_eq!(out[0], halves(3.0, -4.0));
+    // Whatever a long double is here: what one function returns is what another one takes.
+    let widened = bench.call("widened", vec![number(2.5)], vec![out_scalar(Dtype::LongDouble)]).unwrap().remove(0);
+    let long = Arg::Inline(Meta::scalar(Dtype::LongDouble), widened);
+    assert_eq!(doubles(&bench.call("narrowed", vec![long], vec![out_scalar(Dtype::Float64)]).unwrap()[0]), [2.5]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub enum Error {
     UnknownFunction {
         /// The name asked for.
         name: String,
-        /// Known names like it, empty or starting with a semicolon.
+        /// Known names like it, or modules that all have it; may be empty.
         near: String,
     },
     /// No such class is offered.

@@ -1,9 +1,10 @@
 //! Functions of the grid, their arguments, and plain calls.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gridloom_core::base::limits::INLINE_BYTES_MAX;
+use gridloom_core::base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::{Actual, BindError, Bound, Signature, class_of};
@@ -209,6 +210,9 @@ impl Function {
             )));
         }
         let bound = self.bind(args, named)?;
+        if bound.work_flops.is_none() && self.grid.is_simulated() {
+            tell_unstated(&self.signature.name);
+        }
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Vec::new();
         let mut arguments = Vec::with_capacity(self.signature.params.len());
@@ -368,5 +372,16 @@ impl Drop for Pending {
         if !self.collected {
             self.grid.abandon_call(self.task, &self.outputs);
         }
+    }
+}
+
+/// Says, once for each function, that a simulation does not know how long its calls take.
+fn tell_unstated(function: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
+        gridloom_core::say!(
+            "gridloom: the work of '{function}' is not stated: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
+             floating-point operations, whatever its sizes; state it by CalcOrder, COMPLEXITY or @gl.function(work=…)"
+        );
     }
 }

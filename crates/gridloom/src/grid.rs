@@ -268,9 +268,14 @@ impl Grid {
         self.absorb();
         let state = self.state();
         let exact = state.functions.iter().find(|signature| signature.name == name);
-        let mut short = state.functions.iter().filter(|s| s.name.rsplit('/').next() == Some(name));
-        let found = exact.or_else(|| short.next().filter(|_| short.next().is_none()));
-        let Some(signature) = found else {
+        let short = state.functions.iter().filter(|s| s.name.rsplit('/').next() == Some(name));
+        let short: Vec<&Signature> = short.collect();
+        let Some(signature) = exact.or(short.first().copied().filter(|_| short.len() == 1)) else {
+            if short.len() > 1 {
+                let all: Vec<String> = short.iter().map(|signature| format!("'{}'", signature.name)).collect();
+                let near = format!(" by that name alone; there are {}: give the module, too", all.join(" and "));
+                return Err(Error::UnknownFunction { name: name.to_string(), near });
+            }
             let near = near_names(name, state.functions.iter().map(|signature| signature.name.as_str()));
             let near = match (near.is_empty(), state.functions.is_empty()) {
                 (false, _) => format!("; did you mean {}?", near.join(" or ")),

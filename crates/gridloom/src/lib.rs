@@ -51,7 +51,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use builtin::{builtin_definitions, builtin_names, builtin_offer};
+pub use builtin::{BUILTIN_WORD, builtin_definitions, builtin_names, builtin_offer};
 pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured, Tell};
 pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};

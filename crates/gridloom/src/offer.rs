@@ -11,18 +11,6 @@ use crate::{builtin, compile};
 
 /// The word that stands for the interface descriptions that come with Gridloom.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
-/// Names a BLAS library for [`BUILTIN_LINALG`].
-const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
-const LINALG: &str = include_str!("../functions/linalg.idl");
-/// Where distributions put a BLAS with the C interface.
-const BLAS_PLACES: [&str; 6] = [
-    "/usr/lib/x86_64-linux-gnu/libopenblas.so.0",
-    "/usr/lib/x86_64-linux-gnu/libblas.so.3",
-    "/usr/lib/aarch64-linux-gnu/libopenblas.so.0",
-    "/usr/lib64/libopenblas.so.0",
-    "/usr/lib/libopenblas.so",
-    "/usr/lib64/libcblas.so.3",
-];
 
 /// Functions with what it takes to run them.
 #[derive(Clone, Debug, Default)]
@@ -48,36 +36,26 @@ pub enum InlineBodies {
     Unused,
 }
 
-/// Reads `.idl` and `.py` files, libraries that are described here (`builtin:lapack`), and [`BUILTIN_LINALG`], which is left
-/// out if no BLAS is found and it is not the only thing asked for.
+/// Reads `.idl` and `.py` files, and libraries that are described here (`builtin:lapack`), of which `named` are searched first.
+/// [`BUILTIN_LINALG`] is left out if no BLAS is found and it is not the only thing asked for.
 ///
 /// # Errors
 /// If a file cannot be read or does not parse or compile (with file, line and column), or names clash.
-pub fn load_offer(files: &[PathBuf], python: &Path, blas: Option<&Path>, bodies: InlineBodies) -> Result<Offer, Error> {
+pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: InlineBodies) -> Result<Offer, Error> {
     let mut offer = Offer::default();
     for file in files {
-        if file.as_os_str() == BUILTIN_LINALG {
-            builtin_linalg(&mut offer, blas, files.len() == 1, bodies != InlineBodies::Unused)?;
-            continue;
-        }
-        if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::WORD)) {
-            if bodies != InlineBodies::Unused {
-                let named: Vec<PathBuf> = blas.map(Path::to_path_buf).into_iter().collect();
-                offer.add(builtin::builtin_offer(name, &named)?);
-            } else {
+        if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::BUILTIN_WORD)) {
+            if bodies == InlineBodies::Unused {
                 offer.definitions.extend(builtin::builtin_definitions(name)?);
+            } else if name != builtin::LINALG || files.len() == 1 || builtin::finds_blas(named) {
+                offer.add(builtin::builtin_offer(name, named)?);
             }
             continue;
         }
         match file.extension().and_then(OsStr::to_str) {
             Some("idl") => interface(&mut offer, file, bodies)?,
             Some("py") => offer.modules.push(absolute(file)?),
-            _ => {
-                let file = file.display();
-                let names = builtin::builtin_names().join(", ");
-                let words = format!("{BUILTIN_LINALG}, or builtin: and one of {names}");
-                return Err(Error::Input(format!("{file}: expected a .idl or .py file, {words}")));
-            }
+            _ => return Err(no_offer(file)),
         }
     }
     if !offer.modules.is_empty() {
@@ -110,33 +88,15 @@ impl Offer {
     }
 }
 
-fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: bool) -> Result<(), Error> {
-    let named = blas.map(Path::to_path_buf).or_else(|| std::env::var_os(BLAS_VARIABLE).map(PathBuf::from));
-    let found = named.or_else(|| BLAS_PLACES.iter().map(PathBuf::from).find(|path| path.exists()));
-    let mut define = |prefix: &str| -> Result<(), Error> {
-        let text = LINALG.replace("@PREFIX@", prefix);
-        let parsed = idl::parse_file(&text, "linalg.idl").map_err(|error| Error::Input(error.to_string()))?;
-        offer.definitions.extend(parsed.definitions);
-        Ok(())
+fn no_offer(file: &Path) -> Error {
+    let names = builtin::builtin_names();
+    let word = builtin::BUILTIN_WORD;
+    let meant = match file.to_str().filter(|name| names.contains(name)) {
+        Some(name) => format!("; did you mean '{word}{name}'?"),
+        None => String::new(),
     };
-    let Some(library) = found else {
-        return match is_alone {
-            _ if !runs => define(""),
-            false => Ok(()),
-            true => Err(Error::Input(format!(
-                "no BLAS library found for {BUILTIN_LINALG}: set {BLAS_VARIABLE} to one with the C interface \
-                 (the Python package scipy-openblas32 ships one)"
-            ))),
-        };
-    };
-    if !library.exists() {
-        return Err(Error::Input(format!("{}: no such library", library.display())));
-    }
-    // The build that SciPy ships puts a word of its own before each symbol.
-    let is_scipys = library.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("scipy_openblas"));
-    define(if is_scipys { "scipy_" } else { "" })?;
-    offer.libraries.push(library);
-    Ok(())
+    let (file, names) = (file.display(), names.join(", "));
+    Error::Input(format!("{file}: expected a .idl or .py file, or {word} and one of {names}{meant}"))
 }
 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {

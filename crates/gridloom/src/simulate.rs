@@ -376,8 +376,11 @@ pub(crate) fn populate(
         files.insert(0, PathBuf::from(BUILTIN_LINALG));
     }
     let bodies = if config.execute { InlineBodies::Compile } else { InlineBodies::Unused };
-    let mut offer = load_offer(&files, &python, config.blas.as_deref(), bodies)?;
-    offer.libraries.extend(config.libraries.iter().cloned());
+    let named: Vec<PathBuf> = config.blas.iter().chain(&config.libraries).cloned().collect();
+    let mut offer = load_offer(&files, &python, &named, bodies)?;
+    let new = |library: &&PathBuf| !offer.libraries.contains(library);
+    let libraries: Vec<PathBuf> = config.libraries.iter().filter(new).cloned().collect();
+    offer.libraries.extend(libraries);
     let mut specs = Vec::with_capacity(cast.servers.len());
     for part in &cast.servers {
         specs.push((part.host, part.server(&platform, &offer.definitions)?));

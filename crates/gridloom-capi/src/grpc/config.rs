@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridloom::{Error, Grid, LocalConfig};
+use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::platform::units;
 use serde::Deserialize;
 
@@ -112,6 +113,10 @@ impl Config {
 
     fn read_file(file: &Path) -> Outcome<Config> {
         let wrong = |code, why: String| Failed::new(code, format!("configuration {}: {why}", file.display()));
+        let wrong_at = |Wrong { place: (line, column), why }| {
+            let text = format!("configuration {}:{line}:{column}: {why}", file.display());
+            Failed::new(GRPC_CONFIGFILE_ERROR, text)
+        };
         let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => wrong(GRPC_CONFIGFILE_NOT_FOUND, error.to_string()),
             _ => wrong(GRPC_CONFIGFILE_ERROR, error.to_string()),
@@ -119,17 +124,22 @@ impl Config {
         // A library's name without a folder would be looked for elsewhere.
         let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
         let folder = file_path.parent().unwrap_or(Path::new("/"));
-        Config::parse(&text, folder).map_err(|why| wrong(GRPC_CONFIGFILE_ERROR, why))
+        Config::parse(&text, folder).map_err(wrong_at)
     }
 
     /// `folder` is where paths begin that are relative.
-    fn parse(text: &str, folder: &Path) -> Result<Config, String> {
-        let mut config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+    fn parse(text: &str, folder: &Path) -> Result<Config, Wrong> {
+        let mut config: Config = toml::from_str(text).map_err(|error| Wrong::new(text, &error))?;
+        let of = |key: &str, why: String| Wrong { place: place_of(text, key), why };
         if config.agent.is_some() && config.servers.is_some() {
-            return Err("it names an agent and servers; a session has either".into());
+            return Err(of(
+                "servers",
+                "the file names an agent and servers; a session has either: leave one out".into(),
+            ));
         }
-        limit(config.session_timeout).map_err(|why| format!("session_timeout is {why}"))?;
-        config.local.memory_bytes().map_err(|why| format!("memory of [local]: {why}"))?;
+        limit(config.session_timeout).map_err(|why| of("session_timeout", format!("session_timeout is {why}")))?;
+        let memory = config.local.memory_bytes();
+        memory.map_err(|why| of("memory", format!("memory of [local]: {why}")))?;
         for path in config.local.functions.iter_mut().chain(&mut config.local.libraries) {
             *path = folder.join(&path);
         }
@@ -189,6 +199,39 @@ impl Local {
     }
 }
 
+/// What is wrong in the file, and the line and column where.
+#[derive(Debug)]
+struct Wrong {
+    place: (usize, usize),
+    why: String,
+}
+
+impl Wrong {
+    /// Of what cannot be read; of a key that is none, with those that it may be.
+    fn new(text: &str, error: &toml::de::Error) -> Wrong {
+        let message = error.message().trim().replace('\n', ", ");
+        let mut names = message.split('`').skip(1).step_by(2);
+        let near = match names.next().filter(|_| message.starts_with("unknown ")) {
+            Some(wrong) => did_you_mean(&near_names(wrong, names)),
+            None => String::new(),
+        };
+        Wrong { place: place_at(text, error.span().map_or(0, |span| span.start)), why: format!("{message}{near}") }
+    }
+}
+
+/// Line and column of a byte of the text, from 1.
+fn place_at(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// The place of a key that the text has.
+fn place_of(text: &str, key: &str) -> (usize, usize) {
+    let line = text.lines().position(|line| line.trim_start().starts_with(key)).unwrap_or_default();
+    (line + 1, 1)
+}
+
 /// A limit in seconds; 0 is none.
 pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
     match Duration::try_from_secs_f64(seconds) {
@@ -228,17 +271,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told() {
-        for (text, word) in [
-            ("servers = [", "servers"),
-            ("agnet = 'host:1'", "agnet"),
-            ("[local]\nslot = 1", "slot"),
-            ("session_timeout = -1.0", "-1"),
-            ("argument_transfer = 'later'", "later"),
-            ("agent = 'a:1'\nservers = ['b:2']", "either"),
-            ("[local]\nmemory = 'much'", "much"),
+        for (text, place, word) in [
+            ("\nservers = [", (2, 12), "array"),
+            ("agnet = 'host:1'", (1, 1), "unknown field `agnet`, expected one of `agent`"),
+            ("agnet = 'host:1'", (1, 1), "; did you mean 'agent'?"),
+            ("[local]\nslot = 1", (2, 1), "; did you mean 'slots'?"),
+            ("# s\nsession_timeout = -1.0", (2, 1), "-1"),
+            ("argument_transfer = 'latre'", (1, 21), "latre"),
+            ("argument_transfer = 'wiat'", (1, 21), "; did you mean 'wait'?"),
+            ("agent = 'a:1'\nservers = ['b:2']", (2, 1), "either: leave one out"),
+            ("[local]\n memory = 'much'", (2, 1), "much"),
         ] {
-            let why = Config::parse(text, Path::new("")).unwrap_err();
-            assert!(why.contains(word), "{text}: {why}");
+            let wrong = Config::parse(text, Path::new("")).unwrap_err();
+            assert!(wrong.place == place && wrong.why.contains(word), "{text}: {wrong:?}");
         }
     }
 }

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
 
-use super::code::{Failed, Outcome, last, name_of, run, run_for};
+use gridloom_core::idl::Signature;
+
+use super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last, name_of, run, run_for};
 use super::config;
 use super::handles::CFunctionHandle;
 use super::library::library;
@@ -153,20 +155,46 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     text: *mut c_char,
     size: usize,
 ) -> c_int {
-    let signature = || {
+    // SAFETY: as the header asks.
+    unsafe { told(handle, text, size, |signature| Ok(signature.to_string())) }
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_prototype_np(
+    handle: *mut CFunctionHandle,
+    text: *mut c_char,
+    size: usize,
+) -> c_int {
+    let prototype = |signature: &Signature| signature.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
+    // SAFETY: as the header asks.
+    unsafe { told(handle, text, size, prototype) }
+}
+
+/// Writes what is to be told of a handle's function as `snprintf` does.
+///
+/// # Safety
+/// A handle; null, or a place for `size` characters.
+unsafe fn told(
+    handle: *mut CFunctionHandle,
+    text: *mut c_char,
+    size: usize,
+    tell: impl FnOnce(&Signature) -> Outcome<String>,
+) -> c_int {
+    let write = || {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: promised by the caller.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
-        let signature = bound.function.signature().to_string();
+        let told = tell(bound.function.signature())?;
         if size > 0 && !text.is_null() {
-            let length = signature.len().min(size - 1);
-            // SAFETY: there is room for `size` characters, as the header asks.
+            let length = told.len().min(size - 1);
+            // SAFETY: there is room for `size` characters, promised by the caller.
             unsafe {
-                memory::write(text.cast(), &signature.as_bytes()[..length]);
+                memory::write(text.cast(), &told.as_bytes()[..length]);
                 *text.add(length) = 0;
             }
         }
-        Ok(c_int::try_from(signature.len()).unwrap_or(c_int::MAX))
+        Ok(c_int::try_from(told.len()).unwrap_or(c_int::MAX))
     };
-    run_for(signature, -1)
+    run_for(write, -1)
 }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use gridloom_core::base::Dtype;
 use gridloom_core::base::limits::PARAMETERS_MAX;
-use gridloom_core::idl::{BaseType, Mode, Param, Signature};
+use gridloom_core::idl::{Param, Passed, Signature};
 
 use super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 
@@ -76,12 +76,11 @@ impl ReadingPlan {
         self.reads[at] == Read::Pointer as u8
     }
 
-    /// Everything is passed but scratch memory. Sizes that callers in Python leave out are passed, too: the extents of an
-    /// array in C's memory are what they say.
+    /// Of what [`Signature::passed`] names, and callbacks.
     pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {
         let mut plan = ReadingPlan { reads: Vec::new(), params: Vec::new() };
-        for (index, param) in signature.params.iter().enumerate().filter(|(_, param)| param.mode != Mode::Work) {
-            plan.reads.push(read_of(signature, param)? as u8);
+        for index in signature.passed() {
+            plan.reads.push(read_of(signature, &signature.params[index])? as u8);
             plan.params.push(index);
         }
         plan.reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
@@ -97,24 +96,17 @@ impl ReadingPlan {
 }
 
 fn read_of(signature: &Signature, param: &Param) -> Outcome<Read> {
-    let refuse = |what: &str| {
-        let text = format!("{}: argument '{}' is {what}, which C programs cannot pass yet", signature.name, param.name);
-        Err(Failed::new(GRPC_RPC_REFUSED, text))
+    let dtype = match param.passed() {
+        Ok(Passed::Value(dtype)) => dtype,
+        Ok(Passed::Address) => return Ok(Read::Pointer),
+        Err(what) => return Err(Failed::new(GRPC_RPC_REFUSED, signature.cannot_pass(param, what))),
     };
-    let dtype = match param.base {
-        BaseType::Number(dtype) => dtype,
-        BaseType::Text | BaseType::String | BaseType::File => return Ok(Read::Pointer),
-        BaseType::Bytes => return refuse("bytes"),
-    };
-    if param.is_array || param.mode != Mode::In {
-        return Ok(Read::Pointer);
-    }
     Ok(match dtype {
         Dtype::Bool | Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Uint8 | Dtype::Uint16 => Read::Int,
         Dtype::Uint32 => Read::Unsigned,
         Dtype::Int64 => Read::Int64,
         Dtype::Uint64 => Read::Uint64,
-        Dtype::Float16 => return refuse("a float16 by value"),
+        Dtype::Float16 => unreachable!("a float16 is not passed by value"),
         Dtype::Float32 | Dtype::Float64 => Read::Double,
         Dtype::LongDouble => Read::LongDouble,
         Dtype::Complex64 => Read::ComplexFloat,

@@ -7,10 +7,14 @@ use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
 
-/// List the functions that the grid's servers offer.
+/// List the functions that the grid's servers offer, or show some of them: with the call as a program in C makes it.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom functions --agent agent.example.org:7711")]
+#[command(after_help = "Examples:\n  gridloom functions --agent agent.example.org:7711\n  \
+gridloom functions linalg/dgemm")]
 pub struct Options {
+    /// Functions to show [default: all, without their calls in C]
+    #[arg(value_name = "FUNCTION")]
+    names: Vec<String>,
     #[command(flatten)]
     grid: GridOption,
     /// Print JSON
@@ -20,7 +24,13 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
-    let functions = grid.functions();
+    let functions = match options.names.is_empty() {
+        true => grid.functions().to_vec(),
+        false => {
+            let found: Result<Vec<_>, _> = options.names.iter().map(|name| grid.function(name)).collect();
+            found?.iter().map(|function| function.signature().clone()).collect()
+        }
+    };
     let servers = grid.servers();
     let offered_by = |name: &str| -> Vec<&str> {
         servers.servers.iter().filter(|s| s.functions.contains_key(name)).map(|s| s.name.as_str()).collect()
@@ -31,6 +41,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 "name": signature.name,
                 "signature": signature.to_string(),
                 "about": signature.about,
+                "c": signature.c_prototype().ok(),
                 "servers": offered_by(&signature.name),
             })
         });
@@ -40,8 +51,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if functions.is_empty() {
         print_line("no functions are offered; start a server with 'gridloom serve'")?;
     }
-    for signature in functions.iter() {
+    for signature in &functions {
         print_line(&signature.to_string())?;
+        if !options.names.is_empty() {
+            print_line(&format!("    {}", signature.c_prototype().unwrap_or_else(|why| why)))?;
+        }
         if !signature.about.is_empty() {
             print_line(&format!("    {}", signature.about))?;
         }

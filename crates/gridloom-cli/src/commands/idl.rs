@@ -24,14 +24,17 @@ pub enum Options {
         files: Vec<PathBuf>,
     },
     /// Show the functions and methods that a file describes, a signature a line
-    #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --builtin lapack")]
+    #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --c --builtin lapack")]
     Show {
         /// The file
         #[arg(required_unless_present = "builtin", conflicts_with = "builtin")]
         file: Option<PathBuf>,
-        /// A library that comes described: blas, lapack, fftw
+        /// A library that comes described: linalg, blas, lapack, fftw
         #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
         builtin: Option<String>,
+        /// Behind each function its call as a program in C makes it
+        #[arg(long)]
+        c: bool,
     },
     /// Compile the inline bodies of a file into a shared library
     ///
@@ -66,7 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
-        Options::Show { file, builtin } => {
+        Options::Show { file, builtin, c } => {
             let parsed = match (builtin, file) {
                 (Some(name), _) => idl::IdlFile { definitions: builtin_definitions(name)?, ..idl::IdlFile::default() },
                 (None, Some(file)) => idl::parse_file(&read_text(file)?, &file.display().to_string())?,
@@ -74,6 +77,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             };
             for definition in &parsed.definitions {
                 print_line(&definition.signature.to_string())?;
+                if *c {
+                    print_line(&format!("    {}", definition.signature.c_prototype().unwrap_or_else(|why| why)))?;
+                }
             }
             for class in &parsed.classes {
                 print_line(&format!("class {}", class.name))?;

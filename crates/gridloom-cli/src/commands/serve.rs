@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{InlineBodies, Offer, builtin_names, builtin_offer, load_offer};
+use gridloom::{BUILTIN_WORD, InlineBodies, Offer, builtin_names, builtin_offer, load_offer};
 use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -20,14 +20,11 @@ use super::{
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::Registering;
 
-/// The word for the functions that come with Gridloom.
-const BUILTIN_LINALG: &str = "builtin:linalg";
-
 /// Offer functions: of shared libraries described in the interface language, and of Python modules.
 ///
 /// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
-/// the server. FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or the word builtin:linalg for linear
-/// algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
+/// the server. FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or a word such as builtin:linalg, for a
+/// few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
 /// registered it (at once with --no-agent), and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
 /// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
 #[derive(clap::Args)]
@@ -37,7 +34,7 @@ pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
     #[arg(required_unless_present = "builtin")]
     files: Vec<PathBuf>,
-    /// A whole library of the system's: blas, lapack, fftw; may be repeated
+    /// A library of the system's that comes described: linalg, blas, lapack, fftw; may be repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
     #[command(flatten)]
@@ -107,17 +104,11 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 pub fn run(options: Options) -> Result<ExitCode> {
     let rest = &options.rest;
     rest.check(options.listen)?;
-    let mut offer = load_offer(&options.files, &options.python, None, options.bodies())?;
-    for library in &options.libraries {
-        // A name without a folder that is no file here is left to the system's search path.
-        match library.exists() {
-            true => offer.libraries.push(absolute(library)?),
-            false if library.components().count() > 1 => bail!("{}: no such library", library.display()),
-            false => offer.libraries.push(library.clone()),
-        }
-    }
+    let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
+    let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
+    offer.add(Offer { libraries: named.clone(), ..Offer::default() });
     for name in &options.builtin {
-        offer.add(builtin_offer(name, &options.libraries)?);
+        offer.add(builtin_offer(name, &named)?);
     }
     if !rest.quiet {
         offer.warnings.iter().for_each(|warning| gridloom_core::say!("{}", warning.trim_end()));
@@ -212,6 +203,15 @@ pub fn run(options: Options) -> Result<ExitCode> {
     ended
 }
 
+/// A name without a folder that is no file here is left to the system's search path.
+fn located(library: &Path) -> Result<PathBuf> {
+    match library.exists() {
+        true => absolute(library),
+        false if library.components().count() > 1 => bail!("{}: no such library", library.display()),
+        false => Ok(library.to_path_buf()),
+    }
+}
+
 /// What was kept of earlier runs, unless it is not to be.
 fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let folder = match &options.models {
@@ -248,8 +248,9 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
     if wrong.is_empty() {
         return Ok(());
     }
-    let own: Vec<PathBuf> = options.files.iter().filter(|file| file.as_os_str() != BUILTIN_LINALG).cloned().collect();
-    let own = load_offer(&own, &options.python, None, options.bodies())?;
+    let is_own = |file: &&PathBuf| !file.to_string_lossy().starts_with(BUILTIN_WORD);
+    let own: Vec<PathBuf> = options.files.iter().filter(is_own).cloned().collect();
+    let own = load_offer(&own, &options.python, &[], options.bodies())?;
     let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
     let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
     let lines = |wrong: &[Wrong]| -> Vec<String> {

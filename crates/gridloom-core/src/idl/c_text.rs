@@ -167,7 +167,7 @@ fn declaration(param: &Param, is_cpp: bool) -> String {
 }
 
 /// The type in C, as the file's words have it: `char` and `long` stay what they are.
-fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
+pub(crate) fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
     match dtype {
         Dtype::Bool if is_cpp => "bool",
         Dtype::Bool => "_Bool",
@@ -199,15 +199,15 @@ fn argument(arg: &CallArgument, signature: &Signature, is_cpp: bool) -> String {
     }
 }
 
-/// Whether C has no such expression: powers are ours.
-pub(crate) fn has_power(expr: &Expr) -> bool {
+/// Whether C has no such expression: powers are ours, and functions are not declared there.
+pub(crate) fn is_ours(expr: &Expr) -> bool {
     match expr {
         Expr::Number(_) | Expr::Param(_) => false,
-        Expr::Unary(_, operand) => has_power(operand),
-        Expr::Binary(op, left, right) => *op == BinaryOp::Power || has_power(left) || has_power(right),
-        Expr::Conditional(condition, then, otherwise) => {
-            has_power(condition) || has_power(then) || has_power(otherwise)
+        Expr::Unary(op, operand) => op.function().is_some() || is_ours(operand),
+        Expr::Binary(op, left, right) => {
+            *op == BinaryOp::Power || op.function().is_some() || is_ours(left) || is_ours(right)
         }
+        Expr::Conditional(condition, then, otherwise) => is_ours(condition) || is_ours(then) || is_ours(otherwise),
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Extents are evaluated exactly, in 128-bit integers: division truncates towards zero as in C, and whatever leaves the
 //! integers (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is
-//! evaluated in `f64`, where `/` is the division of reals; powers come from `libm`, so that two machines agree.
-//! Comparisons and logic give 0 or 1, and `&&`, `||` and `?:` evaluate only what decides.
+//! evaluated in `f64`, where `/` is the division of reals; powers, roots and logarithms come from `libm`, so that two
+//! machines agree. Of the functions only `min` and `max` are exact, so only they are in extents. Comparisons and logic
+//! give 0 or 1, and `&&`, `||` and `?:` evaluate only what decides.
 //!
 //! **Invariant:** what the parser and the deserialiser make is at most [`EXPRESSION_DEPTH_MAX`] deep and has at most
 //! [`EXPRESSION_NODES_MAX`] nodes, so the recursions here are bounded.
@@ -31,9 +32,9 @@ pub enum Expr {
     Number(f64),
     /// A scalar parameter.
     Param(usize),
-    /// Minus, or logical not.
+    /// Minus, logical not, or a function of one argument.
     Unary(UnaryOp, Box<Expr>),
-    /// Two operands.
+    /// Two operands, or a function of two arguments.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `condition ? then : otherwise`.
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
@@ -45,9 +46,13 @@ pub enum Expr {
 pub enum UnaryOp {
     Negate,
     Not,
+    Sqrt,
+    Log,
+    Log2,
+    Log10,
 }
 
-/// Operators with two operands; `^` is power.
+/// Operators with two operands; `^` is power, of which `pow` is another notation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum BinaryOp {
@@ -65,6 +70,32 @@ pub enum BinaryOp {
     NotEqual,
     And,
     Or,
+    Min,
+    Max,
+}
+
+impl UnaryOp {
+    /// Its name, if it is written as a function.
+    pub(crate) fn function(self) -> Option<&'static str> {
+        match self {
+            UnaryOp::Negate | UnaryOp::Not => None,
+            UnaryOp::Sqrt => Some("sqrt"),
+            UnaryOp::Log => Some("log"),
+            UnaryOp::Log2 => Some("log2"),
+            UnaryOp::Log10 => Some("log10"),
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Its name, if it is written as a function.
+    pub(crate) fn function(self) -> Option<&'static str> {
+        match self {
+            BinaryOp::Min => Some("min"),
+            BinaryOp::Max => Some("max"),
+            _ => None,
+        }
+    }
 }
 
 /// An expression that has no value.
@@ -96,6 +127,9 @@ pub enum EvalFailure {
     /// A constant or parameter that is no integer where one is needed.
     #[error("uses {0}, which is not an exact integer")]
     NotAnInteger(f64),
+    /// A function whose values are no whole numbers, where one is needed.
+    #[error("has {0}(), which is not an exact integer")]
+    NotWhole(&'static str),
     /// The value does not fit the type wanted.
     #[error("is {value}, which does not fit {dtype}")]
     DoesNotFit {
@@ -187,7 +221,7 @@ impl Expr {
         match self {
             Expr::Number(number) => number.fract() == 0.0 && number.abs() <= EXACT_INTEGER_MAX,
             Expr::Param(index) => params.get(*index).is_some_and(is_integer_scalar),
-            Expr::Unary(_, operand) => operand.is_integral(params),
+            Expr::Unary(op, operand) => op.function().is_none() && operand.is_integral(params),
             Expr::Binary(_, left, right) => left.is_integral(params) && right.is_integral(params),
             Expr::Conditional(condition, then, otherwise) => {
                 condition.is_integral(params) && then.is_integral(params) && otherwise.is_integral(params)
@@ -220,7 +254,12 @@ impl Expr {
                 Some(param) => usable(param, used),
                 None => Err(format!("the expression refers to parameter {index} of {}", params.len())),
             },
-            Expr::Unary(_, operand) => operand.uses_known(params, used),
+            Expr::Unary(op, operand) => match op.function().filter(|_| used != Use::Work) {
+                None => operand.uses_known(params, used),
+                Some(name) => Err(format!(
+                    "{name}() is not an exact integer, and sizes are whole numbers: give the size as an IN int"
+                )),
+            },
             Expr::Binary(_, left, right) => {
                 left.uses_known(params, used)?;
                 right.uses_known(params, used)
@@ -246,6 +285,9 @@ impl Expr {
                 operand.integer(params, value)?.checked_neg().ok_or(EvalFailure::Overflow)
             }
             Expr::Unary(UnaryOp::Not, operand) => Ok(i128::from(operand.integer(params, value)? == 0)),
+            Expr::Unary(op @ (UnaryOp::Sqrt | UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Log10), _) => {
+                Err(EvalFailure::NotWhole(op.function().unwrap_or_default()))
+            }
             Expr::Binary(BinaryOp::And, left, right) => {
                 Ok(i128::from(left.integer(params, value)? != 0 && right.integer(params, value)? != 0))
             }
@@ -268,6 +310,10 @@ impl Expr {
             Expr::Param(index) => value(*index).ok_or_else(|| needs_value(params, *index)),
             Expr::Unary(UnaryOp::Negate, operand) => Ok(-operand.real(params, value)?),
             Expr::Unary(UnaryOp::Not, operand) => Ok(truth(operand.real(params, value)? == 0.0)),
+            Expr::Unary(UnaryOp::Sqrt, operand) => Ok(libm::sqrt(operand.real(params, value)?)),
+            Expr::Unary(UnaryOp::Log, operand) => Ok(libm::log(operand.real(params, value)?)),
+            Expr::Unary(UnaryOp::Log2, operand) => Ok(libm::log2(operand.real(params, value)?)),
+            Expr::Unary(UnaryOp::Log10, operand) => Ok(libm::log10(operand.real(params, value)?)),
             Expr::Binary(BinaryOp::And, left, right) => {
                 Ok(truth(left.real(params, value)? != 0.0 && right.real(params, value)? != 0.0))
             }
@@ -351,6 +397,8 @@ fn integer_operation(op: BinaryOp, left: i128, right: i128) -> Result<i128, Eval
         BinaryOp::NotEqual => Some(i128::from(left != right)),
         BinaryOp::And => Some(i128::from(left != 0 && right != 0)),
         BinaryOp::Or => Some(i128::from(left != 0 || right != 0)),
+        BinaryOp::Min => Some(left.min(right)),
+        BinaryOp::Max => Some(left.max(right)),
     };
     result.ok_or(EvalFailure::Overflow)
 }
@@ -383,6 +431,8 @@ fn real_operation(op: BinaryOp, left: f64, right: f64) -> f64 {
         BinaryOp::NotEqual => truth(left != right),
         BinaryOp::And => truth(left != 0.0 && right != 0.0),
         BinaryOp::Or => truth(left != 0.0 || right != 0.0),
+        BinaryOp::Min => left.min(right),
+        BinaryOp::Max => left.max(right),
     }
 }
 
@@ -432,5 +482,25 @@ mod tests {
     fn work_is_real() {
         let expr = parse_expression("2/3*n^3 + (n < 4 || 0)", &["n"]).unwrap();
         assert_eq!(expr.evaluate_real(&[], &|_| Some(3.0)), Ok(2.0 / 3.0 * 27.0 + 1.0));
+    }
+
+    #[test]
+    fn functions_have_the_values_of_the_mathematical_library() {
+        let value = |text: &str| parse_expression(text, &[]).unwrap().evaluate_real(&[], &|_| None).unwrap();
+        assert_eq!(value("log2(8) + log10(1000) + sqrt(16) + log(1)"), 10.0);
+        assert_eq!(value("min(3, 2.5) + max(-1, pow(2, 3)) + min(max(1, 2), 0)"), 10.5);
+        assert_eq!(value("log2(min(5, 0))"), f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn only_the_least_and_the_largest_are_sizes() {
+        assert_eq!(extent("min(n, 3) * max(n, 3)", 5), Ok(15));
+        assert_eq!(extent("max(1, n)", 0), Ok(1));
+        assert_eq!(extent("log2(n)", 8).unwrap_err(), "expression 'log2(n)' has log2(), which is not an exact integer");
+        let params = [Param::scalar("n", Mode::In, BaseType::Number(crate::base::Dtype::Int32))];
+        let checked = |text, used| parse_expression(text, &["n"]).unwrap().checked(&params, used);
+        assert!(checked("1 + sqrt(n)", Use::Size).unwrap_err().contains("sqrt() is not an exact integer"));
+        assert_eq!((checked("1 + sqrt(n)", Use::Work), checked("min(n, 2)", Use::Size)), (Ok(()), Ok(())));
+        assert!(!parse_expression("log(2)", &[]).unwrap().is_integral(&[]));
     }
 }

@@ -44,12 +44,23 @@ impl ExprText<'_> {
                 Some(param) => f.write_str(&param.name),
                 None => write!(f, "#{index}"),
             },
-            Expr::Unary(op, operand) => {
-                f.write_str(match op {
-                    UnaryOp::Negate => "-",
-                    UnaryOp::Not => "!",
-                })?;
-                self.write(f, operand, UNARY)
+            Expr::Unary(op, operand) => match op.function() {
+                Some(name) => {
+                    write!(f, "{name}(")?;
+                    self.write(f, operand, CONDITIONAL)?;
+                    f.write_str(")")
+                }
+                None => {
+                    f.write_str(if *op == UnaryOp::Not { "!" } else { "-" })?;
+                    self.write(f, operand, UNARY)
+                }
+            },
+            Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), left, right) => {
+                write!(f, "{}(", symbol(*op))?;
+                self.write(f, left, CONDITIONAL)?;
+                f.write_str(", ")?;
+                self.write(f, right, CONDITIONAL)?;
+                f.write_str(")")
             }
             Expr::Binary(BinaryOp::Power, base, exponent) => {
                 self.write(f, base, PRIMARY)?;
@@ -90,6 +101,7 @@ fn level_of(expr: &Expr) -> u8 {
     match expr {
         Expr::Number(number) if number.is_sign_negative() => UNARY,
         Expr::Number(_) | Expr::Param(_) => PRIMARY,
+        Expr::Unary(op, _) if op.function().is_some() => PRIMARY,
         Expr::Unary(..) => UNARY,
         Expr::Binary(op, ..) => binary_level(*op),
         Expr::Conditional(..) => CONDITIONAL,
@@ -106,6 +118,7 @@ pub(crate) fn binary_level(op: BinaryOp) -> u8 {
         BinaryOp::Add | BinaryOp::Subtract => ADDITIVE,
         BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder => 6,
         BinaryOp::Power => 8,
+        BinaryOp::Min | BinaryOp::Max => PRIMARY,
     }
 }
 
@@ -125,6 +138,8 @@ fn symbol(op: BinaryOp) -> &'static str {
         BinaryOp::NotEqual => "!=",
         BinaryOp::And => "&&",
         BinaryOp::Or => "||",
+        BinaryOp::Min => "min",
+        BinaryOp::Max => "max",
     }
 }
 
@@ -151,6 +166,8 @@ mod tests {
         assert_eq!(printed("(-m)^2 + -m^2 + 2^-m"), "(-m)^2+-m^2+2^-m");
         assert_eq!(printed("(m<n?m:n)*2"), "(m < n ? m : n)*2");
         assert_eq!(printed("m<n || !n&&m"), "m < n || !n && m");
+        assert_eq!(printed("-(log2((m+n)))*min((m),n?m:1)^max(2,-n)"), "-log2(m+n)*min(m, n ? m : 1)^max(2, -n)");
+        assert_eq!(printed("pow(m, sqrt(n)) - !log(m)"), "m^sqrt(n)-!log(m)");
     }
 
     #[test]

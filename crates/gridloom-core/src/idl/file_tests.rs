@@ -7,34 +7,12 @@ use crate::idl::parser::{parse, parse_file};
 use crate::idl::signature::{ArrayOrder, Body, CallArgument, Definition, Language};
 
 /// All of the language.
-const WHOLE: &str = r#"/* all */ Module linalg; CompileOptions "-O3"; Compiler "cc"; Linker "cc"; Library "-lm a.so";
-FortranFormat "_%s_"; FortranStringConvention last; // to the end
-#define N 10
-# a comment of GridSolve
-Globals {
-#include <math.h>
-static double twice(double x) { return 2 * x; } /* } */
-}
-Define f(IN int n, IN double x[n][N*n], OUT double y[n > 2 ? n-1 : 2^n], INOUT long *s, WORK char w[4*n], IN string t)
-"described" Required "a.o" Shrink "no" CalcOrder 2*n^3/3 + 0.5 * n
-{ y[0] = twice(x[0]); if (*s == '}') goto ng_stub_end; }
-Define g(IN double a, OUT int *info) Language "FORTRAN" Calls info = g(a, 'N', "U", (long) 2 + 1, -1.5);
-Define h(IN int n, OUT float *r) Calls "C++" r = ns(n, n * 2);
-SUBROUTINE dgesv(IN int n, INOUT double A[lda][n], IN int lda, OUT int info) "d"
-  LANGUAGE = "FORTRAN" MAJOR = "ROW" LIBS = "-llapack" COMPLEXITY = "0.667*pow((double)n, 3.0) + sqrt(n)" # end
-DefClass counter "counts" Required "b.o" {
-  DefState { long total; }
-  DefMethod _initialize() { total = 0; }
-  DefMethod add(IN int n, OUT long *sum) "adds" CalcOrder n { *sum = total += n; }
-  DefMethod other(IN int n) Calls "C" other_of(n, 1);
-}
-FUNCTION double norm(IN int n, IN double x[n]) MAJOR = "COLUMN" SYMBOL = "norm2";
-"#;
+const WHOLE: &str = include_str!("../../tests/fixtures/whole.idl");
 
 #[test]
 fn the_whole_language_is_read() {
     let file = parse_file(WHOLE, "t.idl").unwrap();
-    assert_eq!((file.definitions.len(), file.build.stubs.len(), file.libraries.len()), (5, 2, 2));
+    assert_eq!((file.definitions.len(), file.build.stubs.len(), file.libraries.len()), (7, 2, 3));
     assert_eq!(file.build.required, ["a.o", "b.o"]);
     let class = &file.classes[0];
     assert_eq!((class.name.as_str(), class.about.as_str(), class.stubs.len()), ("linalg/counter", "counts", 3));
@@ -119,6 +97,28 @@ fn values_of_functions_are_results() {
 }
 
 #[test]
+fn what_a_definition_refers_to_and_is_not_there_prints_as_its_number() {
+    let mut definition = one("Define f(OUT int *r) Calls r = g(r);");
+    let Body::Native { args, result, .. } = &mut definition.body else { panic!() };
+    (args[0], *result) = (CallArgument::Param(7), Some((Dtype::Int32, 8)));
+    assert!(definition.to_string().ends_with("Calls \"C\" #8 = g(#7);\n"), "{definition}");
+}
+
+#[test]
+fn symbols_that_are_no_names_read_back() {
+    for text in [
+        "SUBROUTINE f(IN int n, OUT int m) SYMBOL = \"f.cold-1\"",
+        "SUBROUTINE f(IN int n) LANGUAGE = \"FORTRAN\" SYMBOL = \"1f\"",
+        "FUNCTION int f(IN int n, IN double a[n][n]) SYMBOL = \"f*\"",
+    ] {
+        let definition = one(text);
+        assert_eq!(one(&definition.to_string()), definition, "{definition}");
+    }
+    assert!(refusal("FortranFormat \"1%s\";").contains("expected one %s"));
+    assert!(refusal(&format!("SUBROUTINE f() SYMBOL = \"{}\"", "f".repeat(300))).contains("of at most"));
+}
+
+#[test]
 fn major_says_how_arrays_lie_whatever_the_language() {
     for (settings, order) in [
         ("", ArrayOrder::C),
@@ -157,16 +157,70 @@ fn wrong_routines_name_place_and_remedy() {
         ("SUBROUTINE f() MAJR = \"ROW\"", "did you mean 'MAJOR'?"),
         ("SUBROUTINE f() LANGUAGE = \"C++\"", "if it is extern \"C\""),
         ("SUBROUTINE f(IN int n)\n COMPLEXITY = \"n * k\"", "2:20: unknown name 'k'; the parameters are: n"),
-        ("SUBROUTINE f(IN int n) COMPLEXITY = \"log(n)\"", "unknown function 'log'; expressions have pow"),
+        ("SUBROUTINE f(IN int n) COMPLEXITY = \"ln(n)\"", "unknown function 'ln'; expressions have pow"),
+        ("SUBROUTINE f(IN int n) COMPLEXITY = \"min(n)\"", "expected ',', got ')'"),
+        ("Define f(IN int n, IN double x[log2(n)]) Calls f(n, x);", "log2() is not an exact integer"),
+        ("Define f(IN int n, IN double x[ld(n)]) Calls f(n, x);", "unknown function 'ld'"),
         ("SUBROUTINE f(IN int n) COMPLEXITY = \"n n\"", "1:40: expected an operator or the end"),
-        ("FUNCTION f()", "1:10: expected the type of the function's value, an integer or real one, got ''"),
-        ("FUNCTION dcomplex f()", "got 'dcomplex'; a SUBROUTINE has no value"),
+        ("FUNCTION f()", "1:10: expected the type of the function's value, a number's, got ''"),
+        ("FUNCTION string f()", "got 'string'; a SUBROUTINE has no value"),
+        ("FUNCTION float16 f()", "got 'float16'"),
+        ("SUBROUTINE f(IN int n) MOVEABLE", "got 'MOVEABLE'"),
         ("FUNCTION int f(OUT int f)", "rename the parameter"),
         ("SUBROUTINE f() LIBS = \"a\" LIBS = \"b\" MAJOR=\"ROW\" MAJOR=\"ROW\"", "a second 'MAJOR'; leave one out"),
     ] {
         let refused = refusal(text);
         assert!(refused.contains(message), "{text}: {refused}");
     }
+}
+
+#[test]
+fn problems_are_read_as_routines_are() {
+    let text = "PROBLEM solve Fortran ROUTINE DGESV(IN int N, IN int NRHS, INOUT double A[LDA][N], IN int LDA, \
+                OUT int IPIV[N], INOUT double B[LDB][NRHS], IN int LDB, OUT int INFO)\n\"From LAPACK -\n\n solves\"\n\
+                LIBS = \"/opt/liblapack.a\n /opt/libblas.a\" MOVEABLE\n\
+                PROBLEM norm C FUNCTION double norm2(IN int n, IN double x[n])";
+    let file = parse_file(text, "t.idl").unwrap();
+    assert_eq!(file.libraries, ["/opt/liblapack.a\n /opt/libblas.a"]);
+    let [solve, norm] = &file.definitions[..] else { panic!() };
+    let routine = "SUBROUTINE solve(IN int N, IN int NRHS, INOUT double A[LDA][N], IN int LDA, OUT int IPIV[N], \
+                   INOUT double B[LDB][NRHS], IN int LDB, OUT int INFO) \"From LAPACK - solves\" \
+                   LANGUAGE = \"FORTRAN\" SYMBOL = \"dgesv_\"";
+    assert_eq!(solve, &one(routine));
+    assert_eq!(norm, &one("FUNCTION double norm(IN int n, IN double x[n]) SYMBOL = \"norm2\""));
+}
+
+#[test]
+fn wrong_problems_name_place_and_remedy() {
+    for (text, message) in [
+        (
+            "PROBLEM p ROUTINE f()",
+            "1:11: expected the routine's language, C or FORTRAN, behind the problem's name, got",
+        ),
+        ("PROBLEM p \"C\" ROUTINE f()", "expected the routine's language, C or FORTRAN"),
+        ("PROBLEM p C SUBROUTINE f()", "1:13: expected 'ROUTINE' behind the language, got 'SUBROUTINE'"),
+        (
+            "PROBLEM p C ROUTINE f(IN double A<n, m, nnz>)",
+            "1:34: sparse matrices such as `A<…>` are not supported: pass",
+        ),
+        ("PROBLEM p C ROUTINE f() LANGUAGE = \"C\"", "a second 'LANGUAGE'"),
+        ("PROBLEM p C ROUTINE f() \"a\nb", "1:25: this string has no closing \""),
+        ("PROBLEM p C ROUTINE f()\nDefine f() \"a\nb\" Calls f();", "has no closing \" on its line"),
+        ("PROBLEM p C ROUTINE f() MOVABLE = 1", "unknown setting 'MOVABLE'"),
+        ("PROBLEM p C ROUTINE f()\nPROBLEM p C ROUTINE g()", "2:9: 'linalg/p' was already defined at 1:9"),
+    ] {
+        let refused = refusal(text);
+        assert!(refused.contains(message), "{text}: {refused}");
+    }
+}
+
+#[test]
+fn numbers_of_all_kinds_can_be_returned() {
+    for kind in ["char", "unsigned long", "bool", "float", "long double", "scomplex", "dcomplex"] {
+        let definition = one(&format!("Define f(OUT {kind} *r) Calls r = g();"));
+        let Body::Native { result: Some((_, 0)), .. } = definition.body else { panic!("{kind}") };
+    }
+    assert!(refusal("Define f(OUT float16 *r) Calls r = g();").contains("that is a number, such as"));
 }
 
 proptest! {

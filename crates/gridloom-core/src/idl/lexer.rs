@@ -68,6 +68,8 @@ pub(crate) struct Lexer<'a> {
     rest: &'a str,
     place: Place,
     line_is_blank: bool,
+    /// Whether texts may go on in the next line, as NetSolve's do.
+    pub(crate) has_long_texts: bool,
     /// Whether the text is a file of the language, and not an expression or C.
     is_file: bool,
     macros: Option<&'a Macros>,
@@ -81,7 +83,7 @@ impl<'a> Lexer<'a> {
     pub(crate) fn new(source: &'a str) -> Lexer<'a> {
         let rest = source.strip_prefix('\u{feff}').unwrap_or(source);
         let place = Place { line: 1, column: 1 };
-        Lexer { rest, place, line_is_blank: true, is_file: false, macros: None, outer: None }
+        Lexer { rest, place, line_is_blank: true, has_long_texts: false, is_file: false, macros: None, outer: None }
     }
 
     /// Reads a file, and replaces the names that `macros` has.
@@ -120,7 +122,7 @@ impl<'a> Lexer<'a> {
         let place = self.place;
         self.line_is_blank = false;
         let Some(first) = self.peek() else { return Ok((Token::End, place)) };
-        let token = if first.is_alphabetic() || first == '_' {
+        let token = if is_name_start(first) {
             Token::Name(self.take_while(is_name_character).to_string())
         } else if first.is_ascii_digit() || (first == '.' && self.rest[1..].starts_with(|c: char| c.is_ascii_digit())) {
             self.number(place)?
@@ -194,8 +196,9 @@ impl<'a> Lexer<'a> {
         let mut text = String::new();
         loop {
             let at = self.place;
-            let Some(character) = self.peek().filter(|c| *c != '\n') else {
-                return Err((place, format!("this string has no closing {quote} on its line")));
+            let Some(character) = self.peek().filter(|c| *c != '\n' || self.has_long_texts) else {
+                let line = if self.has_long_texts { "" } else { " on its line" };
+                return Err((place, format!("this string has no closing {quote}{line}")));
             };
             self.advance();
             if character == quote {
@@ -401,6 +404,15 @@ impl<'a> Lexer<'a> {
             self.place.column += 1;
         }
     }
+}
+
+/// Whether the lexer reads it as one name.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(is_name_start) && text.chars().all(is_name_character)
+}
+
+fn is_name_start(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
 }
 
 pub(crate) fn is_name_character(c: char) -> bool {

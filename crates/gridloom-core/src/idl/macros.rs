@@ -89,7 +89,7 @@ const DEPTH_MAX: usize = 8;
 const BYTES_MAX: usize = 1024;
 
 /// Words that keep their meaning.
-const WORDS: [&str; 33] = [
+const WORDS: [&str; 37] = [
     "IN",
     "OUT",
     "INOUT",
@@ -120,6 +120,10 @@ const WORDS: [&str; 33] = [
     "LIBS",
     "COMPLEXITY",
     "SYMBOL",
+    "PROBLEM",
+    "ROUTINE",
+    "MOVEABLE",
+    "NONMOVEABLE",
     "pow",
     "sqrt",
     "void",

@@ -6,11 +6,12 @@
 
 use crate::base::Dtype;
 use crate::base::limits::PARAMETERS_MAX;
-use crate::idl::c_text::{CText, StubCode, has_power};
+use crate::idl::c_text::{CText, StubCode, is_ours};
 use crate::idl::expr::{Expr, Use};
 use crate::idl::lexer::{IdlError, Place, Token};
 use crate::idl::parse_param::{is_type_word, type_from_words, type_name};
 use crate::idl::parser::{Parser, Spoken};
+use crate::idl::scalar::can_be_returned;
 use crate::idl::signature::{BaseType, Body, CallArgument, Language, Mode, Param};
 
 /// How a definition is run.
@@ -101,8 +102,9 @@ impl Parser<'_> {
         args: Vec<CallArgument>,
         result: Option<usize>,
     ) -> Result<Runs, IdlError> {
-        if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if has_power(expr))) {
-            let message = "C++ has no powers: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
+        if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_ours(expr))) {
+            let message =
+                "C++ is called without powers and functions: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
             return Err(self.error(place, message.to_string()));
         }
         let function = CText { line: place.line, column: place.column, text: name };
@@ -116,7 +118,7 @@ impl Parser<'_> {
         };
         match &params[index] {
             Param { mode: Mode::Out, base: BaseType::Number(dtype), is_array: false, .. }
-                if dtype.is_integer() || crate::idl::scalar::is_real(*dtype) || *dtype == Dtype::Bool =>
+                if can_be_returned(*dtype) =>
             {
                 Ok((*dtype, index))
             }
@@ -124,7 +126,7 @@ impl Parser<'_> {
                 let what = if param.is_array { "array" } else { "scalar" };
                 let (mode, kind) = (param.mode, type_name(param.base));
                 let message = format!(
-                    "the result goes to an OUT scalar that is an integer or real, such as `OUT int *{name}`; \
+                    "the result goes to an OUT scalar that is a number, such as `OUT int *{name}`; \
                      '{name}' is an {mode} {what} of type {kind}"
                 );
                 Err(self.error(place, message))

@@ -1,5 +1,5 @@
-//! Expressions: operators of C with `^` for powers, which bind tightest and to the right. Those of GridSolve write powers as
-//! `pow(x, y)`, roots as `sqrt(x)`, and may have casts, which change nothing as work is real.
+//! Expressions: operators of C with `^` for powers, which bind tightest and to the right, and functions. Those of GridSolve
+//! may have casts, which change nothing as work is real.
 
 use crate::base::limits::EXPRESSION_DEPTH_MAX;
 use crate::idl::expr::{BinaryOp, EXPRESSION_NODES_MAX, Expr, UnaryOp};
@@ -98,7 +98,7 @@ impl Parser<'_> {
         match token {
             Token::Integer(number) => self.tree(Expr::Number(number), 0, false, place),
             Token::Real(number) => self.tree(Expr::Number(number), 0, true, place),
-            Token::Name(name) if self.is_routine && self.peek()?.0 == Token::Mark("(") => self.function(&name, place),
+            Token::Name(name) if self.peek()?.0 == Token::Mark("(") => self.function(&name, place),
             Token::Mark("(") if self.is_cast()? => {
                 while self.next()?.0 != Token::Mark(")") {}
                 self.enter()?;
@@ -122,24 +122,34 @@ impl Parser<'_> {
         }
     }
 
-    /// `pow(x, y)` or `sqrt(x)`, whose name was read.
+    /// `min(x, y)` or the like, whose name was read.
     fn function(&mut self, name: &str, place: Place) -> Result<Tree, IdlError> {
-        if !matches!(name, "pow" | "sqrt") {
-            let message = format!("unknown function '{name}'; expressions have pow(x, y) and sqrt(x)");
+        let unary = [UnaryOp::Sqrt, UnaryOp::Log, UnaryOp::Log2, UnaryOp::Log10];
+        let unary = unary.into_iter().find(|op| op.function() == Some(name));
+        let binary = match name {
+            "pow" => Some(BinaryOp::Power),
+            "min" => Some(BinaryOp::Min),
+            "max" => Some(BinaryOp::Max),
+            _ => None,
+        };
+        if unary.is_none() && binary.is_none() {
+            let message = format!("unknown function '{name}'; expressions have {FUNCTIONS}");
             return Err(self.error(place, message));
         }
         self.mark("(")?;
-        let base = self.conditional()?;
-        let exponent = match name {
-            "pow" => {
-                self.mark(",")?;
-                self.conditional()?
-            }
-            _ => self.tree(Expr::Number(0.5), 0, true, place)?,
-        };
+        let Tree(first, mut depth, mut real) = self.conditional()?;
+        let mut expr = first;
+        if let Some(op) = unary {
+            (expr, real) = (Expr::Unary(op, Box::new(expr)), true);
+        }
+        if let Some(op) = binary {
+            self.mark(",")?;
+            let second = self.conditional()?;
+            (depth, real) = (depth.max(second.1), real || second.2);
+            expr = Expr::Binary(op, Box::new(expr), Box::new(second.0));
+        }
         self.mark(")")?;
-        let (depth, real) = (base.1.max(exponent.1), base.2 || exponent.2);
-        self.tree(Expr::Binary(BinaryOp::Power, Box::new(base.0), Box::new(exponent.0)), depth, real, place)
+        self.tree(expr, depth, real, place)
     }
 
     /// Whether a cast goes on here, whose parenthesis was read: type words up to the other one.
@@ -182,6 +192,8 @@ impl Parser<'_> {
         self.error(place, message)
     }
 }
+
+const FUNCTIONS: &str = "pow(x, y), min(x, y), max(x, y), sqrt(x), log(x), log2(x) and log10(x)";
 
 fn binary_operator(token: &Token) -> Option<BinaryOp> {
     let Token::Mark(mark) = token else { return None };

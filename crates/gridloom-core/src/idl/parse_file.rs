@@ -52,6 +52,11 @@ impl Parser<'_> {
                 self.result.classes.push(class);
                 return Ok(());
             }
+            "PROBLEM" => {
+                let definition = self.problem()?;
+                self.result.definitions.push(definition);
+                return Ok(());
+            }
             "SUBROUTINE" | "FUNCTION" => {
                 let definition = self.routine(word == "FUNCTION")?;
                 self.result.definitions.push(definition);
@@ -112,7 +117,7 @@ impl Parser<'_> {
 }
 
 const STATEMENTS: &str = "a statement such as 'Module', 'Globals', 'Define' or 'SUBROUTINE'";
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "Module",
     "Library",
     "FortranFormat",
@@ -125,4 +130,5 @@ const WORDS: [&str; 12] = [
     "DefClass",
     "SUBROUTINE",
     "FUNCTION",
+    "PROBLEM",
 ];

@@ -158,6 +158,13 @@ impl Parser<'_> {
     #[allow(clippy::type_complexity)]
     fn extents(&mut self, name: &str) -> Result<(Vec<ParsedExpr>, Vec<Option<ParsedSlice>>), IdlError> {
         let (mut dims, mut slices) = (Vec::new(), Vec::new());
+        if let (Token::Mark("<"), place) = self.peek()? {
+            let message = format!(
+                "sparse matrices such as `{name}<…>` are not supported: pass the arrays that one is made of, such as \
+                 `IN double {name}[nnz], IN int columns[nnz], IN int rows[m+1]`"
+            );
+            return Err(self.error(place, message));
+        }
         while self.take_mark("[")? {
             let (token, place) = self.peek()?;
             if token == Token::Mark("]") {

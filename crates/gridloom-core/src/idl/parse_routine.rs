@@ -5,12 +5,28 @@
 //! extents are (rows, columns) either way, so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
 
 use crate::base::Dtype;
-use crate::idl::lexer::{IdlError, Place, Token};
+use crate::base::limits::NAME_BYTES_MAX;
+use crate::idl::lexer::{IdlError, Place, Token, is_name};
 use crate::idl::near::{did_you_mean, near_names};
 use crate::idl::parse_expr::ParsedExpr;
 use crate::idl::parse_param::{ParsedParam, is_type_word, type_from_words, type_name};
+use crate::idl::parse_problem::is_mark;
 use crate::idl::parser::{Parser, Spoken};
+use crate::idl::scalar::can_be_returned;
 use crate::idl::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+
+/// What stands before the parameters.
+pub(crate) struct Head {
+    /// The name that callers see, and its place.
+    pub(crate) function: String,
+    pub(crate) place: Place,
+    /// The routine that it is.
+    pub(crate) symbol: String,
+    /// The type of its value.
+    pub(crate) value: Option<Dtype>,
+    /// The language of a `PROBLEM`.
+    pub(crate) problem_in: Option<Language>,
+}
 
 #[derive(Default)]
 struct Settings {
@@ -23,25 +39,34 @@ struct Settings {
 impl Parser<'_> {
     /// What follows `SUBROUTINE` or `FUNCTION`.
     pub(crate) fn routine(&mut self, is_function: bool) -> Result<Definition, IdlError> {
+        let value = if is_function { self.value_type()? } else { None };
+        let (function, place) = self.name("the routine's name")?;
+        self.by_rules_of_routines(Head { symbol: function.clone(), function, place, value, problem_in: None })
+    }
+
+    /// What follows the name of a routine.
+    pub(crate) fn by_rules_of_routines(&mut self, head: Head) -> Result<Definition, IdlError> {
         self.uses.clear();
         self.callbacks.clear();
         self.nodes = 0;
         self.is_routine = true;
-        let definition = self.routine_by_its_rules(is_function);
+        let definition = self.routine_behind(head);
         self.is_routine = false;
         definition
     }
 
-    fn routine_by_its_rules(&mut self, is_function: bool) -> Result<Definition, IdlError> {
-        let value = if is_function { self.value_type()? } else { None };
-        let (function, place) = self.name("the routine's name")?;
+    fn routine_behind(&mut self, head: Head) -> Result<Definition, IdlError> {
+        let Head { function, place, symbol: routine, value, problem_in } = head;
         let name = self.full_name(&function, place)?;
         let mut parsed = self.parameters()?;
         if let Some(dtype) = value {
             parsed.push(self.value_of(&function, place, dtype, &parsed)?);
         }
-        let about = self.description()?;
-        let settings = self.settings()?;
+        let mut about = self.description()?;
+        if problem_in.is_some() {
+            about = about.split_whitespace().collect::<Vec<&str>>().join(" ");
+        }
+        let settings = self.settings(problem_in)?;
         self.take_mark(";")?;
         let (names, mut params) = self.resolved(&parsed, false)?;
         let work = self.work(settings.work.as_ref(), &params, &names)?;
@@ -53,9 +78,9 @@ impl Parser<'_> {
         let args = (0..passed).map(CallArgument::Param).collect();
         let result = value.map(|dtype| (dtype, passed));
         let symbol = settings.symbol.unwrap_or_else(|| match language {
-            Language::C => function.clone(),
+            Language::C => routine,
             // Fortran knows no case, and its compilers write small letters.
-            Language::Fortran => self.fortran_symbol(&function.to_lowercase()),
+            Language::Fortran => self.fortran_symbol(&routine.to_lowercase()),
         });
         if let Some(callback) = self.callbacks.first() {
             let message = format!("a routine has no callbacks such as '{}'; describe it with 'Define'", callback.name);
@@ -67,7 +92,7 @@ impl Parser<'_> {
     }
 
     /// The type of a function's value; `None` for `void`.
-    fn value_type(&mut self) -> Result<Option<Dtype>, IdlError> {
+    pub(crate) fn value_type(&mut self) -> Result<Option<Dtype>, IdlError> {
         let place = self.peek()?.1;
         let mut words = Vec::new();
         while let (Token::Name(word), _) = self.peek()? {
@@ -80,16 +105,12 @@ impl Parser<'_> {
         let texts: Vec<&str> = words.iter().map(String::as_str).collect();
         match type_from_words(&texts) {
             _ if texts == ["void"] => Ok(None),
-            Some(BaseType::Number(dtype))
-                if dtype.is_integer() || crate::idl::scalar::is_real(dtype) || dtype == Dtype::Bool =>
-            {
-                Ok(Some(dtype))
-            }
+            Some(BaseType::Number(dtype)) if can_be_returned(dtype) => Ok(Some(dtype)),
             _ => {
                 let got = texts.join(" ");
                 let message = format!(
-                    "expected the type of the function's value, an integer or real one, got '{got}'; a SUBROUTINE has \
-                     no value, and others go to OUT parameters"
+                    "expected the type of the function's value, a number's, got '{got}'; a SUBROUTINE has no value, and \
+                     others go to OUT parameters"
                 );
                 Err(self.error(place, message))
             }
@@ -112,11 +133,16 @@ impl Parser<'_> {
         Ok(ParsedParam { param, dims: Vec::new(), slices: Vec::new(), place })
     }
 
-    fn settings(&mut self) -> Result<Settings, IdlError> {
-        let mut settings = Settings::default();
+    /// Of a problem, whose language was said, or of a routine.
+    fn settings(&mut self, problem_in: Option<Language>) -> Result<Settings, IdlError> {
+        let mut settings = Settings { language: problem_in, ..Settings::default() };
         loop {
             let (token, place) = self.peek()?;
             let Token::Name(word) = &token else { return Ok(settings) };
+            if problem_in.is_some() && is_mark(word) {
+                self.next()?;
+                continue;
+            }
             if !WORDS.contains(&word.as_str()) {
                 return self.end_of_settings(word, place, settings);
             }
@@ -172,8 +198,9 @@ impl Parser<'_> {
 
     fn symbol(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("the routine's symbol")?;
-        if text.is_empty() || text.contains('\0') {
-            return Err(self.error(place, format!("expected the routine's symbol, got {text:?}")));
+        if text.is_empty() || text.contains('\0') || text.len() > NAME_BYTES_MAX {
+            let message = format!("expected the routine's symbol, of at most {NAME_BYTES_MAX} bytes, got {text:?}");
+            return Err(self.error(place, message));
         }
         Ok(text)
     }
@@ -203,14 +230,20 @@ fn natural_order(language: Language) -> ArrayOrder {
     }
 }
 
-/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order.
+/// The definition as a routine, if it cannot be written otherwise: for arrays that `Calls` has in another order, and symbols
+/// that are no names.
 pub(crate) fn routine_text(definition: &Definition, declared: &[String]) -> Option<String> {
     let signature = &definition.signature;
     let Body::Native { language, symbol, result, .. } = &definition.body else { return None };
-    let order = signature.params.iter().find(|param| param.is_array)?.order;
-    if matches!((language, order), (Language::C, ArrayOrder::C) | (Language::Fortran, ArrayOrder::F)) {
+    let order = signature.params.iter().find(|param| param.is_array).map(|param| param.order);
+    let is_usual = matches!(
+        (language, order),
+        (_, None) | (Language::C, Some(ArrayOrder::C)) | (Language::Fortran, Some(ArrayOrder::F))
+    );
+    if is_usual && is_name(symbol) {
         return None;
     }
+    let order = order.unwrap_or(natural_order(*language));
     let (head, passed) = match result {
         None => ("SUBROUTINE".to_string(), declared),
         Some((dtype, index)) => (format!("FUNCTION {}", type_name(BaseType::Number(*dtype))), declared.get(..*index)?),

@@ -1,9 +1,9 @@
 //! The parser of the interface description language: definitions and their options. `parse_file` has the statements of
-//! files, `parse_routine` GridSolve's.
+//! files, `parse_routine` GridSolve's, `parse_problem` NetSolve's.
 //!
 //! ```text
 //! file       = { Module name; | Library "…"; | FortranFormat "…"; | FortranStringConvention last; | CompileOptions "…";
-//!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | class | routine }
+//!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | class | routine | problem }
 //! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } body
 //! option     = Required "…" | CalcOrder expression | Language "C"|"C++"|"FORTRAN" | Shrink "yes"|"no"
 //! class      = DefClass name ["description"] { option } { [DefState { C }] method { method } }
@@ -11,6 +11,8 @@
 //! body       = { C } | Calls ["C"|"C++"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] ) ;
 //! routine    = (SUBROUTINE | FUNCTION type) name ( [parameter {, parameter}] ) ["description"]
 //!              { LANGUAGE = "C"|"FORTRAN" | MAJOR = "ROW"|"COLUMN" | LIBS = "…" | COMPLEXITY = "…" | SYMBOL = "…" } [;]
+//! problem    = PROBLEM name C|FORTRAN ROUTINE name ( [parameter {, parameter}] ) ["description"]
+//!              { LIBS = "…" | MOVEABLE | NONMOVEABLE | as of a routine } [;]
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
@@ -334,8 +336,9 @@ impl<'a> Parser<'a> {
     pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("a format such as \"%s_\"")?;
         let directives = text.matches("%s").count() + text.matches("%l").count();
-        let rest_is_name = text.replace("%s", "").replace("%l", "").chars().all(super::lexer::is_name_character);
-        if directives == 1 && rest_is_name {
+        // A format may begin with what a name does not.
+        let is_name = super::lexer::is_name(&text.replace("%s", "f").replace("%l", "f"));
+        if directives == 1 && is_name {
             return Ok(text);
         }
         let message = format!("expected one %s (the name) or %l (in upper case) as in \"%s_\", got {text:?}");

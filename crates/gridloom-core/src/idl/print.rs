@@ -69,11 +69,16 @@ impl Signature {
             text.push('*');
         }
         text.push_str(&param.name);
-        match &param.slices {
-            None => param.dims.iter().for_each(|dim| text.push_str(&format!("[{}]", dim.display(&self.params)))),
-            Some(slices) => slices.dims.iter().for_each(|slice| text.push_str(&self.sliced(slice))),
-        }
+        text.push_str(&self.extents_text(param));
         text
+    }
+
+    /// `[m][k]`, or `[n : 0, n, step]`.
+    pub(crate) fn extents_text(&self, param: &Param) -> String {
+        match &param.slices {
+            None => param.dims.iter().map(|dim| format!("[{}]", dim.display(&self.params))).collect(),
+            Some(slices) => slices.dims.iter().map(|slice| self.sliced(slice)).collect(),
+        }
     }
 
     fn sliced(&self, slice: &Slice) -> String {
@@ -119,7 +124,9 @@ impl fmt::Display for Definition {
                 };
                 write!(f, "Calls \"{language}\" ")?;
                 if let Some((_, index)) = result {
-                    write!(f, "{} = ", signature.params[*index].name)?;
+                    let name =
+                        signature.params.get(*index).map_or_else(|| format!("#{index}"), |param| param.name.clone());
+                    write!(f, "{name} = ")?;
                 }
                 let args: Vec<String> = args.iter().map(|arg| argument(arg, signature)).collect();
                 writeln!(f, "{symbol}({});", args.join(", "))

@@ -29,6 +29,11 @@ pub(crate) fn is_real(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64)
 }
 
+/// Whether a native function can return such a value: all that [`Language`](crate::idl::Language)s have and workers take.
+pub(crate) fn can_be_returned(dtype: Dtype) -> bool {
+    !matches!(dtype, Dtype::Float16 | Dtype::ComplexLongDouble)
+}
+
 impl Scalar {
     /// Reads one element; `None` if the length is wrong or the type is `longdouble`.
     pub fn read(dtype: Dtype, byte_order: ByteOrder, bytes: &[u8]) -> Option<Scalar> {

@@ -162,6 +162,7 @@ mod tests {
     fn mistakes_have_a_place() {
         let error = parse("[[process]]\nhost = 'a'\nfunction = 'f'\nhots = 1\n", "d.toml").unwrap_err();
         assert!(error.to_string().starts_with("d.toml:4:1: unknown key 'hots' in process; it has: host"), "{error}");
+        assert!(error.to_string().ends_with("; did you mean 'host'?"), "{error}");
         let error = parse("<platform version='4.1'>\n <actor host='a'/>\n</platform>", "d.xml").unwrap_err();
         assert_eq!(error.to_string(), "d.xml:2:2: element 'actor' lacks the attribute 'function'");
         let late = |text: &str, name| parse(text, name).unwrap_err().to_string();

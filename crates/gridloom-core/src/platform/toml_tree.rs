@@ -5,6 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::PlatformError;
 use super::tree::{Lines, Place};
+use crate::idl::near::{did_you_mean, near_names};
 
 /// A table of the file.
 #[derive(Clone, Copy)]
@@ -52,7 +53,9 @@ impl<'a> Table<'a> {
         match wrong.min_by_key(|(key, _)| key.span().start) {
             None => Ok(()),
             Some((key, _)) => {
-                let why = format!("unknown key '{}' in {}; it has: {}", key.get_ref(), self.what, known.join(", "));
+                let near = did_you_mean(&near_names(key.get_ref(), known.iter().copied()));
+                let known = known.join(", ");
+                let why = format!("unknown key '{}' in {}; it has: {known}{near}", key.get_ref(), self.what);
                 Err(PlatformError::new(why).at("", self.lines.place(key.span().start)))
             }
         }

@@ -1,4 +1,5 @@
-//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW.
+//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW; and a little linear algebra for first
+//! programs, which every grid of a program's own offers.
 //!
 //! The descriptions are in the program; the libraries are those of the server's machine, found under their usual names, or
 //! named. Nothing of them is linked.
@@ -11,10 +12,13 @@ use std::path::{Path, PathBuf};
 use gridloom_core::idl::{self, Definition};
 
 use crate::Error;
+use crate::compile::places;
 use crate::offer::Offer;
 
 /// What stands before the name of one where files are named: `builtin:lapack`.
-pub(crate) const WORD: &str = "builtin:";
+pub const BUILTIN_WORD: &str = "builtin:";
+/// What is left out, if there are other files, where no BLAS is found.
+pub(crate) const LINALG: &str = "linalg";
 /// Names a library with BLAS, which mostly has LAPACK too.
 const BLAS_VARIABLE: &str = "GRIDLOOM_BLAS";
 
@@ -28,7 +32,13 @@ struct Builtin {
     packages: &'static str,
 }
 
-const ALL: [Builtin; 3] = [
+const ALL: [Builtin; 4] = [
+    Builtin {
+        name: LINALG,
+        description: include_str!("../../functions/linalg.idl"),
+        libraries: &["libopenblas.so.0", "libblas.so.3", "libopenblas.so", "libcblas.so.3"],
+        packages: "libopenblas0 or libblas3",
+    },
     Builtin {
         name: "blas",
         description: include_str!("../../functions/blas.idl"),
@@ -67,9 +77,29 @@ pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
 /// # Errors
 /// If no library of that name is described, or this machine has none with its functions.
 pub fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
-    let variable = std::env::var_os(BLAS_VARIABLE).map(PathBuf::from);
+    let builtin = find(name)?;
+    let variable = blas_variable().filter(|_| name != "fftw");
+    let has_blas = variable.is_some() && [LINALG, "blas"].contains(&name);
+    if let Some(library) = variable.as_ref().filter(|path| path.components().count() > 1 && !path.exists()) {
+        let library = library.display();
+        return Err(Error::Input(format!("{library}: no such library, which {BLAS_VARIABLE} names")));
+    }
     let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
-    offer_from(find(name)?, named, &folders())
+    // A BLAS that is named does.
+    let folders = if has_blas { Vec::new() } else { places() };
+    offer_from(builtin, named, &folders)
+}
+
+/// Whether a library is named, or there under its usual name, that looks as if it had BLAS.
+pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
+    let places = places();
+    blas_variable().is_some()
+        || named.iter().any(|path| has_word(path, "blas"))
+        || find(LINALG).is_ok_and(|linalg| linalg.libraries.iter().any(|name| in_folders(name, &places).is_some()))
+}
+
+fn blas_variable() -> Option<PathBuf> {
+    std::env::var_os(BLAS_VARIABLE).filter(|library| !library.is_empty()).map(PathBuf::from)
 }
 
 fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -> Result<Offer, Error> {
@@ -78,8 +108,13 @@ fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -
     let usual: Vec<PathBuf> = builtin.libraries.iter().filter_map(|library| in_folders(library, folders)).collect();
     if named.is_empty() && usual.is_empty() {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let elsewhere = match name {
+            "fftw" => String::new(),
+            _ => format!(" or {BLAS_VARIABLE}; the Python package scipy-openblas32 ships one"),
+        };
         return Err(Error::Input(format!(
-            "no library found for {WORD}{name}: there is no {} in {}; install {} (Debian), or name it with --library",
+            "no library found for {BUILTIN_WORD}{name}: there is no {} in {}; install {} (Debian), or name it with \
+             --library{elsewhere}",
             builtin.libraries.join(", and no "),
             folders.join(", "),
             builtin.packages
@@ -98,7 +133,7 @@ fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -
 
 fn find(name: &str) -> Result<&'static Builtin, Error> {
     ALL.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
-        Error::Input(format!("'{WORD}{name}' is not described here; there are {}", builtin_names().join(", ")))
+        Error::Input(format!("'{BUILTIN_WORD}{name}' is not described here; there are {}", builtin_names().join(", ")))
     })
 }
 
@@ -114,14 +149,6 @@ fn has_word(path: &Path, word: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(word))
 }
 
-/// Where libraries are looked for: as the system does, by what the environment says and where distributions put them.
-fn folders() -> Vec<PathBuf> {
-    let said = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let machine = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let usual = [machine.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from);
-    std::env::split_paths(&said).filter(|folder| !folder.as_os_str().is_empty()).chain(usual).collect()
-}
-
 fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(library)).find(|path| path.exists())
 }
@@ -129,17 +156,27 @@ fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::idl::Body;
+    use gridloom_core::idl::{Body, Mode};
 
     #[test]
     fn all_descriptions_are_read() {
-        for (name, least) in [("blas", 90), ("lapack", 70), ("fftw", 18)] {
+        for (name, least) in [("linalg", 5), ("blas", 90), ("lapack", 70), ("fftw", 18)] {
             let definitions = builtin_definitions(name).unwrap();
             assert!(definitions.len() >= least, "{name}: {}", definitions.len());
             for definition in definitions {
                 let signature = &definition.signature;
                 assert!(signature.work.is_some() && !signature.about.is_empty(), "{}", signature.name);
                 assert!(!signature.to_string().contains('@'), "{signature}");
+                let call = signature.c_prototype().unwrap();
+                let mut rest = call.strip_prefix("grpc_call(&handle, ").unwrap();
+                for param in &signature.params {
+                    let name = format!("{}{}", if param.is_array || param.is_output() { '*' } else { ' ' }, param.name);
+                    match (param.mode, rest.find(&name)) {
+                        (Mode::Work, at) => assert_eq!(at, None, "scratch memory is passed: {call}"),
+                        (_, Some(at)) => rest = &rest[at + name.len()..],
+                        (_, None) => panic!("'{name}' is not in its place: {call}"),
+                    }
+                }
             }
         }
     }
@@ -174,6 +211,6 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_told() {
         let error = builtin_definitions("blass").unwrap_err().to_string();
-        assert!(error.contains("'builtin:blass'") && error.contains("blas, lapack, fftw"), "{error}");
+        assert!(error.contains("'builtin:blass'") && error.contains("linalg, blas, lapack, fftw"), "{error}");
     }
 }

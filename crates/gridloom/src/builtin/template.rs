@@ -3,9 +3,8 @@
 //! What stands between `@each d s` and `@end` is there for each of these precisions, in which marks are replaced:
 //! `@p` by the precision's letter, `@q` by that of its real parts, `@t`, `@r` and `@c` by its type, the real and the complex
 //! one, `@s` by the type of scratch space that real routines have in whole numbers, `@w` by the name of FFTW's library,
-//! `@M` and `@A` by the real operations of a multiplication and an addition. Everywhere, functions are written out:
-//! `@min(a, b)`, `@max(a, b)`, `@ld(n)` (a leading dimension, 1 at least), `@is_N(flag)` (whether a flag is that letter, in
-//! either case) and `@log2(n)` (rounded up).
+//! `@M` and `@A` by the real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` is written out: whether
+//! a flag is that letter, in either case.
 
 /// The description written out.
 pub(super) fn expand(template: &str) -> String {
@@ -49,70 +48,21 @@ fn of_precision(block: &str, letter: &str) -> String {
     marks.iter().fold(block.to_string(), |text, (mark, value)| text.replace(mark, value))
 }
 
-/// Functions, innermost first: the last one has none within.
+/// What tells a flag's letter: both cases of a letter end in the same 5 bits.
 fn functions(mut text: String) -> String {
-    while let Some((at, name, arguments, end)) = last_function(&text) {
-        let written = written(&name, &arguments);
+    while let Some(at) = text.find(IS) {
+        let call = &text[at + IS.len()..];
+        let (letter, rest) = call.split_once('(').expect("@is_ has an argument");
+        let (flag, _) = rest.split_once(')').expect("its parenthesis closes");
+        assert!(letter.len() == 1, "@is_{letter} is no mark of the built-in descriptions");
+        let end = at + IS.len() + letter.len() + flag.len() + 2;
+        let written = format!("{flag} % 32 == {}", letter.as_bytes()[0] % 32);
         text.replace_range(at..end, &written);
     }
     text
 }
 
-fn last_function(text: &str) -> Option<(usize, String, Vec<String>, usize)> {
-    let mut end = text.len();
-    while let Some(at) = text[..end].rfind('@') {
-        let opening = at + text[at..].find(|letter: char| !letter.is_alphanumeric() && !"@_".contains(letter))?;
-        if text[opening..].starts_with('(') {
-            let closing = closing(text, opening)?;
-            let arguments = split(&text[opening + 1..closing]);
-            return Some((at, text[at + 1..opening].to_string(), arguments, closing + 1));
-        }
-        // In a comment, or a symbol's prefix.
-        end = at;
-    }
-    None
-}
-
-fn closing(text: &str, opening: usize) -> Option<usize> {
-    let mut depth = 0;
-    for (at, letter) in text[opening..].char_indices() {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        if depth == 0 {
-            return Some(opening + at);
-        }
-    }
-    None
-}
-
-/// At the commas that are in no parentheses.
-fn split(text: &str) -> Vec<String> {
-    let (mut depth, mut parts) = (0, vec![String::new()]);
-    for letter in text.chars() {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        match letter {
-            ',' if depth == 0 => parts.push(String::new()),
-            _ => parts.last_mut().expect("there is one").push(letter),
-        }
-    }
-    parts.iter().map(|part| part.trim().to_string()).collect()
-}
-
-fn written(name: &str, arguments: &[String]) -> String {
-    match (name, arguments) {
-        ("min", [a, b]) => format!("({a} < {b} ? {a} : {b})"),
-        ("max", [a, b]) => format!("({a} > {b} ? {a} : {b})"),
-        ("ld", [n]) => format!("(({n}) > 1 ? ({n}) : 1)"),
-        // Both cases of a letter end in the same 5 bits.
-        (name, [flag]) if name.starts_with("is_") && name.len() == 4 => {
-            format!("{flag} % 32 == {}", name.as_bytes()[3] % 32)
-        }
-        ("log2", [n]) => {
-            let powers: Vec<String> = (0..31).map(|power| format!("({n} > {})", 1u64 << power)).collect();
-            format!("({})", powers.join(" + "))
-        }
-        _ => panic!("@{name} with {} arguments is no mark of the built-in descriptions", arguments.len()),
-    }
-}
+const IS: &str = "@is_";
 
 #[cfg(test)]
 mod tests {
@@ -120,13 +70,12 @@ mod tests {
 
     #[test]
     fn blocks_are_there_for_each_precision() {
-        let text = expand("a @min(n, m);\n@each s z\n@q@pf(@t x, @r y) @M+@A\n@end\nb\n");
-        assert_eq!(text, "a (n < m ? n : m);\nssf(float x, float y) 1+1\ndzf(dcomplex x, double y) 6+2\nb\n");
+        let text = expand("a min(n, m);\n@each s z\n@q@pf(@t x, @r y) @M+@A\n@end\nb\n");
+        assert_eq!(text, "a min(n, m);\nssf(float x, float y) 1+1\ndzf(dcomplex x, double y) 6+2\nb\n");
     }
 
     #[test]
-    fn functions_are_written_out_from_within() {
-        assert_eq!(expand("@ld(@is_N(t) ? m : k)"), "((t % 32 == 14 ? m : k) > 1 ? (t % 32 == 14 ? m : k) : 1)");
-        assert_eq!(expand("@log2(n)").matches('>').count(), 31);
+    fn functions_are_written_out() {
+        assert_eq!(expand("max(1, @is_N(t) ? @is_L(s) : k)"), "max(1, t % 32 == 14 ? s % 32 == 12 : k)");
     }
 }

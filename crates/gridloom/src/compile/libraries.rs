@@ -27,7 +27,7 @@ impl Libraries {
     /// Finds all that the texts name. Files are beside the description, which is `file`.
     ///
     /// # Errors
-    /// If a library `-lname` is nowhere, with the places searched.
+    /// If a library `-lname` is nowhere, with the places searched, or a word is a variable of a makefile.
     pub(crate) fn find(texts: &[String], file: &Path) -> Result<Libraries, Error> {
         let folder = file.parent().unwrap_or(Path::new(""));
         let words: Vec<String> = texts.iter().flat_map(|text| words(text, folder)).collect();
@@ -37,6 +37,13 @@ impl Libraries {
         for word in &words {
             if word.starts_with("-L") {
                 continue;
+            }
+            if word.starts_with("$(") || word.starts_with("${") {
+                let why = format!(
+                    "'{word}' is a variable of the makefiles that GridSolve's descriptions were built with: write the \
+                     libraries that it stands for, such as \"-llapack -lblas\""
+                );
+                return Err(wrong(file, &why));
             }
             match word.strip_prefix("-l") {
                 Some(name) => found.by_name(name, &own).map_err(|why| wrong(file, &why))?,
@@ -48,7 +55,7 @@ impl Libraries {
     }
 
     fn by_name(&mut self, name: &str, own: &[PathBuf]) -> Result<(), String> {
-        let places: Vec<PathBuf> = own.iter().cloned().chain(loader_places()).chain(system_places()).collect();
+        let places: Vec<PathBuf> = own.iter().cloned().chain(places()).collect();
         if let Some(library) = places.iter().find_map(|place| shared_in(place, name)) {
             self.push_shared(library);
             return Ok(());
@@ -138,17 +145,15 @@ fn is_elf(path: &Path) -> bool {
     fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
-fn loader_places() -> Vec<PathBuf> {
-    let places = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    std::env::split_paths(&places).filter(|place| !place.as_os_str().is_empty()).collect()
-}
-
-/// Where distributions put libraries.
-fn system_places() -> Vec<PathBuf> {
+/// Where libraries are looked for: where the environment says, and where distributions put them.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let said = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let said: Vec<PathBuf> = std::env::split_paths(&said).filter(|place| !place.as_os_str().is_empty()).collect();
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
     let folders = ["/usr/local/lib", "/lib", "/usr/lib"];
     let nested = folders.iter().map(|folder| Path::new(folder).join(&multiarch));
-    nested
+    said.into_iter()
+        .chain(nested)
         .chain(["/usr/local/lib64", "/lib64", "/usr/lib64"].map(PathBuf::from))
         .chain(folders.map(PathBuf::from))
         .collect()
@@ -216,6 +221,8 @@ mod tests {
         let error = find(&["-L. -lno-such-thing"], &own).unwrap_err();
         let told = format!("no libno-such-thing.so, libno-such-thing.so.N or libno-such-thing.a in {}", own.display());
         assert!(error.contains(&told) && error.contains("/usr/lib"), "{error}");
+        let error = find(&["$(LAPACK_LIBS) -lm"], &own).unwrap_err();
+        assert!(error.contains("x.idl: '$(LAPACK_LIBS)' is a variable") && error.contains("-llapack"), "{error}");
         fs::remove_dir_all(own).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use gridloom_core::idl::{Body, Class, IdlFile};
 
-pub(crate) use libraries::Libraries;
+pub(crate) use libraries::{Libraries, places};
 
 use crate::Error;
 
