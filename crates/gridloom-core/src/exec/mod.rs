@@ -8,6 +8,7 @@
 //! A task is *held* until the store has room for its inputs and results; tasks are admitted strictly in the order in
 //! which they came, so that a later one cannot take the room that an earlier one needs. Among ready tasks the earliest
 //! runs first. A waiting task that keeps room from the very tasks it waits for is held back behind them.
+//! A task that only takes data here ([`Task::is_placement`]) ends when they are here, whatever runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub struct Executor {
     tasks: BTreeMap<TaskId, Entry>,
     held: BTreeMap<u64, TaskId>,
     ready: BTreeMap<u64, TaskId>,
+    /// Ready tasks that run nothing, and need no slot.
+    placed: BTreeMap<u64, TaskId>,
     running: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
@@ -65,6 +68,7 @@ impl Executor {
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
             ready: BTreeMap::new(),
+            placed: BTreeMap::new(),
             running: 0,
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
@@ -105,8 +109,7 @@ impl Executor {
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         entry.missing = missing.len() as u32;
         if missing.is_empty() {
-            entry.state = State::Ready;
-            self.ready.insert(number, id);
+            self.is_ready(number, id);
         } else {
             entry.state = State::Waiting;
             for datum in missing {
@@ -172,10 +175,22 @@ impl Executor {
             let Some(entry) = self.tasks.get_mut(&id) else { continue };
             entry.missing -= 1;
             if entry.missing == 0 {
-                entry.state = State::Ready;
-                self.ready.insert(entry.number, id);
+                let number = entry.number;
+                self.is_ready(number, id);
             }
         }
+    }
+
+    fn is_ready(&mut self, number: u64, id: TaskId) {
+        let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
+        entry.state = State::Ready;
+        if entry.task.is_placement() { &mut self.placed } else { &mut self.ready }.insert(number, id);
+    }
+
+    /// Takes out a task that runs nothing and whose inputs are here.
+    pub fn take_placed(&mut self) -> Option<Arc<Task>> {
+        let (_, id) = self.placed.pop_first()?;
+        self.remove(id).map(|entry| entry.task)
     }
 
     /// The next task to start, if a slot is free. `queue_depth` says how many tasks of a function one slot takes.
@@ -201,6 +216,7 @@ impl Executor {
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.number);
+                self.placed.remove(&entry.number);
             }
             State::Running => self.running -= 1,
         }

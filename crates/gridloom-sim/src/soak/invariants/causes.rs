@@ -74,12 +74,17 @@ impl Causes {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_is_away(now)),
+            TaskError::NotMapped { .. } | TaskError::ServerLost { .. }
+                if task.is_some_and(|task| ledger.placements.contains(&task)) =>
+            {
+                ("the server of a placement was lost", ledger.losses > 0 || ledger.agent_is_away(now))
+            }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
-            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full),
+            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full || ledger.has_erased),
             TaskError::DependencyFailed { task, .. } => {
-                ("a dependency failed", self.failed.contains(task) || ledger.was_full)
+                ("a dependency failed", self.failed.contains(task) || ledger.was_full || ledger.has_erased)
             }
             _ => ("another error", false),
         };
