@@ -147,7 +147,7 @@ impl Library {
     }
 
     /// The servers that are meant by a name: one by its own name, one of the configuration or an address, or those of a host.
-    fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
+    pub(super) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
         let address = self.server_names.get(name).map_or(name, String::as_str);
         let one = servers.iter().find(|server| server.name == name);
         let one = one.or_else(|| servers.iter().find(|server| server.address == address));
