@@ -17,9 +17,9 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 197
+CASES = 206
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "mixed.c")
+APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_client.c", "mixed.c")
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
@@ -37,6 +37,7 @@ def the_library():
 def the_program(monkeypatch):
     monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
+    monkeypatch.setenv("GRIDLOOM_FILES", ".")
 
 
 def compile_c(sources, target, *more, compiler="cc"):
@@ -194,7 +195,7 @@ def agent(start):
 @pytest.fixture
 def serve(suite, start, agent):
     """Starts a server of the suite's functions."""
-    what = ["functions.idl", "--agent", agent, "--library", suite / "libgridrpc.so", "--models", "none"]
+    what = ["functions.idl", "builtin:files", "--agent", agent, "--library", suite / "libgridrpc.so", "--models", "none"]
     return lambda name: start("serve", *what, "--name", name)[0]
 
 
@@ -280,6 +281,16 @@ def test_a_remote_datum_outlives_its_simulated_server(suite, lost):
     made_on = re.search(r"made on (server-\d)\n", whole).group(1)
     (suite / "lost.faults").write_text(f"at 10s kill {made_on}\n")
     assert "3 at the client, 12000 in all" in run("--faults", "lost.faults")
+
+
+def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatch):
+    """In a file of a server, which has it when the client that put it there is gone."""
+    monkeypatch.setenv("GRIDLOOM_AGENT", served)
+    program = compile_c([SUITE / "lost_client.c"], suite / "lost_client", "-std=c99")
+    subprocess.run([program, "make"], check=True, cwd=suite, timeout=120)
+    for _ in range(2):
+        done = subprocess.run([program], capture_output=True, text=True, check=True, cwd=suite, timeout=120)
+        assert done.stdout == "7.998e+06\n"
 
 
 SAYS = {

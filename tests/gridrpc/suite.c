@@ -78,7 +78,7 @@ static int run(const test_case *one, int number) {
 
 int main(int argc, char **argv) {
     const test_case *groups[] = {ogf_cases, session_cases, argument_cases, error_cases, stack_cases, thread_cases,
-                                 kind_cases,  object_cases,  remote_cases,   data_cases,  map_cases,   random_cases};
+                                 kind_cases,  object_cases,  remote_cases,   data_cases,  placed_cases, map_cases,   random_cases};
     int count = 0, failures = 0;
     if (argc < 3) {
         fprintf(stderr, "usage: suite CONFIGURATION SERVER [WORDS]\n");
@@ -87,6 +87,8 @@ int main(int argc, char **argv) {
     suite_config = argv[1];
     server = argv[2];
     signal(SIGALRM, hangs);
+    /* For files of servers, of which this is the folder that they offer. */
+    setenv("GRIDLOOM_FILES", ".", 0);
     for (size_t group = 0; group < sizeof groups / sizeof *groups; group++)
         for (const test_case *one = groups[group]; one->run != NULL; one++)
             if (argc < 4 || strstr(one->shows, argv[3]) != NULL) failures += run(one, ++count);

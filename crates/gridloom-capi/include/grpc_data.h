@@ -8,21 +8,38 @@
  * (grpc_remote.h). Read by a call before it has a value, it is read from its first input from which it can be. As an
  * output, its value is put to its outputs by who learns of the session's end, as results are written, and stays
  * on the server besides. It is the program's memory and the library's content, known by its address from grpc_data_init
- * (or _load, _container_get) until _unbind, _free or grpc_finalize: do not copy it.
+ * (or _load, _container_get) until _unbind, _free or grpc_finalize: do not copy it. A call that is given one that was
+ * freed, or is of an earlier session, is GRPC_INVALID_DATA_NP, as is a copy of one as an input. (A copy that is only
+ * written is taken for memory.)
  *
  * URIs
  *   memory:KEY, memory:0x7f..   memory of the client: of a key of grpc_data_memory_mapping_set, or an address
  *   file:PATH, file:///PATH     a file of the client
+ *   file://SERVER/PATH          a file of that server, in the folder that it offers
  *   gridloom:                   the stores of the grid: where it was made, or with the client until it is read
- * Others (files and stores of a server by its name, s3:, http:) are GRPC_INVALID_DATA_NP.
+ *   gridloom://SERVER           the store of that server
+ * Others (s3:, http:) are GRPC_INVALID_DATA_NP. SERVER is what grpc_function_handle_init takes. What has been described
+ * with extents has to be as long as the file that it is read from. Files of servers are those of servers that offer them:
+ * `GRIDLOOM_FILES=FOLDER gridloom serve ... --builtin files`; their paths are relative to FOLDER and lead to nothing
+ * outside of it. They are read there, so that their content is on that server then, and written from where it is.
  *
- * Modes, and which promise is not kept
- *   GRPC_VOLATILE, GRPC_PERSISTENT  kept while the datum is; it may move and be copied
- *   GRPC_STICKY                     as GRPC_PERSISTENT: where it was made it may be dropped, if there are copies
- *   GRPC_UNIQUE_STICKY              as GRPC_PERSISTENT: calls that read it may run elsewhere, on a copy
- *   GRPC_STRICTLY_VOLATILE          released when the first call that reads it needs it no more; a copy goes to where
- *                                   that runs. Servers write no data to disks
- * The mode of any output counts for all of the datum. */
+ * Modes, of what is put to the store of a server
+ *   GRPC_VOLATILE, GRPC_PERSISTENT  a copy for calls that run there, given up when others need the room. Of what was
+ *                                   made on a server, that server keeps it all the same until the datum is freed
+ *   GRPC_STICKY                     it stays there until the datum is freed, or that server is named to grpc_data_free;
+ *                                   it may be copied. It counts against the server's memory, which may be too small
+ *   GRPC_UNIQUE_STICKY              the same, and there is no other copy: calls that read it run there, and are
+ *                                   GRPC_INVALID_DATA_NP if they are bound to another server, or read two such data of
+ *                                   two servers; it cannot be put to a second server
+ *   GRPC_STRICTLY_VOLATILE          likewise, and it is erased when the first call that reads it needs it no more: from
+ *                                   the stores of servers and of the client. What that call made of it cannot be made
+ *                                   again, then, if its server is lost. Servers write no data to disks
+ * The latter two count for all of a datum, whichever output has them; at most one server may be named. What reads such a
+ * datum waits until it is known where it is made, not until it is made. With `gridloom:` its place is where it is made;
+ * one that the program gives itself stays with the client, and each call gets it as an argument that the server erases at
+ * the call's end. What is to be put to the client's memory or files comes there, and no copy of it stays in the library.
+ * If the server is lost, it is made again elsewhere, if its calls can run again, and so are calls that were about to read
+ * it; what has no such calls is lost. */
 #ifndef GRIDLOOM_GRPC_DATA_H
 #define GRIDLOOM_GRPC_DATA_H
 
@@ -71,7 +88,7 @@ typedef enum grpc_data_info_type {
     GRPC_MANAGEMENT_MODE,
     GRPC_TYPE,
     GRPC_DIMENSION,
-    GRPC_LOCATIONS_LIST,    /* the server that made it, or "client" */
+    GRPC_LOCATIONS_LIST,    /* the server that made it, or "client", and servers to which it was put */
     GRPC_STATUS             /* "ready", "under way", "lost: ...", "undefined" */
 } grpc_data_info_type_t;
 
@@ -93,7 +110,7 @@ grpc_error_t grpc_data_memory_mapping_get(const char *key, void **data);
 
 /* Copies a datum from the first of these inputs from which it can be read (NULL: its own value, or input) to all of
  * these outputs (NULL: its own). Inputs are read at once; outputs are written by grpc_data_wait, without which they are not.
- * @param output_modes  As many as outputs, or NULL; they change nothing.
+ * @param output_modes  As many as outputs, or NULL: GRPC_VOLATILE. They count for the stores of servers, for this time.
  * @return GRPC_INVALID_DATA_NP; what fails later, grpc_data_wait tells. MT-safe. */
 grpc_error_t grpc_data_transfer(grpc_data_t *data, const char **input_URIs, const char **output_URIs,
                                 const grpc_data_mode_t *output_modes);
@@ -104,9 +121,11 @@ grpc_error_t grpc_data_transfer(grpc_data_t *data, const char **input_URIs, cons
  * @return GRPC_INVALID_DATA_NP; GRPC_COMMUNICATION_FAILED if a transfer failed. MT-safe. */
 grpc_error_t grpc_data_wait(grpc_data_t **data, grpc_completion_mode_t mode, grpc_data_t **returned);
 
-/* Writes the description of a datum, not its content, to a file: or memory: URI (a key or address with room for 4096
- * bytes), and makes a datum of one. Within the program that saved it, it is the same datum while that is described;
- * elsewhere it has the same inputs and outputs, and no value. (Another client cannot find data that servers keep.)
+/* Writes the description of a datum, not its content, to a file:, file://SERVER/ or memory: URI (a key or address with
+ * room for 4096 bytes), and makes a datum of one. Within the session that saved it, it is the same datum while that is
+ * described. Elsewhere it has no value, the same outputs, and as inputs the files to which the datum had been put when it
+ * was saved, then its inputs; addresses are left out. So another client finds, by the file of a server, what was put to a
+ * file of a server: that outlives the program that put it there. Data in stores do not.
  * @return GRPC_INVALID_DATA_NP; GRPC_OTHER_ERROR_CODE if it cannot be written. MT-safe. */
 grpc_error_t grpc_data_save(grpc_data_t *data, const char *URI_output);
 grpc_error_t grpc_data_load(grpc_data_t *data, const char *URI_input);
@@ -125,7 +144,8 @@ grpc_error_t grpc_data_container_get(grpc_data_t *container, int rank, grpc_data
 grpc_error_t grpc_data_unbind(grpc_data_t *data);
 
 /* Deletes the datum at these places (end with NULL; NULL: everywhere that Gridloom put it), and with all of them
- * forgets the description. A client's memory is never freed, nor a file deleted that it did not write. MT-safe. */
+ * forgets the description. A client's memory is never freed, nor a file deleted, here or on a server, that this datum did
+ * not write. MT-safe. */
 grpc_error_t grpc_data_free(grpc_data_t *data, const char **URI_locations);
 
 #ifdef __cplusplus

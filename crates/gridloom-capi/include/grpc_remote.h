@@ -14,6 +14,8 @@
  * A call may read an array as another one of as many bytes, as it lies in memory; if the type differs it goes through
  * the client. A call through a handle that is bound to a server runs elsewhere if the server is lost.
  *
+ * A handle that was freed is no memory: a call that is given one is GRPC_INVALID_DATA_NP.
+ *
  * Two threads that give the same handle to calls as an output at the same time do not know which result it names then.
  *
  * Names are the client's: only it registers and resolves them, so no server's end touches them. A value whose servers

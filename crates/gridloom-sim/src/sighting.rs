@@ -74,6 +74,7 @@ impl Sighting {
             Input::Timer(HEARTBEAT) => see(Sighting::Beat { node }),
             Input::Command(Command::Get { datum }) => see(Sighting::Wants { node, datum: *datum }),
             Input::Command(Command::Release { data }) => see(Sighting::Releases { data: data.clone() }),
+            Input::Command(Command::Erase { datum }) => see(Sighting::Releases { data: vec![*datum] }),
             _ => {}
         }
     }

@@ -403,7 +403,7 @@ impl Grid {
         commands
     }
 
-    fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: Command) {
         let mut commands = self.take_releases();
         commands.push(command);
         self.0.backend.commands(commands);

@@ -3,6 +3,7 @@
 mod following;
 mod kept;
 mod launch;
+mod placed;
 mod regroup;
 mod submitted;
 

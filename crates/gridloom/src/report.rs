@@ -122,6 +122,8 @@ pub(crate) struct Course {
 pub(crate) struct GroupRecord {
     functions: BTreeMap<TaskId, String>,
     plans: Vec<(Time, PlanRecord)>,
+    /// Where its tasks run, as planned last.
+    servers: BTreeMap<TaskId, NodeId>,
     tasks: Vec<(Time, Option<NodeId>, TaskReport)>,
     transfers: Vec<(Time, TransferReport)>,
     ended_at: Option<Time>,
@@ -142,6 +144,7 @@ impl GroupRecord {
         GroupRecord {
             functions,
             plans: Vec::new(),
+            servers: BTreeMap::new(),
             tasks: Vec::new(),
             transfers: Vec::new(),
             ended_at: None,
@@ -178,12 +181,18 @@ impl GroupRecord {
         };
         let record = named.record();
         self.plans.push((at, record.clone()));
+        self.servers.extend(tasks.iter().copied().zip(plan.tasks.iter().map(|assignment| assignment.server)));
         self.ended_at = None;
         record
     }
 
     pub(crate) fn task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
         self.tasks.push((at, server, report));
+    }
+
+    /// Where a task runs, if that is decided.
+    pub(crate) fn server_of(&self, task: TaskId) -> Option<NodeId> {
+        self.servers.get(&task).copied()
     }
 
     /// The last end of a task, which may run again.

@@ -16,10 +16,10 @@ use gridloom_net::payload::Payload;
 
 use super::callbacks::callee;
 use super::code::{Failed, Outcome};
+use super::datum::Remote;
 use super::deliver::{Destination, Target};
 use super::library::Library;
 use super::memory;
-use super::remote::Remote;
 use super::slots::{ReadingPlan, Slot};
 
 /// What the program passed, in the order of the plan.
@@ -145,6 +145,10 @@ pub(super) unsafe fn survey<'a>(
             None => None,
         };
         let remote = if is_passed { None } else { remote(at) };
+        if remote.is_none() && !is_passed {
+            // SAFETY: promised by the caller.
+            unsafe { check_memory(library, signature, param, pointer, &meta) }?;
+        }
         if let Some(remote) = remote.as_ref().filter(|_| !can_be_remote(param)) {
             return Err(not_remote(signature, param, remote));
         }
@@ -152,6 +156,26 @@ pub(super) unsafe fn survey<'a>(
     };
     let items: Outcome<Vec<Item<'_>>> = plan.params.iter().enumerate().map(&mut item).collect();
     Ok(Survey { items: items?, callee })
+}
+
+/// Whether it is memory that was passed, and nothing that stood for a datum.
+///
+/// # Safety
+/// What was passed is as the signature says (`memory`).
+unsafe fn check_memory(
+    library: &Library,
+    signature: &Signature,
+    param: &Param,
+    pointer: *mut c_void,
+    meta: &Meta,
+) -> Outcome<()> {
+    let is_read = param.is_input() && can_be_remote(param);
+    let size_bytes = if can_be_remote(param) { meta.size_bytes() } else { 0 };
+    // SAFETY: promised by the caller.
+    unsafe { library.remotes.check(pointer, size_bytes, is_read) }.map_err(|failed| {
+        let text = format!("{}: argument '{}': {}", signature.name, param.name, failed.text);
+        Failed::new(failed.code, text)
+    })
 }
 
 /// The arguments of a call, read. `known` gives what stands for memory that need not be read.
@@ -177,7 +201,7 @@ pub(super) unsafe fn gather(
                 (Some(bytes), _) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
                 // SAFETY: promised by the caller.
                 (None, Some(remote)) => {
-                    unsafe { remote.argument(&library.remotes, &signature.name, &item.param.name, &item.meta) }?
+                    unsafe { remote.argument(library, &signature.name, &item.param.name, &item.meta) }?
                 }
                 (None, None) => match known(&item)? {
                     Some(arg) => arg,

@@ -11,12 +11,13 @@ use gridloom::{Arg, Function};
 
 use super::arguments::{Gathered, Given, Item, Survey, gather, survey};
 use super::code::{Failed, Outcome, run};
+use super::datum::Remote;
 use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::map;
 use super::memory;
 use super::objects::CObjectHandle;
-use super::remote::Remote;
+use super::placing::Tied;
 use super::sessions::Origin;
 use super::slots::Slot;
 use super::work::{Limited, Work};
@@ -123,6 +124,9 @@ impl Opened {
     ) -> Outcome<Work> {
         let Bound { function, server, .. } = &*self.bound;
         // SAFETY: promised by the caller.
+        let tied = unsafe { Tied::of(&self.library, function, *server, &survey.items) }?;
+        let server = &tied.server;
+        // SAFETY: as above.
         let Gathered { args, named, destinations, is_remote } =
             unsafe { gather(&self.library, function.signature(), survey.items, known) }?;
         // Those run at most once, and are no tasks of a group.
@@ -133,11 +137,12 @@ impl Opened {
         }
         if is_remote && !is_plain {
             let call = function.submit_kept(*server, &args, &named)?;
+            tied.sent();
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
                     remote.names(result, meta, &call);
                 }
-                if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_elsewhere) {
+                if destination.is_wanted() || destination.remote().is_some_and(Remote::is_put_here) {
                     result.prefetch()?;
                 }
             }
@@ -149,7 +154,9 @@ impl Opened {
             (None, Some(server)) => function.submit_on(*server, &args, &named, self.limit()),
             (None, None) => function.submit(&args, &named, self.limit()),
         };
-        Ok(Work::Plain(pending?, destinations))
+        let pending = pending?;
+        tied.sent();
+        Ok(Work::Plain(pending, destinations))
     }
 
     /// Sends a call that is of no mapped block.

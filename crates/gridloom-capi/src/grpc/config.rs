@@ -140,7 +140,8 @@ impl Config {
         limit(config.session_timeout).map_err(|why| of("session_timeout", format!("session_timeout is {why}")))?;
         let memory = config.local.memory_bytes();
         memory.map_err(|why| of("memory", format!("memory of [local]: {why}")))?;
-        for path in config.local.functions.iter_mut().chain(&mut config.local.libraries) {
+        let is_file = |path: &&mut PathBuf| !path.to_str().is_some_and(|path| path.starts_with("builtin:"));
+        for path in config.local.functions.iter_mut().filter(is_file).chain(&mut config.local.libraries) {
             *path = folder.join(&path);
         }
         // A bare name is looked for on the search path.
@@ -254,7 +255,7 @@ mod tests {
             save_session_info = -1
             [local]
             servers = 2
-            functions = ["my.idl", "/their.idl"]
+            functions = ["my.idl", "/their.idl", "builtin:files"]
             memory = "4GiB"
             python = "bin/python"
             [server.big]
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(config.session_limit(), Some(Duration::from_millis(1500)));
         assert_eq!(config.server_names()["big"], "host:7801");
         let local = config.local.to_config();
-        assert_eq!(local.functions, [Path::new("/etc/grid/my.idl"), Path::new("/their.idl")]);
+        assert_eq!(local.functions, ["/etc/grid/my.idl", "/their.idl", "builtin:files"].map(Path::new));
         assert_eq!((local.memory_bytes, local.slots), (Some(4 << 30), 1));
         assert_eq!(local.python.as_deref(), Some(Path::new("/etc/grid/bin/python")));
     }

@@ -3,16 +3,19 @@
 //! A datum is a remote datum (`remote`) that has a description, and is known by the address of the program's `grpc_data_t`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use gridloom_core::base::TaskId;
+use gridloom_net::payload::Payload;
 use serde::{Deserialize, Serialize};
 
 use super::code::{Failed, GRPC_COMMUNICATION_FAILED, GRPC_INVALID_DATA_NP, Outcome, run};
+use super::datum::Remote;
 use super::description::{Description, MODES, TYPES};
 use super::library::{Library, library};
 use super::memory;
-use super::remote::Remote;
+use super::remote::{GIVEN_UP, MARK};
 use super::uri::Uri;
 
 /// `grpc_data_t`.
@@ -43,8 +46,6 @@ pub struct CCompletionMode(pub c_uint);
 #[repr(transparent)]
 pub struct CDataInfo(pub c_uint);
 
-/// In memory that is a datum.
-const MARK: u64 = 0x4772_6964_4461_7461;
 /// Elements of a list of the program that has no end, which it may have forgotten.
 const LIST_MAX: usize = 1 << 16;
 /// Room for a description in memory.
@@ -62,9 +63,11 @@ struct Saved {
     modes: Vec<String>,
     r#type: String,
     dimensions: Vec<u64>,
-    /// By which this session knows its value.
+    /// Files that have its value.
+    files: Vec<String>,
+    /// By which this program knows it.
     datum: u64,
-    session: u64,
+    program: String,
 }
 
 /// A list that ends where `is_end` says.
@@ -117,8 +120,13 @@ impl Library {
     /// The program's datum at that address.
     fn datum(&self, data: *mut CData) -> Outcome<Arc<Remote>> {
         let found = self.remotes.find(data.cast()).filter(|remote| remote.description().is_some());
-        let text = "this is no datum: grpc_data_init did not make it at this address, or it was freed";
-        found.ok_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, text))
+        found.ok_or_else(|| {
+            let size_bytes = size_of::<CData>() as u64;
+            // SAFETY: memory of the program for a datum, as the header asks.
+            let known = unsafe { self.remotes.check(data.cast(), size_bytes, true) };
+            let text = "this is no datum: grpc_data_init did not make it at this address";
+            known.err().unwrap_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, text))
+        })
     }
 
     /// # Safety
@@ -132,14 +140,34 @@ impl Library {
         Ok(())
     }
 
+    /// The program's memory at that address is no datum any more, and says so.
+    ///
+    /// # Safety
+    /// It is one.
+    unsafe fn remove_datum(&self, data: *mut CData) {
+        self.remotes.unbind(data.addr());
+        // SAFETY: promised by the caller.
+        unsafe { data.write(CData { mark: GIVEN_UP, number: 0 }) };
+    }
+
+    /// Deletes what servers have of a datum at these places, and files that they made, of all places if none is named.
+    fn delete(&self, datum: &Remote, places: Option<&[Uri]>) -> Outcome<()> {
+        let files = datum.described()?.take_files(|file| places.is_none_or(|places| places.contains(file)));
+        let files = files.iter().map(|(server, path)| self.delete_file(server, path));
+        let stores = places.into_iter().flatten().filter_map(|uri| match uri {
+            Uri::Store(server) => Some(datum.give_up_at(self, server)),
+            _ => None,
+        });
+        files.chain(stores).collect::<Vec<Outcome<()>>>().into_iter().collect()
+    }
+
     /// Ends the transfers of a datum: writes what is to be written.
     fn end_transfers(&self, datum: &Remote) -> Outcome<()> {
-        let keys = self.remotes.keys();
         for transfer in datum.described()?.take_transfers() {
             let lost = |failed: Failed| Failed::new(GRPC_COMMUNICATION_FAILED, failed.text);
             let outputs = transfer.map_err(lost)?;
             // SAFETY: memory that was named stays as described until this, as the header asks.
-            unsafe { datum.write(outputs.iter(), &keys) }.map_err(lost)?;
+            unsafe { datum.write(self, &outputs) }.map_err(lost)?;
         }
         Ok(())
     }
@@ -162,14 +190,18 @@ fn saved(datum: &Remote) -> Outcome<Saved> {
         modes: outputs.iter().map(|(_, mode)| MODES[*mode].to_string()).collect(),
         r#type: TYPES[*kind].0.to_string(),
         dimensions: extents.clone(),
+        files: datum.described()?.files().iter().map(Uri::to_string).collect(),
         datum: datum.number(),
-        session: session(),
+        program: program(),
     })
 }
 
-/// Tells the data of this process from others that were saved.
-fn session() -> u64 {
-    u64::from(std::process::id())
+/// Tells the data of this process from others that were saved: when it asked first, and its number.
+fn program() -> String {
+    static FIRST: OnceLock<u64> = OnceLock::new();
+    let since = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let first = FIRST.get_or_init(|| since().map_or(0, |since| since.as_nanos() as u64));
+    format!("{first:016x}-{:08x}", std::process::id())
 }
 
 impl Saved {
@@ -180,9 +212,12 @@ impl Saved {
         let mode = |name: &String| MODES.iter().position(|mode| mode == name).ok_or_else(|| wrong("mode", name));
         let modes = self.modes.iter().map(mode).collect::<Outcome<Vec<usize>>>()?;
         let parsed = |texts: &[String]| texts.iter().map(|text| Uri::parse(text)).collect::<Outcome<Vec<Uri>>>();
-        let outputs = parsed(&self.outputs)?.into_iter().zip(modes).collect();
+        // Addresses are of the program that saved it.
+        let is_of_all = |uri: &Uri| !matches!(uri, Uri::Address(_));
+        let outputs = parsed(&self.outputs)?.into_iter().zip(modes).filter(|(uri, _)| is_of_all(uri)).collect();
+        let inputs = parsed(&self.files)?.into_iter().chain(parsed(&self.inputs)?).filter(is_of_all).collect();
         let kind = kind.ok_or_else(|| wrong("type", &self.r#type))?;
-        Description::new(parsed(&self.inputs)?, outputs, kind, self.dimensions.clone())
+        Description::new(inputs, outputs, kind, self.dimensions.clone())
     }
 }
 
@@ -255,14 +290,14 @@ pub unsafe extern "C-unwind" fn grpc_data_transfer(
         let description = datum.described()?;
         // SAFETY: lists, as the header asks.
         let (inputs, outputs) = unsafe { (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?) };
-        // SAFETY: as above. How they are managed is the same for all.
-        unsafe { modes(output_modes, outputs.len()) }?;
+        // SAFETY: as above.
+        let modes = unsafe { modes(output_modes, outputs.len()) }?;
         let outputs = match output_uris.is_null() {
-            true => description.outputs.iter().map(|(uri, _)| uri.clone()).collect(),
-            false => outputs,
+            true => description.outputs.clone(),
+            false => outputs.into_iter().zip(modes).collect(),
         };
         // SAFETY: memory that is named is as described, as the header asks.
-        let read = unsafe { datum.fill(&inputs, &library.remotes.keys()) };
+        let read = unsafe { datum.fill(&library, &inputs) };
         description.begin_transfer(read.map(|()| outputs));
         Ok(())
     })
@@ -309,15 +344,16 @@ pub unsafe extern "C-unwind" fn grpc_data_save(data: *mut CData, uri_output: *co
         // SAFETY: a text, as the header asks.
         let uri = Uri::parse(unsafe { memory::text(uri_output, "the URI") }?)?;
         let text = toml::to_string(&saved(&datum)?).map_err(|error| Failed::other(error.to_string()))?;
-        let is_file = matches!(uri, Uri::File(_));
-        if !is_file && text.len() >= SAVED_BYTES_MAX {
+        let is_memory = !matches!(uri, Uri::File(_) | Uri::ServerFile(..));
+        if is_memory && text.len() >= SAVED_BYTES_MAX {
             let text = format!("the description has {} bytes, memory has room for {SAVED_BYTES_MAX}", text.len());
             return Err(Failed::other(text));
         }
-        let bytes = if is_file { text.into_bytes() } else { [text.as_bytes(), b"\0"].concat() };
-        let plain = Description::new(Vec::new(), Vec::new(), SAVED, vec![])?;
+        let bytes = if is_memory { [text.as_bytes(), b"\0"].concat() } else { text.into_bytes() };
+        let plain = Remote::managed(Description::new(Vec::new(), Vec::new(), SAVED, vec![])?);
+        plain.put(Payload::Inline(bytes.into()));
         // SAFETY: room for a description, as the header asks.
-        unsafe { plain.write(&bytes, std::iter::once(&uri), &library.remotes.keys()) }
+        unsafe { plain.write(&library, &[(uri, 0)]) }
     })
 }
 
@@ -331,13 +367,14 @@ pub unsafe extern "C-unwind" fn grpc_data_load(data: *mut CData, uri_input: *con
         let library = library()?;
         // SAFETY: a text, as the header asks.
         let uri = Uri::parse(unsafe { memory::text(uri_input, "the URI") }?)?;
-        let plain = Description::new(vec![uri], Vec::new(), SAVED, vec![])?;
+        let plain = Remote::managed(Description::new(Vec::new(), Vec::new(), SAVED, vec![])?);
         // SAFETY: a description, as the header asks.
-        let payload = unsafe { plain.read(&plain.inputs, &library.remotes.keys()) }?;
-        let text = String::from_utf8_lossy(payload.bytes());
+        unsafe { plain.fill(&library, std::slice::from_ref(&uri)) }?;
+        let bytes = plain.bytes()?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
         let saved: Saved = toml::from_str(text.trim_end_matches('\0'))
-            .map_err(|error| Failed::new(GRPC_INVALID_DATA_NP, format!("'{}': {error}", plain.inputs[0])))?;
-        let known = (saved.session == session()).then(|| library.remotes.numbered(saved.datum)).flatten();
+            .map_err(|error| Failed::new(GRPC_INVALID_DATA_NP, format!("'{uri}': {error}")))?;
+        let known = (saved.program == program()).then(|| library.remotes.numbered(saved.datum)).flatten();
         let datum = match known {
             Some(datum) => datum,
             None => Remote::managed(saved.description()?),
@@ -370,10 +407,10 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
             3 => lines(outputs.iter().map(|(_, mode)| MODES[*mode].to_string()).collect()),
             4 => TYPES[*kind].0.to_string(),
             5 => lines(extents.iter().map(u64::to_string).collect()),
-            6 => datum.status().1,
+            6 => lines(datum.status().1),
             7 => match (datum.status(), server) {
                 ((status, _), None) => status,
-                ((status, location), Some(server)) if location == server => status,
+                ((status, places), Some(server)) if places.iter().any(|place| place == server) => status,
                 _ => "undefined".into(),
             },
             other => return Err(Failed::new(GRPC_INVALID_DATA_NP, format!("{other} is nothing that data have"))),
@@ -413,11 +450,12 @@ pub unsafe extern "C-unwind" fn grpc_data_container_get(container: *mut CData, r
 
 /// See `grpc_data.h`.
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn grpc_data_unbind(data: *mut CData) -> c_int {
+pub unsafe extern "C-unwind" fn grpc_data_unbind(data: *mut CData) -> c_int {
     run(|| {
         let library = library()?;
         library.datum(data)?;
-        library.remotes.unbind(data.addr());
+        // SAFETY: a datum of the program, whose memory it is until then, as the header asks.
+        unsafe { library.remove_datum(data) };
         Ok(())
     })
 }
@@ -431,14 +469,15 @@ pub unsafe extern "C-unwind" fn grpc_data_free(data: *mut CData, uri_locations: 
         // SAFETY: a list, as the header asks.
         let places = unsafe { uris(uri_locations, "the places") }?;
         let is_all = uri_locations.is_null();
+        let there = library.delete(&datum, (!is_all).then_some(&*places));
         if is_all || places.contains(&Uri::Grid) {
             datum.clear();
         }
-        let deleted =
-            datum.described()?.delete(|path| is_all || places.iter().any(|uri| *uri == Uri::File(path.into())));
+        let here = datum.described()?.delete(|path| is_all || places.contains(&Uri::File(path.into())));
         if is_all {
-            library.remotes.unbind(data.addr());
+            // SAFETY: as in grpc_data_unbind.
+            unsafe { library.remove_datum(data) };
         }
-        deleted
+        there.and(here)
     })
 }

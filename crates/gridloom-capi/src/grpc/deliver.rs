@@ -11,9 +11,9 @@ use gridloom_core::idl::{BaseType, Mode, Param, Whole};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, Outcome};
+use super::datum::Remote;
 use super::files::NewFile;
 use super::memory::{self, Allocated};
-use super::remote::Remote;
 
 /// A result's name, and where it goes.
 #[derive(Clone)]

@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gridloom_core::base::{Dtype, Meta};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, GRPC_INVALID_DATA_NP, Outcome};
+use super::datum::Remote;
 use super::files::NewFile;
 use super::memory;
-use super::remote::Remote;
 use super::uri::Uri;
 
 /// Addresses by the keys of `memory:` URIs.
@@ -32,6 +33,21 @@ pub(super) const TYPES: [(&str, u64); 12] = [
     ("GRPC_FILE", 0),
     ("GRPC_CONTAINER_OF_GRPC_DATA", 0),
 ];
+/// How elements are described to the grid.
+const ELEMENTS: [Option<Dtype>; 12] = [
+    Some(Dtype::Bool),
+    Some(Dtype::Int8),
+    Some(Dtype::Int16),
+    Some(Dtype::Int32),
+    Some(Dtype::Int64),
+    Some(Dtype::Float32),
+    Some(Dtype::Float64),
+    Some(Dtype::Complex64),
+    Some(Dtype::Complex128),
+    None,
+    None,
+    None,
+];
 const STRING: usize = 9;
 const CONTAINER: usize = 11;
 
@@ -39,6 +55,8 @@ const CONTAINER: usize = 11;
 pub(super) const MODES: [&str; 5] =
     ["GRPC_VOLATILE", "GRPC_STRICTLY_VOLATILE", "GRPC_STICKY", "GRPC_UNIQUE_STICKY", "GRPC_PERSISTENT"];
 const STRICTLY_VOLATILE: usize = 1;
+const STICKY: usize = 2;
+const UNIQUE_STICKY: usize = 3;
 
 /// It, and what has been done with it.
 pub(super) struct Description {
@@ -58,12 +76,13 @@ struct Done {
     items: Vec<Option<Arc<Remote>>>,
     /// Begun and not waited for.
     transfers: Vec<Transfer>,
-    /// Files that were made.
+    /// Files that were made, here and by servers.
     written: BTreeSet<PathBuf>,
+    written_there: BTreeSet<(String, String)>,
 }
 
-/// A transfer under way: what it reads is read, what it writes is written when it is waited for.
-pub(super) type Transfer = Outcome<Vec<Uri>>;
+/// A transfer under way: what it reads is read, what it writes, and on whose terms, is written when it is waited for.
+pub(super) type Transfer = Outcome<Vec<(Uri, usize)>>;
 
 impl Description {
     pub(super) fn new(
@@ -86,6 +105,11 @@ impl Description {
             let size = size.ok_or_else(|| wrong(format!("a container has at most {ITEMS_MAX} data")))?;
             done.items = vec![None; size];
         }
+        let alone = outputs.iter().find(|(_, mode)| matches!(*mode, STRICTLY_VOLATILE | UNIQUE_STICKY));
+        let stores = outputs.iter().filter(|(uri, _)| matches!(uri, Uri::Store(_))).count();
+        if let Some((_, mode)) = alone.filter(|_| stores > 1) {
+            return Err(wrong(format!("{} is of one place, and {stores} servers are named", MODES[*mode])));
+        }
         let mut bytes = Some(TYPES[kind].1);
         extents.iter().for_each(|extent| bytes = bytes.and_then(|bytes| bytes.checked_mul(*extent)));
         if bytes.is_none() {
@@ -103,34 +127,69 @@ impl Description {
         self.outputs.iter().any(|(_, mode)| *mode == STRICTLY_VOLATILE)
     }
 
+    /// Why there is one copy of it at most, which calls that read it have to go to.
+    pub(super) fn alone(&self) -> Option<&'static str> {
+        let modes = self.outputs.iter().map(|(_, mode)| *mode);
+        modes.filter(|mode| matches!(*mode, STRICTLY_VOLATILE | UNIQUE_STICKY)).map(|mode| MODES[mode]).next()
+    }
+
+    /// The server on which it has to be made, of one of which there is one copy.
+    pub(super) fn only_store(&self) -> Option<&str> {
+        self.alone()?;
+        self.outputs.iter().find_map(|(uri, _)| match uri {
+            Uri::Store(server) => Some(server.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Number and type of its elements, of `size_bytes` in all, and how many bytes one has.
+    pub(super) fn elements(&self, size_bytes: u64) -> (Dtype, u64) {
+        match ELEMENTS[self.kind] {
+            Some(dtype) if size_bytes.is_multiple_of(dtype.size_bytes()) => (dtype, size_bytes / dtype.size_bytes()),
+            _ => (Dtype::Int8, size_bytes),
+        }
+    }
+
+    /// How it lies in memory.
+    pub(super) fn meta(&self, size_bytes: u64) -> Meta {
+        let (dtype, count) = self.elements(size_bytes);
+        match self.extents.iter().product::<u64>() == count {
+            true if !self.extents.is_empty() => Meta::array(dtype, &self.extents),
+            _ => Meta::array(dtype, &[count]),
+        }
+    }
+
+    /// Whether a file, or what else says its own size, can be it.
+    ///
+    /// # Errors
+    /// If it has been described with another size.
+    pub(super) fn check_size(&self, uri: &Uri, got: u64) -> Outcome<()> {
+        let Some(needed) = self.size_bytes().filter(|needed| !self.extents.is_empty() && *needed != got) else {
+            return Ok(());
+        };
+        let extents: Vec<String> = self.extents.iter().map(u64::to_string).collect();
+        let (what, extents) = (TYPES[self.kind].0, extents.join(" x "));
+        let text = format!("'{uri}' has {got} bytes, and the datum is {extents} of {what}, {needed} bytes");
+        Err(Failed::new(GRPC_INVALID_DATA_NP, text))
+    }
+
     /// Bytes in memory, if its type says it.
-    fn size_bytes(&self) -> Option<u64> {
+    pub(super) fn size_bytes(&self) -> Option<u64> {
         (TYPES[self.kind].1 > 0).then(|| TYPES[self.kind].1 * self.extents.iter().product::<u64>())
     }
 
-    /// Reads it from the first of these places from which it can be read.
+    /// Reads it from a place of the client's.
     ///
     /// # Safety
     /// Memory that is named is as it was described (`memory`).
-    pub(super) unsafe fn read(&self, inputs: &[Uri], keys: &Keys) -> Outcome<Payload> {
-        let mut first = None;
-        for uri in inputs {
-            // SAFETY: promised by the caller.
-            match unsafe { self.read_one(uri, keys) } {
-                Ok(payload) => return Ok(payload),
-                Err(failed) => drop(first.get_or_insert(failed)),
-            }
-        }
-        let text = "the datum has no value, and no input from which it could be read";
-        Err(first.unwrap_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, text)))
-    }
-
-    unsafe fn read_one(&self, uri: &Uri, keys: &Keys) -> Outcome<Payload> {
+    pub(super) unsafe fn read(&self, uri: &Uri, keys: &Keys) -> Outcome<Payload> {
         let failed = |why: String| Failed::new(GRPC_INVALID_DATA_NP, format!("cannot read '{uri}': {why}"));
         let address = match uri {
             Uri::Grid => return Err(failed("the grid has no value of it".into())),
+            Uri::Store(_) | Uri::ServerFile(..) => return Err(failed("the server has no value of it".into())),
             Uri::File(path) => {
                 let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+                self.check_size(uri, bytes.len() as u64)?;
                 return Ok(Payload::Inline(bytes.into()));
             }
             Uri::Key(key) => *keys.get(key).ok_or_else(|| failed("the key has no address".into()))?,
@@ -160,7 +219,7 @@ impl Description {
         for uri in outputs {
             let failed = |why: String| Failed::other(format!("cannot write '{uri}': {why}"));
             let address = match uri {
-                Uri::Grid => continue,
+                Uri::Grid | Uri::Store(_) | Uri::ServerFile(..) => continue,
                 Uri::File(path) => {
                     let name = uri.to_string();
                     NewFile::write(&name, path, bytes)?.place(&name)?;
@@ -185,6 +244,28 @@ impl Description {
 
     pub(super) fn take_transfers(&self) -> Vec<Transfer> {
         std::mem::take(&mut self.done().transfers)
+    }
+
+    /// A server has made that file.
+    pub(super) fn note_file(&self, server: &str, path: &str) {
+        self.done().written_there.insert((server.into(), path.into()));
+    }
+
+    /// The files that have its value: those of servers, which others can read, and the client's own.
+    pub(super) fn files(&self) -> Vec<Uri> {
+        let done = self.done();
+        let there = done.written_there.iter().map(|(server, path)| Uri::ServerFile(server.clone(), path.clone()));
+        there.chain(done.written.iter().cloned().map(Uri::File)).collect()
+    }
+
+    /// Those of the files that servers made, which are not known any more then.
+    pub(super) fn take_files(&self, which: impl Fn(&Uri) -> bool) -> Vec<(String, String)> {
+        let mut done = self.done();
+        let is_one = |(server, path): &(String, String)| which(&Uri::ServerFile(server.clone(), path.clone()));
+        let (taken, left) = std::mem::take(&mut done.written_there).into_iter().partition(is_one);
+        done.written_there = left;
+        let taken: BTreeSet<(String, String)> = taken;
+        taken.into_iter().collect()
     }
 
     /// Deletes those of the files that were made here.
@@ -219,6 +300,11 @@ impl Description {
             Failed::new(GRPC_INVALID_DATA_NP, text)
         })
     }
+}
+
+/// Whether what is put to a server's store on these terms stays there while the datum is.
+pub(super) fn stays(mode: usize) -> bool {
+    matches!(mode, STICKY | UNIQUE_STICKY | STRICTLY_VOLATILE)
 }
 
 /// Data in a container.

@@ -27,7 +27,9 @@
 //! | `map` | `grpc_map` |
 //! | `files` | result files |
 //! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
+//! | `datum` | one of these: what it is now, and how calls read it |
 //! | `data`, `description`, `uri` | the same with places to read them from and to put them (`include/grpc_data.h`) |
+//! | `placing`, `storage` | where these are put, and where calls have to run for them; files of servers |
 //! | `stacks`, `extensions` | what is not of the standard |
 //!
 //! **Invariants**
@@ -44,6 +46,7 @@ mod choice;
 mod code;
 mod config;
 mod data;
+mod datum;
 mod deliver;
 mod description;
 mod extensions;
@@ -53,10 +56,12 @@ mod library;
 mod map;
 mod memory;
 mod objects;
+mod placing;
 mod remote;
 mod sessions;
 mod slots;
 mod stacks;
+mod storage;
 mod uri;
 mod wait;
 mod work;

@@ -3,27 +3,40 @@
 //! **Invariant:** a pointer is known here by its address only, and never followed. Calls under way have their own share of what
 //! they read, so that a value may be replaced or freed at any time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use gridloom::{Arg, Handle, Submitted, Value};
-use gridloom_core::base::{Meta, TaskId};
 use gridloom_net::payload::Payload;
 
 use super::code::{Failed, GRPC_INVALID_DATA_NP, Outcome, run};
-use super::deliver::arranged;
-use super::description::{Description, Keys};
+use super::datum::Remote;
+use super::description::Keys;
 use super::library::{Library, library};
 use super::memory;
-use super::uri::Uri;
 
-/// `struct grpc_remote_np`: what a `grpc_remote_t` leads to. Its address is what counts.
+/// `struct grpc_remote_np`: what a `grpc_remote_t` leads to. Its address is what counts, and nothing is there: handles are
+/// addresses of a range that nobody else has, and that is never touched. So one that was freed is told from memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CRemote {
     unused: u64,
+}
+
+/// Handles of a process, until addresses are given a second time.
+const HANDLES_MAX: usize = 1 << 21;
+
+/// The first of their addresses.
+fn first_handle() -> usize {
+    static FIRST: OnceLock<usize> = OnceLock::new();
+    *FIRST.get_or_init(|| Vec::<CRemote>::with_capacity(HANDLES_MAX).leak().as_mut_ptr().addr())
+}
+
+/// Whether a pointer is a handle, or was one.
+fn is_handle(pointer: *const c_void) -> bool {
+    let first = first_handle();
+    (first..first + HANDLES_MAX * size_of::<CRemote>()).contains(&pointer.addr())
 }
 
 /// All of a session.
@@ -38,35 +51,11 @@ pub(super) struct Remotes {
 
 #[derive(Default)]
 struct Table {
-    /// The library's own pointers with what lies there, and the program's data.
-    by_address: HashMap<usize, (Option<Box<CRemote>>, Arc<Remote>)>,
+    /// The handles, and the program's data.
+    by_address: HashMap<usize, Arc<Remote>>,
     by_name: HashMap<String, usize>,
-}
-
-/// A datum of the program that may be anywhere.
-pub(super) struct Remote {
-    /// Given once.
-    number: u64,
-    /// Empty if it has none.
-    name: String,
-    /// Of one that is managed (`data`).
-    description: Option<Description>,
-    content: Mutex<Content>,
-}
-
-/// What it is now.
-#[derive(Clone)]
-enum Content {
-    Nothing,
-    /// Bytes of the program, of which each call that reads them has its own view.
-    Put(Payload),
-    /// A result of that call.
-    Made {
-        result: Handle,
-        /// As the program would have it in memory.
-        meta: Meta,
-        call: Submitted,
-    },
+    /// Where data of the program were that it gave up.
+    given_up: BTreeSet<usize>,
 }
 
 impl Remotes {
@@ -79,12 +68,34 @@ impl Remotes {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.table().by_address.get(&pointer.addr()).map(|(_, remote)| remote.clone())
+        self.table().by_address.get(&pointer.addr()).cloned()
+    }
+
+    /// Whether a pointer of a call stands for nothing any more, or for a datum that lies elsewhere.
+    ///
+    /// # Safety
+    /// It leads to `size_bytes`, which have a value if it `is_read`.
+    pub(super) unsafe fn check(&self, pointer: *const c_void, size_bytes: u64, is_read: bool) -> Outcome<()> {
+        if HAS_HANDLES.load(Ordering::Acquire) && is_handle(pointer) {
+            return Err(Failed::new(GRPC_INVALID_DATA_NP, NO_HANDLE));
+        }
+        if !HAS_DATA.load(Ordering::Acquire) || pointer.is_null() {
+            return Ok(());
+        }
+        let was_datum = self.table().given_up.contains(&pointer.addr());
+        if size_bytes < size_of::<u64>() as u64 || !was_datum && !is_read {
+            return Ok(());
+        }
+        // SAFETY: promised by the caller; where a datum was, it has a value too.
+        match unsafe { pointer.cast::<u64>().read_unaligned() } {
+            MARK => Err(Failed::new(GRPC_INVALID_DATA_NP, COPIED)),
+            GIVEN_UP => Err(Failed::new(GRPC_INVALID_DATA_NP, FREED)),
+            _ => Ok(()),
+        }
     }
 
     fn known(&self, pointer: *mut CRemote) -> Outcome<Arc<Remote>> {
-        let text = "this is no handle of a remote datum: nothing made it, or it was freed";
-        self.find(pointer.cast()).ok_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, text))
+        self.find(pointer.cast()).ok_or_else(|| Failed::new(GRPC_INVALID_DATA_NP, NO_HANDLE))
     }
 
     fn add(&self, name: &str) -> Outcome<*mut CRemote> {
@@ -93,56 +104,65 @@ impl Remotes {
             let text = format!("there is a remote datum '{name}' already; grpc_remote_find_np gives it");
             return Err(Failed::new(GRPC_INVALID_DATA_NP, text));
         }
-        let mut place = Box::new(CRemote { unused: 0 });
-        let pointer = std::ptr::from_mut(&mut *place);
+        let address = table.free_handle().ok_or_else(|| Failed::other("there are too many remote data; free some"))?;
+        HAS_HANDLES.store(true, Ordering::Release);
         if !name.is_empty() {
-            table.by_name.insert(name.to_string(), pointer.addr());
+            table.by_name.insert(name.to_string(), address);
         }
-        table.by_address.insert(pointer.addr(), (Some(place), Arc::new(Remote::new(name, None))));
+        table.by_address.insert(address, Arc::new(Remote::new(name, None)));
         self.count.store(table.by_address.len(), Ordering::Release);
-        Ok(pointer)
+        Ok(std::ptr::without_provenance_mut(address))
     }
 
     fn named(&self, name: &str) -> Outcome<*mut CRemote> {
-        let mut table = self.table();
-        let address = table.by_name.get(name).copied();
-        let found = address.and_then(|address| table.by_address.get_mut(&address));
+        let address = self.table().by_name.get(name).copied();
         let none = || Failed::new(GRPC_INVALID_DATA_NP, format!("there is no remote datum '{name}'"));
-        found.and_then(|(place, _)| place.as_deref_mut()).map(std::ptr::from_mut).ok_or_else(none)
+        address.map(std::ptr::without_provenance_mut).ok_or_else(none)
     }
 
     fn remove(&self, pointer: *mut CRemote) -> Outcome<()> {
         let remote = self.known(pointer)?;
-        self.table().by_name.remove(&remote.name);
-        self.unbind(pointer.addr());
+        self.table().by_name.remove(remote.name());
+        self.forget(pointer.addr());
         Ok(())
     }
 
     /// The program's memory at that address stands for the datum from now on.
     pub(super) fn bind(&self, address: usize, datum: Arc<Remote>) {
         let mut table = self.table();
-        let old = table.by_address.insert(address, (None, datum));
+        let old = table.by_address.insert(address, datum);
+        table.given_up.remove(&address);
+        HAS_DATA.store(true, Ordering::Release);
         self.count.store(table.by_address.len(), Ordering::Release);
         drop(table);
         // Its value goes last, outside of the lock.
         drop(old);
     }
 
-    /// The pointer stands for nothing any more.
+    /// The datum at that address is given up.
     pub(super) fn unbind(&self, address: usize) {
+        self.forget(address);
+        let given_up = &mut self.table().given_up;
+        given_up.insert(address);
+        if given_up.len() > GIVEN_UP_MAX {
+            given_up.pop_first();
+        }
+    }
+
+    /// The pointer stands for nothing any more.
+    fn forget(&self, address: usize) {
         let mut table = self.table();
         let old = table.by_address.remove(&address);
         self.count.store(table.by_address.len(), Ordering::Release);
         drop(table);
-        // As above.
+        // Its value goes last, outside of the lock.
         drop(old);
     }
 
     /// The datum of that number, if the program has it.
     pub(super) fn numbered(&self, number: u64) -> Option<Arc<Remote>> {
         let table = self.table();
-        let found = table.by_address.values().find(|(_, remote)| remote.number == number);
-        found.map(|(_, remote)| remote.clone())
+        table.by_address.values().find(|remote| remote.number() == number).cloned()
     }
 
     pub(super) fn keys(&self) -> Keys {
@@ -159,229 +179,26 @@ impl Remotes {
     }
 }
 
-impl Remote {
-    fn new(name: &str, description: Option<Description>) -> Remote {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Remote { number, name: name.to_string(), description, content: Mutex::new(Content::Nothing) }
-    }
-
-    /// One that is managed.
-    pub(super) fn managed(description: Description) -> Arc<Remote> {
-        Arc::new(Remote::new("", Some(description)))
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn description(&self) -> Option<&Description> {
-        self.description.as_ref()
-    }
-
-    /// The description of one that is managed.
-    pub(super) fn described(&self) -> Outcome<&Description> {
-        let none = || Failed::new(GRPC_INVALID_DATA_NP, format!("{self} was not made by grpc_data_init"));
-        self.description().ok_or_else(none)
-    }
-
-    /// The call that makes its value.
-    pub(super) fn task(&self) -> Option<TaskId> {
-        match self.content() {
-            Content::Nothing | Content::Put(_) => None,
-            Content::Made { call, .. } => Some(call.task()),
-        }
-    }
-
-    /// How its value is, and where.
-    pub(super) fn status(&self) -> (String, String) {
-        match self.content() {
-            Content::Nothing => ("undefined".into(), String::new()),
-            Content::Put(_) => ("ready".into(), "client".into()),
-            Content::Made { call, .. } => match call.end() {
-                None => ("under way".into(), String::new()),
-                Some(end) => match end.error {
-                    Some(error) => (format!("lost: {error}"), String::new()),
-                    None => ("ready".into(), end.server.unwrap_or_default()),
-                },
-            },
-        }
-    }
-
-    pub(super) fn clear(&self) {
-        self.set(Content::Nothing);
-    }
-
-    /// Reads its value from one of these places; for none, from its own if it has no value.
-    ///
-    /// # Safety
-    /// As of [`Description::read`].
-    pub(super) unsafe fn fill(&self, inputs: &[Uri], keys: &Keys) -> Outcome<()> {
-        let description = self.described()?;
-        let inputs = match (inputs.is_empty(), self.content()) {
-            (true, Content::Put(_) | Content::Made { .. }) => return Ok(()),
-            (true, Content::Nothing) => &description.inputs,
-            (false, _) => inputs,
-        };
-        // SAFETY: promised by the caller.
-        self.put(unsafe { description.read(inputs, keys) }?);
-        Ok(())
-    }
-
-    /// Writes its value to these places, once it is there.
-    ///
-    /// # Safety
-    /// As of [`Description::write`].
-    pub(super) unsafe fn write<'a>(&self, outputs: impl Iterator<Item = &'a Uri>, keys: &Keys) -> Outcome<()> {
-        let Some(bytes) = self.bytes()? else { return Ok(()) };
-        // SAFETY: promised by the caller.
-        unsafe { self.described()?.write(&bytes, outputs, keys) }
-    }
-
-    /// Whether its value is to be written somewhere as soon as it is there.
-    pub(super) fn is_put_elsewhere(&self) -> bool {
-        let outputs = self.description.iter().flat_map(|description| &description.outputs);
-        outputs.into_iter().any(|(uri, _)| *uri != Uri::Grid)
-    }
-
-    /// Writes it where it has to be put.
-    ///
-    /// # Safety
-    /// As of [`Description::write`].
-    pub(super) unsafe fn put_elsewhere(&self, remotes: &Remotes) -> Outcome<()> {
-        match &self.description {
-            Some(description) if self.is_put_elsewhere() => {
-                // SAFETY: promised by the caller.
-                unsafe { self.write(description.outputs.iter().map(|(uri, _)| uri), &remotes.keys()) }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn content(&self) -> Content {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, content: Content) {
-        let old = std::mem::replace(&mut *self.content.lock().unwrap_or_else(PoisonError::into_inner), content);
-        // Outside of the lock.
-        drop(old);
-    }
-
-    /// From now on it names that result.
-    pub(super) fn names(&self, result: &Handle, meta: &Meta, call: &Submitted) {
-        self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: call.clone() });
-    }
-
-    fn put(&self, payload: Payload) {
-        self.set(Content::Put(payload));
-    }
-
-    fn size_bytes(&self) -> u64 {
-        match self.content() {
-            Content::Nothing => 0,
-            Content::Put(payload) => payload.size_bytes(),
-            Content::Made { result, .. } => result.meta().size_bytes(),
-        }
-    }
-
-    /// As an argument of that description.
-    ///
-    /// # Safety
-    /// Memory of which it is read is as it was described.
-    pub(super) unsafe fn argument(
-        &self,
-        remotes: &Remotes,
-        function: &str,
-        argument: &str,
-        meta: &Meta,
-    ) -> Outcome<Arg> {
-        if self.description.is_some() {
-            // SAFETY: promised by the caller.
-            unsafe { self.fill(&[], &remotes.keys()) }?;
-        }
-        let arg = self.read(function, argument, meta);
-        if self.description.as_ref().is_some_and(Description::is_strictly_volatile) {
-            // The call has its own share.
-            self.clear();
-        }
-        arg
-    }
-
-    fn read(&self, function: &str, argument: &str, meta: &Meta) -> Outcome<Arg> {
-        let (got, needed) = (self.size_bytes(), meta.size_bytes());
-        let content = self.content();
-        if !matches!(content, Content::Nothing) && got != needed {
-            let text = format!("{function}: argument '{argument}' is {meta}, {needed} bytes; {self} has {got}");
-            return Err(Failed::other(text));
-        }
-        match content {
-            Content::Nothing => Err(self.without_value()),
-            Content::Put(payload) => Ok(Value::new(meta.clone(), payload)?.into()),
-            Content::Made { result, meta: made, .. } => match read_as(&result, &made, meta) {
-                Some(result) => Ok(Arg::Handle(result)),
-                // It is read as something else than it was made: as the program's memory would be.
-                None => {
-                    let value = result.get().map_err(|error| Failed::without_value(error, self))?;
-                    let Some(payload) = value.payload() else { return Ok(Value::placeholder(meta.clone()).into()) };
-                    let bytes = arranged(value.meta(), payload, &made);
-                    Ok(Value::new(meta.clone(), Payload::copied(&bytes))?.into())
-                }
-            },
-        }
-    }
-
-    /// Its bytes as the program sees them, once they are there; `None` in a simulation without content.
-    fn bytes(&self) -> Outcome<Option<Vec<u8>>> {
-        match self.content() {
-            Content::Nothing => Err(self.without_value()),
-            Content::Put(payload) => Ok(Some(payload.bytes().to_vec())),
-            Content::Made { result, meta, .. } => {
-                let value = result.get().map_err(|error| Failed::without_value(error, self))?;
-                let arranged = |payload| arranged(value.meta(), payload, &meta).into_owned();
-                Ok(value.payload().map(arranged))
-            }
-        }
-    }
-
-    fn wait(&self) -> Outcome<()> {
-        match self.content() {
-            Content::Nothing => Err(self.without_value()),
-            Content::Put(_) => Ok(()),
-            Content::Made { call, .. } => call.wait().map_err(|error| Failed::without_value(error, self)),
-        }
-    }
-
-    fn without_value(&self) -> Failed {
-        let text = format!("{self} has no value yet: put one, or give it to a call as an output");
-        Failed::new(GRPC_INVALID_DATA_NP, text)
+impl Table {
+    /// An address that no handle has; as late as can be one that another had.
+    fn free_handle(&self) -> Option<usize> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let address = |_| first_handle() + NEXT.fetch_add(1, Ordering::Relaxed) % HANDLES_MAX * size_of::<CRemote>();
+        (0..HANDLES_MAX).map(address).find(|address| !self.by_address.contains_key(address))
     }
 }
 
-impl std::fmt::Display for Remote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.name.as_str() {
-            "" => write!(f, "the remote datum"),
-            name => write!(f, "the remote datum '{name}'"),
-        }
-    }
-}
-
-/// The result for a call that reads it as that, if it gets what the program would pass; `made` is how the program would have
-/// the result in memory.
-fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
-    let order_and_shape = |meta: &Meta| match meta {
-        Meta::Array { order, shape, .. } if shape.iter().filter(|extent| **extent > 1).count() > 1 => {
-            (Some(*order), shape.clone())
-        }
-        Meta::Array { shape, .. } => (None, shape.clone()),
-        _ => (None, Vec::new()),
-    };
-    let ((order, shape), (wanted_order, wanted_shape)) = (order_and_shape(made), order_and_shape(wanted));
-    let (lies, _) = order_and_shape(result.meta());
-    let is_as_made = if shape == wanted_shape { order == wanted_order } else { order == lies };
-    is_as_made.then(|| result.read_as(wanted)).flatten()
-}
+/// In memory that is a datum, and in such that was one.
+pub(super) const MARK: u64 = 0x4772_6964_4461_7461;
+pub(super) const GIVEN_UP: u64 = 0x4772_6964_476f_6e65;
+/// Places of data that were given up that are remembered.
+const GIVEN_UP_MAX: usize = 1 << 16;
+/// So that a call of a program without any looks at nothing else; they stay, as what was freed is to be found out.
+static HAS_HANDLES: AtomicBool = AtomicBool::new(false);
+static HAS_DATA: AtomicBool = AtomicBool::new(false);
+const NO_HANDLE: &str = "this is no handle of a remote datum: nothing made it, or it was freed";
+const FREED: &str = "this datum was freed, or unbound; describe it anew with grpc_data_init";
+const COPIED: &str = "this is a copy of a grpc_data_t, or one of an earlier session: a datum is known by its address";
 
 /// A copy of memory of the program, where servers of this host can map it if it is large.
 ///

@@ -1,4 +1,4 @@
-//! Where data lie: URIs of the client's memory, its files, and the grid's keeping.
+//! Where data lie: URIs of the client's memory, its files, servers' stores and their files, and the grid's keeping.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,18 @@ pub(super) enum Uri {
     File(PathBuf),
     /// Where it was made, or at the client until it is read (`gridloom:`).
     Grid,
+    /// The store of a server (`gridloom://SERVER`).
+    Store(String),
+    /// A file of a server, by its path in the folder that it offers (`file://SERVER/PATH`).
+    ServerFile(String, String),
 }
 
 impl Uri {
+    /// Whether it is memory or a file of the client.
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self, Uri::Key(_) | Uri::Address(_) | Uri::File(_))
+    }
+
     pub(super) fn parse(text: &str) -> Outcome<Uri> {
         let wrong = |why: &str| Failed::new(GRPC_INVALID_DATA_NP, format!("URI '{text}': {why}"));
         let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(KNOWN))?;
@@ -32,11 +41,17 @@ impl Uri {
                 None if rest.is_empty() => Err(wrong("a path is missing")),
                 None => Ok(Uri::File(rest.into())),
                 Some(path) if path.len() > 1 && path.starts_with('/') => Ok(Uri::File(path.into())),
-                Some(_) => Err(wrong("files of servers cannot be read or written yet; give a path of this machine")),
+                Some(rest) => match rest.split_once('/') {
+                    Some((server, path)) if !server.is_empty() && !path.is_empty() => {
+                        Ok(Uri::ServerFile(server.into(), path.into()))
+                    }
+                    _ => Err(wrong("a path is missing; give file:PATH, or file://SERVER/PATH")),
+                },
             },
-            "gridloom" => match rest.trim_start_matches('/') {
+            "gridloom" => match rest.trim_matches('/') {
                 "" => Ok(Uri::Grid),
-                _ => Err(wrong("data cannot be put on a server by its name yet; give gridloom:, and bind the call")),
+                server if server.contains('/') => Err(wrong("what lies in a server's store has no names there")),
+                server => Ok(Uri::Store(server.into())),
             },
             _ => Err(wrong(KNOWN)),
         }
@@ -50,11 +65,14 @@ impl std::fmt::Display for Uri {
             Uri::Address(address) => write!(f, "memory:{address:#x}"),
             Uri::File(path) => write!(f, "file:{}", Path::display(path)),
             Uri::Grid => write!(f, "gridloom:"),
+            Uri::Store(server) => write!(f, "gridloom://{server}"),
+            Uri::ServerFile(server, path) => write!(f, "file://{server}/{path}"),
         }
     }
 }
 
-const KNOWN: &str = "it is none that is known; give memory:KEY, memory:0xADDRESS, file:PATH or gridloom:";
+const KNOWN: &str = "it is none that is known; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
+                     gridloom: or gridloom://SERVER";
 
 #[cfg(test)]
 mod tests {
@@ -67,6 +85,8 @@ mod tests {
             ("memory:0x7f10", Uri::Address(0x7f10)),
             ("file:a/b", Uri::File("a/b".into())),
             ("gridloom:", Uri::Grid),
+            ("gridloom://s", Uri::Store("s".into())),
+            ("file://s/a/b", Uri::ServerFile("s".into(), "a/b".into())),
         ] {
             assert_eq!((Uri::parse(text).unwrap(), uri.to_string().as_str()), (uri, text));
         }
@@ -76,9 +96,18 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        for text in
-            ["", "x", "s3://a/b", "memory:", "memory:0x", "memory:0x0", "file:", "file://host/a", "gridloom://s"]
-        {
+        for text in [
+            "",
+            "x",
+            "s3://a/b",
+            "memory:",
+            "memory:0x",
+            "memory:0x0",
+            "file:",
+            "file://s",
+            "file://s/",
+            "gridloom://s/a",
+        ] {
             let failed = Uri::parse(text).unwrap_err();
             assert!(failed.code == GRPC_INVALID_DATA_NP && failed.text.contains(&format!("'{text}'")), "{text}");
         }

@@ -148,7 +148,7 @@ impl Work {
                 unsafe { deliver(&values.map_err(Failed::from)?, &coming) }?;
                 let mut remotes = destinations.iter().filter_map(Destination::remote);
                 // SAFETY: as above.
-                remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(&library.remotes) })
+                remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(library) })
             }
         }
     }

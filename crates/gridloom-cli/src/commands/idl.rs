@@ -29,7 +29,7 @@ pub enum Options {
         /// The file
         #[arg(required_unless_present = "builtin", conflicts_with = "builtin")]
         file: Option<PathBuf>,
-        /// A library that comes described: linalg, blas, lapack, fftw
+        /// A library that comes described: linalg, blas, lapack, fftw, files
         #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
         builtin: Option<String>,
         /// Behind each function its call as a program in C makes it

@@ -34,7 +34,8 @@ pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
     #[arg(required_unless_present = "builtin")]
     files: Vec<PathBuf>,
-    /// A library of the system's that comes described: linalg, blas, lapack, fftw; may be repeated
+    /// A library of the system's that comes described: linalg, blas, lapack, fftw; or files of the folder GRIDLOOM_FILES; may be
+    /// repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
     #[command(flatten)]

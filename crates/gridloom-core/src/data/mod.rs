@@ -4,6 +4,7 @@
 //! - `used_bytes` is the sum of the sizes of all replicas, reserved ones included, and exceeds the limit only by
 //!   results that turned out larger than announced (texts).
 //! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
+//! - A copy that is to be kept is dropped by its owner only.
 //!
 //! What it does not do: move or keep bytes (the world does), or decide where a datum comes from (the plan does).
 
@@ -29,6 +30,8 @@ struct Replica {
     origin: Origin,
     here: bool,
     readers: u32,
+    /// Its owner wants it to stay here, whoever else has it.
+    kept: bool,
     released: bool,
     fetchers: Vec<NodeId>,
     /// For eviction: when it was last read.
@@ -152,7 +155,16 @@ impl Replicas {
         self.used_bytes += size_bytes;
         self.replicas.insert(
             datum,
-            Replica { size_bytes, origin, here: false, readers: 0, released: false, fetchers, last_used: now },
+            Replica {
+                size_bytes,
+                origin,
+                here: false,
+                readers: 0,
+                kept: false,
+                released: false,
+                fetchers,
+                last_used: now,
+            },
         );
     }
 
@@ -173,6 +185,13 @@ impl Replicas {
         replica.here = true;
         replica.last_used = now;
         std::mem::take(&mut replica.fetchers)
+    }
+
+    /// It stays here until it is released.
+    pub fn keep(&mut self, datum: DatumId) {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            replica.kept = true;
+        }
     }
 
     /// A task that waits, or runs, reads it.
@@ -314,7 +333,7 @@ impl Replicas {
         let mut candidates: Vec<(bool, Time, DatumId)> = self
             .replicas
             .iter()
-            .filter(|(_, r)| r.here && r.origin != Origin::Made && r.readers == 0 && r.fetchers.is_empty())
+            .filter(|(_, r)| r.here && r.origin != Origin::Made && !r.kept && r.readers == 0 && r.fetchers.is_empty())
             .filter(|(datum, _)| !is_kept(**datum))
             .map(|(datum, r)| (is_read(*datum), r.last_used, *datum))
             .collect();
@@ -400,6 +419,17 @@ mod tests {
         assert!(replicas.evict(90, |_| false, |_| false).is_empty());
         assert!(!replicas.remove_reader(datum(1), Time(3)));
         assert!(replicas.evict(90, |known| known == datum(1), |_| false).is_empty());
+    }
+
+    #[test]
+    fn a_kept_copy_is_not_evicted_and_goes_when_it_is_released() {
+        let mut replicas = Replicas::new(60);
+        replicas.arrived(datum(1), 30, Origin::Copied, Time(1));
+        replicas.arrived(datum(2), 30, Origin::Copied, Time(2));
+        replicas.keep(datum(1));
+        let evicted = replicas.evict(60, |_| false, |_| false);
+        assert_eq!(evicted.iter().map(|e| e.datum).collect::<Vec<_>>(), [datum(2)]);
+        assert!(replicas.is_here(datum(1)) && replicas.release(datum(1)) && replicas.is_empty());
     }
 
     #[test]

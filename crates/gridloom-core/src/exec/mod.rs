@@ -11,6 +11,7 @@
 //!
 //! Methods of one object stand in a line, in the order in which they came: each waits for its turn as for an input, and has
 //! it when those before it are gone.
+//! A task that only takes data here ([`Task::is_placement`]) ends when they are here, whatever runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct Executor {
     tasks: BTreeMap<TaskId, Entry>,
     held: BTreeMap<u64, TaskId>,
     ready: BTreeMap<u64, TaskId>,
+    /// Ready tasks that run nothing, and need no slot.
+    placed: BTreeMap<u64, TaskId>,
     running: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
@@ -73,6 +76,7 @@ impl Executor {
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
             ready: BTreeMap::new(),
+            placed: BTreeMap::new(),
             running: 0,
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
@@ -123,8 +127,7 @@ impl Executor {
             self.in_line.insert(id);
         }
         if entry.missing == 0 {
-            entry.state = State::Ready;
-            self.ready.insert(number, id);
+            self.is_ready(number, id);
         } else {
             entry.state = State::Waiting;
             for datum in missing {
@@ -204,9 +207,21 @@ impl Executor {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
         entry.missing -= 1;
         if entry.missing == 0 {
-            entry.state = State::Ready;
-            self.ready.insert(entry.number, id);
+            let number = entry.number;
+            self.is_ready(number, id);
         }
+    }
+
+    fn is_ready(&mut self, number: u64, id: TaskId) {
+        let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
+        entry.state = State::Ready;
+        if entry.task.is_placement() { &mut self.placed } else { &mut self.ready }.insert(number, id);
+    }
+
+    /// Takes out a task that runs nothing and whose inputs are here.
+    pub fn take_placed(&mut self) -> Option<Arc<Task>> {
+        let (_, id) = self.placed.pop_first()?;
+        self.remove(id).map(|entry| entry.task)
     }
 
     /// A method is gone: whoever is first now has its turn.
@@ -250,6 +265,7 @@ impl Executor {
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.number);
+                self.placed.remove(&entry.number);
             }
             State::Running => self.running -= 1,
         }

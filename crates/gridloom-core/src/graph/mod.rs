@@ -52,7 +52,18 @@ pub struct Task {
     pub object: Option<ObjectId>,
 }
 
+/// The function of a task that only takes what it reads to its server, where the copies stay as long as they do not stand
+/// in the way. No function has such a name.
+pub const COPY: &str = "take a copy";
+/// The same; the copies stay until their owner releases them.
+pub const KEEP: &str = "keep a copy";
+
 impl Task {
+    /// Whether it calls no function, but takes data to its server.
+    pub fn is_placement(&self) -> bool {
+        self.function == COPY || self.function == KEEP
+    }
+
     /// The data that it reads, in argument order, repeated if read twice.
     pub fn inputs(&self) -> impl Iterator<Item = DatumId> + '_ {
         self.args.iter().filter_map(|arg| match arg {

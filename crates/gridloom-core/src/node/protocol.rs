@@ -258,7 +258,8 @@ pub enum Command {
         /// Its tasks will come one by one, by `Follow`: their servers are promised to it until `EndPlan`.
         is_followed: bool,
     },
-    /// Run tasks where a plan that was made before has them; nobody is asked, unless that cannot be.
+    /// Run tasks where a plan that was made before has them; nobody is asked, unless that cannot be. Tasks that only take
+    /// data to a server ([`Task::is_placement`]) run there or fail.
     Follow {
         /// The tasks, as a group of their own.
         group: Group,
@@ -283,6 +284,19 @@ pub enum Command {
     Release {
         /// The data.
         data: Vec<DatumId>,
+    },
+    /// The same of one datum, of which no copy is to be left: not for readers whose results are lost, which fail then.
+    /// Those that it has by now have it still.
+    Erase {
+        /// The datum.
+        datum: DatumId,
+    },
+    /// The copy of a datum at that node is not needed, if there are others.
+    GiveUp {
+        /// The datum.
+        datum: DatumId,
+        /// A server, or the client itself.
+        at: NodeId,
     },
     /// Cancel a call or all of a group's tasks that have not ended.
     Cancel {

@@ -6,6 +6,7 @@
 mod call_back;
 pub(crate) mod channel;
 pub mod convert;
+mod files;
 pub mod native;
 pub(crate) mod protocol;
 mod serve;
@@ -18,6 +19,7 @@ use gridloom_core::base::{Meta, TaskError};
 use gridloom_core::idl::Definition;
 
 pub use call_back::Program;
+pub use files::FILES_VARIABLE;
 pub use native::native_main;
 pub use protocol::Setup;
 pub use serve::{inherited, serve};

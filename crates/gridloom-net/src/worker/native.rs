@@ -69,7 +69,7 @@ impl Functions for Native {
         let Body::Native { language, symbol, args, result } = &definition.body else {
             return Err("it is not a native function".into());
         };
-        let code = self.find(symbol)?;
+        let code = super::files::function(symbol).map_or_else(|| self.find(symbol), Ok)?;
         let params = &definition.signature.params;
         let mut types = Vec::with_capacity(args.len());
         for arg in args {

@@ -24,6 +24,10 @@ pub(super) struct Ledger {
     pub(super) methods: BTreeSet<TaskId>,
     /// Calls with a time limit.
     pub(super) limited: BTreeSet<TaskId>,
+    /// Tasks that only take data to a server.
+    pub(super) placements: BTreeSet<TaskId>,
+    /// A program had a result erased, that others may have been made of.
+    pub(super) has_erased: bool,
     /// Tasks that the program cancelled.
     pub(super) cancelled: BTreeSet<TaskId>,
     /// Some server may be too small for all that is held.

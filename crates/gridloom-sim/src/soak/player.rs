@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_core::base::time::SECOND_NS;
 use gridloom_core::base::{DatumId, GroupId, NodeId, ObjectId, TaskId, Time};
+use gridloom_core::graph::{Argument, COPY, Group, KEEP, Source, Task};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::{Command, Event};
 
@@ -21,6 +22,11 @@ const CALLS_MAX: u64 = 60;
 const OBJECTS_MAX: u64 = 4;
 /// Who maps by itself waits so long for servers that answer.
 const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
+
+/// Numbers of placements, which no other work has.
+const PLACEMENTS_FROM: u64 = 1 << 40;
+/// Tells their draws from others.
+const PLACING: u64 = 0x706c_6163_696e_6721;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Act {
@@ -36,6 +42,10 @@ enum Act {
     Get,
     /// Releases one result, asked for or not.
     ReleaseOne,
+    /// Has one of its results taken to a server, or given up there.
+    Place,
+    /// Has one of its results erased.
+    Erase,
 }
 
 /// A program and its client.
@@ -53,6 +63,11 @@ pub(super) struct Player {
     held: BTreeMap<DatumId, f64>,
     /// Those that it asked for and has not been answered.
     asked: BTreeSet<DatumId>,
+    /// What placements are drawn from, so that other work is as it is without them.
+    placing: SplitMix64,
+    placements: u64,
+    /// Servers that it knows.
+    servers: Vec<NodeId>,
     /// It begins when its client knows servers, and gives up at that time.
     begins_by: Option<Time>,
     pub(super) is_over: bool,
@@ -91,6 +106,15 @@ impl Player {
                 agenda.push((now + random.below(ACTIVE_NS), Act::Call))
             }
         }
+        let mut placing = SplitMix64::new(random.clone().below(u64::MAX) ^ PLACING);
+        if placing.below(3) == 0 {
+            for _ in 0..1 + placing.below(12) {
+                agenda.push((now + placing.below(ACTIVE_NS), Act::Place));
+            }
+            if placing.below(4) == 0 {
+                agenda.push((now + placing.below(ACTIVE_NS), Act::Erase));
+            }
+        }
         // What it has not asked for by then, it asks for now.
         agenda.push((now + ACTIVE_NS, Act::Get));
         agenda.sort();
@@ -105,6 +129,9 @@ impl Player {
             objects: Vec::new(),
             held: BTreeMap::new(),
             asked: BTreeSet::new(),
+            placing,
+            placements: 0,
+            servers: Vec::new(),
             begins_by: None,
             is_over: false,
             was_killed: false,
@@ -195,6 +222,14 @@ impl Player {
                         sim.command(self.node, Command::Release { data: vec![datum] });
                     }
                 }
+                Act::Place => self.place(sim, ledger),
+                Act::Erase => {
+                    if let Some(datum) = self.held.keys().find(|datum| !self.asked.contains(datum)).copied() {
+                        ledger.has_erased = true;
+                        self.held.remove(&datum);
+                        sim.command(self.node, Command::Erase { datum });
+                    }
+                }
             }
         }
         self.end_if_done(sim);
@@ -217,6 +252,37 @@ impl Player {
         let heuristic = ["heft", "greedy", "random", "auto[steps=3000]"][self.draw.random.below(4) as usize].into();
         sim.command(self.node, Command::Run { group: work.group, heuristic });
         sim.command(self.node, Command::Release { data: release });
+    }
+
+    fn place(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        if self.held.is_empty() || self.servers.is_empty() {
+            return;
+        }
+        let mut pick = |count: usize| self.placing.below(count as u64) as usize;
+        let (server, what) = (self.servers[pick(self.servers.len())], pick(4));
+        let datum = *self.held.keys().nth(pick(self.held.len())).expect("it is one of them");
+        if what == 0 {
+            sim.command(self.node, Command::GiveUp { datum, at: server });
+            return;
+        }
+        self.placements += 1;
+        let id = GroupId { client: self.node, serial: PLACEMENTS_FROM + self.placements };
+        let task = Task {
+            id: TaskId { client: self.node, serial: id.serial },
+            function: if what == 1 { COPY } else { KEEP }.into(),
+            signature_hash: 0,
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            object: None,
+        };
+        ledger.placements.insert(task.id);
+        self.groups.insert(id, vec![task.id]);
+        self.open.insert(id);
+        let sources = BTreeMap::from([(datum, Source { meta: self.draw.meta(), at: Vec::new() })]);
+        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        let heuristic = "heft".into();
+        sim.command(self.node, Command::Follow { group, server, from: BTreeMap::new(), heuristic });
     }
 
     fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger, call: PlainCall) {
@@ -252,7 +318,11 @@ impl Player {
                 Event::DatumHere { datum, .. } | Event::DatumLost { datum, .. } => {
                     self.asked.remove(&datum);
                 }
-                Event::Directory { grid, .. } if self.begins_by.is_some() && !grid.servers.is_empty() => {
+                Event::Directory { grid, .. } => {
+                    self.servers = grid.servers.iter().map(|server| server.node).collect();
+                    if self.begins_by.is_none() || self.servers.is_empty() {
+                        continue;
+                    }
                     self.begins_by = None;
                     let late_ns = self.agenda.front().map_or(0, |(at, _)| sim.now().since(*at));
                     self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);

@@ -1,8 +1,8 @@
-//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW; and a little linear algebra for first
-//! programs, which every grid of a program's own offers.
+//! Whole libraries of the distribution, described beforehand: BLAS, LAPACK, FFTW; a little linear algebra for first programs, which
+//! every grid of a program's own offers; and files of the server (`builtin:files`).
 //!
 //! The descriptions are in the program; the libraries are those of the server's machine, found under their usual names, or
-//! named. Nothing of them is linked.
+//! named. Nothing of them is linked. The functions for files are in the worker.
 
 mod fftw;
 mod template;
@@ -10,6 +10,7 @@ mod template;
 use std::path::{Path, PathBuf};
 
 use gridloom_core::idl::{self, Definition};
+use gridloom_net::worker::FILES_VARIABLE;
 
 use crate::Error;
 use crate::compile::places;
@@ -32,7 +33,7 @@ struct Builtin {
     packages: &'static str,
 }
 
-const ALL: [Builtin; 4] = [
+const ALL: [Builtin; 5] = [
     Builtin {
         name: LINALG,
         description: include_str!("../../functions/linalg.idl"),
@@ -57,7 +58,11 @@ const ALL: [Builtin; 4] = [
         libraries: &["libfftw3.so.3", "libfftw3f.so.3"],
         packages: "libfftw3-double3 and libfftw3-single3",
     },
+    Builtin { name: FILES, description: include_str!("../../functions/files.idl"), libraries: &[], packages: "" },
 ];
+
+/// That of files, which need a folder and no library.
+const FILES: &str = "files";
 
 /// The names of the libraries that are described.
 pub fn builtin_names() -> Vec<&'static str> {
@@ -77,6 +82,9 @@ pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
 /// # Errors
 /// If no library of that name is described, or this machine has none with its functions.
 pub fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
+    if name == FILES {
+        return files_offer(std::env::var_os(FILES_VARIABLE).map(PathBuf::from));
+    }
     let builtin = find(name)?;
     let variable = blas_variable().filter(|_| name != "fftw");
     let has_blas = variable.is_some() && [LINALG, "blas"].contains(&name);
@@ -100,6 +108,17 @@ pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
 
 fn blas_variable() -> Option<PathBuf> {
     std::env::var_os(BLAS_VARIABLE).filter(|library| !library.is_empty()).map(PathBuf::from)
+}
+
+fn files_offer(folder: Option<PathBuf>) -> Result<Offer, Error> {
+    let why = match folder {
+        Some(folder) if folder.is_dir() => {
+            return Ok(Offer { definitions: builtin_definitions(FILES)?, ..Offer::default() });
+        }
+        Some(folder) => format!("{FILES_VARIABLE} is {}, which is no folder", folder.display()),
+        None => format!("{FILES_VARIABLE} is not set: it names the folder whose files are offered"),
+    };
+    Err(Error::Input(format!("{BUILTIN_WORD}{FILES}: {why}")))
 }
 
 fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -> Result<Offer, Error> {
@@ -160,7 +179,7 @@ mod tests {
 
     #[test]
     fn all_descriptions_are_read() {
-        for (name, least) in [("linalg", 5), ("blas", 90), ("lapack", 70), ("fftw", 18)] {
+        for (name, least) in [("linalg", 5), ("blas", 90), ("lapack", 70), ("fftw", 18), (FILES, 18)] {
             let definitions = builtin_definitions(name).unwrap();
             assert!(definitions.len() >= least, "{name}: {}", definitions.len());
             for definition in definitions {
@@ -197,7 +216,7 @@ mod tests {
     #[test]
     fn a_library_that_is_not_there_is_told_with_what_was_searched() {
         let nowhere = [PathBuf::from("/no/such/folder"), PathBuf::from("/nor/this")];
-        for name in builtin_names() {
+        for name in builtin_names().into_iter().filter(|name| *name != FILES) {
             let error = offer_from(find(name).unwrap(), Vec::new(), &nowhere).unwrap_err().to_string();
             for part in ["/no/such/folder, /nor/this", "Debian", "--library", find(name).unwrap().libraries[0]] {
                 assert!(error.contains(part), "{error}");
@@ -206,6 +225,15 @@ mod tests {
         let named = vec![PathBuf::from("libmine.so"), PathBuf::from("libfftw3mine.so")];
         let offer = offer_from(find("lapack").unwrap(), named, &nowhere).unwrap();
         assert_eq!(offer.libraries, [PathBuf::from("libmine.so")]);
+    }
+
+    #[test]
+    fn files_are_offered_of_a_folder_only() {
+        assert_eq!(files_offer(Some(std::env::temp_dir())).unwrap().definitions.len(), 18);
+        for (folder, word) in [(None, "is not set"), (Some("/no/such/folder".into()), "/no/such/folder")] {
+            let error = files_offer(folder).unwrap_err().to_string();
+            assert!(error.contains("GRIDLOOM_FILES") && error.contains(word), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{TaskError, TaskId};
+use gridloom_core::base::{NodeId, TaskError, TaskId};
 
 use super::state::EndedCall;
 use crate::{Error, Grid};
@@ -41,6 +41,17 @@ impl Grid {
     pub(crate) fn await_task(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
         self.wait(limit, |state| {
             state.group_record(task).is_none_or(|group| group.end_of(task).is_some()).then_some(())
+        })
+    }
+
+    /// Waits until a call of a group has a server, or failed without.
+    pub(crate) fn await_server(&self, task: TaskId) -> Result<Option<NodeId>, Error> {
+        self.wait(None, |state| match state.group_record(task) {
+            None => Some(None),
+            Some(group) => match group.end_of(task) {
+                Some((_, server, _)) => Some(*server),
+                None => group.server_of(task).map(Some),
+            },
         })
     }
 

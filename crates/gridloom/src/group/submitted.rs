@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom_core::base::TaskId;
+use gridloom_core::base::{NodeId, TaskId};
 
 use super::{Group, Handle, Parts};
 use crate::grid::CallEnd;
@@ -13,11 +13,11 @@ use crate::{Error, Grid};
 /// are made ([`Function::submit_kept`](crate::Function::submit_kept)).
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    grid: Grid,
-    task: TaskId,
-    results: Vec<Handle>,
+    pub(super) grid: Grid,
+    pub(super) task: TaskId,
+    pub(super) results: Vec<Handle>,
     /// What the session remembers of its group stays as long as it does.
-    parts: Arc<Parts>,
+    pub(super) parts: Arc<Parts>,
 }
 
 impl Submitted {
@@ -43,6 +43,14 @@ impl Submitted {
     /// How it ended; `None` while it is under way. Its results may be on a server, not here.
     pub fn end(&self) -> Option<CallEnd> {
         self.grid.call_end(self.task)
+    }
+
+    /// The server that runs it, or has: waits until that is decided. `None` if it failed before.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn server(&self) -> Result<Option<NodeId>, Error> {
+        self.grid.await_server(self.task)
     }
 
     /// Waits until it has ended, however it did, but no longer than `limit`.

@@ -7,7 +7,7 @@ use super::*;
 use crate::map::{Assignment, Plan, Transfer};
 
 /// Where tasks of one server run, and where what they read comes from, as far as the plan says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) server: NodeId,
     pub(super) from: BTreeMap<DatumId, NodeId>,
@@ -25,7 +25,11 @@ impl Client {
         let is_there = !self.lost.contains_key(&placed.server) && self.grid.server(placed.server).is_some();
         let part = self.part(id, &tasks).filter(|_| is_there);
         let Some(part) = part else {
-            self.request_map(now, id, tasks, out);
+            if is_there && tasks.iter().all(|task| self.tasks[task].task.is_placement()) {
+                self.place_later(now, id, tasks, placed, out);
+            } else {
+                self.request_map(now, id, tasks, out);
+            }
             return;
         };
         let outlined = part.outline();
@@ -56,6 +60,35 @@ impl Client {
         let mapping = Mapping { round: 0, asked: None, tasks, data: outlined.data };
         self.dispatch(&plan, &mapping, out);
         self.after_dispatch(now, out);
+    }
+
+    /// What is to be taken to a server is not anywhere yet.
+    fn place_later(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
+        let lost = self.without_a_place(&tasks);
+        self.early_placements.push((id, tasks, placed.clone()));
+        for datum in lost {
+            self.missing(now, datum, "no server holds it any more", out);
+        }
+    }
+
+    /// Data were to go to one server, and no other will do.
+    pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
+        let Some(run) = self.tasks.get(&id).filter(|run| run.status == Status::Unmapped) else { return };
+        let function = run.task.function.clone();
+        let error = match &run.lost_with {
+            Some(LostServer { name, why, .. }) => {
+                TaskError::ServerLost { function, server: name.clone(), why: why.clone() }
+            }
+            None => TaskError::NotMapped { why: "the server that was to have the data is not in the grid".into() },
+        };
+        self.fail_task(now, id, error, out);
+    }
+
+    /// Tries again what had to wait.
+    pub(super) fn place_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (id, tasks, placed) in std::mem::take(&mut self.early_placements) {
+            self.place(now, id, tasks, &placed, out);
+        }
     }
 
     /// Whether data can go straight from one place to a server, as far as is known; else they go through the client.

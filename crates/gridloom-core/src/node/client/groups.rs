@@ -173,7 +173,9 @@ impl Client {
             self.tidy(output.datum, out);
         }
         if task.outputs.is_empty() {
-            self.forget_if_settled(task.id, &mut Vec::new());
+            let mut unread = Vec::new();
+            self.forget_if_settled(task.id, &mut unread);
+            unread.into_iter().for_each(|datum| self.tidy(datum, out));
         }
     }
 
@@ -247,6 +249,34 @@ impl Client {
         }
     }
 
+    /// The program needs a datum no more; with `is_fleeting` no copy is to outlive its readers.
+    pub(super) fn release(&mut self, datum: DatumId, is_fleeting: bool, out: &mut Vec<Effect>) {
+        if let Some(run) = self.data.get_mut(&datum) {
+            run.held = false;
+            run.presumed = false;
+            // Nobody can wait for it any more. What a server was asked for comes all the same.
+            run.wanted &= run.fetching.is_some();
+            run.is_fleeting |= is_fleeting;
+        }
+        self.tidy(datum, out);
+    }
+
+    /// Drops the copy at one place, if there are others.
+    pub(super) fn give_up(&mut self, datum: DatumId, at: NodeId, out: &mut Vec<Effect>) {
+        let Some(run) = self.data.get_mut(&datum) else { return };
+        let is_alone = run.holders.len() + usize::from(run.here) < 2;
+        if is_alone || !run.fetchers.is_empty() {
+            return;
+        }
+        if at == self.config.id {
+            if std::mem::take(&mut run.here) {
+                out.push(Effect::DropDatum { datum });
+            }
+        } else if run.holders.remove(&at) {
+            self.post(at, Parcel::Message(Message::Release { data: vec![datum] }), out);
+        }
+    }
+
     /// Gives up what nobody needs any more, from this datum upwards.
     pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let mut work = vec![datum];
@@ -258,6 +288,13 @@ impl Client {
                     self.forget_if_settled(producer, &mut work);
                 }
                 continue;
+            }
+            if run.is_fleeting && run.error.is_none() {
+                let why = "it was erased after its use, as was asked for".into();
+                run.error = Some(TaskError::DatumLost { datum, why });
+                if std::mem::take(&mut run.here) {
+                    out.push(Effect::DropDatum { datum });
+                }
             }
             for holder in std::mem::take(&mut run.holders) {
                 if !self.lost.contains_key(&holder) {

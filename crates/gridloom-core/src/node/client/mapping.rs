@@ -73,6 +73,11 @@ impl Client {
 
     /// Has these tasks of a group mapped as soon as that can be.
     pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) =
+            tasks.into_iter().partition(|id| self.tasks.get(id).is_some_and(|run| run.task.is_placement()));
+        for id in placements {
+            self.cannot_place(now, id, out);
+        }
         if let Some(run) = self.groups.get_mut(&group) {
             run.mapping = Some(Mapping { round: 0, asked: None, tasks, data: Vec::new() });
         }
@@ -87,6 +92,7 @@ impl Client {
 
     /// Sends requests for plans that had to wait.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.place_waiting(now, out);
         for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
             self.plan_only(now, group, heuristic, purpose, out);
         }
@@ -141,7 +147,7 @@ impl Client {
     }
 
     /// What those tasks read that was made and is nowhere any more.
-    fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
+    pub(super) fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
         let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
         inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
     }

@@ -98,6 +98,8 @@ struct DatumRun {
     /// Servers that asked the client for it.
     fetchers: BTreeSet<NodeId>,
     error: Option<TaskError>,
+    /// No copy outlives its readers, not even for results of theirs that are lost.
+    is_fleeting: bool,
 }
 
 /// A lost server, as it is told.
@@ -165,6 +167,8 @@ pub struct Client {
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
+    /// Data to be taken to servers once they have a place.
+    early_placements: Vec<(GroupId, Vec<TaskId>, Placed)>,
     /// Groups to be planned once the links are measured and what they read has a place.
     early_plans: Vec<(Group, MapBy, Purpose)>,
     tasks: BTreeMap<TaskId, TaskRun>,
@@ -212,6 +216,7 @@ impl Client {
             functions: Arc::default(),
             calls: Calls::default(),
             early_calls: Vec::new(),
+            early_placements: Vec::new(),
             early_plans: Vec::new(),
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
@@ -452,17 +457,9 @@ impl Client {
             }
             Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),
-            Command::Release { data } => {
-                for datum in data {
-                    if let Some(run) = self.data.get_mut(&datum) {
-                        run.held = false;
-                        run.presumed = false;
-                        // Nobody can wait for it any more. What a server was asked for comes all the same.
-                        run.wanted &= run.fetching.is_some();
-                    }
-                    self.tidy(datum, out);
-                }
-            }
+            Command::Release { data } => data.into_iter().for_each(|datum| self.release(datum, false, out)),
+            Command::Erase { datum } => self.release(datum, true, out),
+            Command::GiveUp { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
             Command::Links => match self.agent {
                 Some(agent) => send(out, agent, Message::AskLinks),
@@ -516,6 +513,7 @@ impl Client {
         self.dial_lost(out);
         self.retry_astray(now, out);
         self.calls_again(now, out);
+        self.place_waiting(now, out);
         if !self.early_plans.is_empty() {
             // What they wait for may have failed.
             self.map_waiting(now, out);
@@ -581,6 +579,7 @@ fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
         fetching: None,
         fetchers: BTreeSet::new(),
         error: None,
+        is_fleeting: false,
     }
 }
 

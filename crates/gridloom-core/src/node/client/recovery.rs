@@ -100,6 +100,10 @@ impl Client {
             if run.here || !run.holders.is_empty() {
                 continue;
             }
+            if let Some(error) = run.error.clone().filter(|_| run.is_fleeting) {
+                self.datum_failed(now, datum, error, out);
+                continue;
+            }
             let Some(id) = run.producer else {
                 match run.error.clone() {
                     Some(error) => self.datum_failed(now, datum, error, out),

@@ -10,7 +10,7 @@ impl Server {
     pub(super) fn pump(&mut self, now: Time, out: &mut Vec<Effect>) {
         loop {
             self.admit(now, out);
-            let mut started = false;
+            let mut started = self.end_placements(now, out);
             let (known, depth) = (&self.known, self.config.queue_depth.max(1));
             let short_ns = ns_to_seconds(SHORT_CALL_NS_MAX);
             let is_short = |f: &str| known.get(f).and_then(Known::mean_s).is_some_and(|mean| mean < short_ns);

@@ -3,6 +3,7 @@
 //! **Invariant:** what a holder will not give any more is told to the client that owns it, which names another source.
 
 use super::*;
+use crate::graph::KEEP;
 
 impl Server {
     pub(super) fn on_resupply(&mut self, now: Time, from: NodeId, supplies: Vec<Supply>, out: &mut Vec<Effect>) {
@@ -146,6 +147,24 @@ impl Server {
         let origin = if awaited.is_some_and(|a| a.of_call) { Origin::Argument } else { Origin::Copied };
         self.datum_here(now, datum, size_bytes, origin, out);
         self.pump(now, out);
+    }
+
+    /// Ends the tasks that were to bring data here, if these are here. True if there were such.
+    pub(super) fn end_placements(&mut self, now: Time, out: &mut Vec<Effect>) -> bool {
+        let mut has_ended = false;
+        while let Some(task) = self.executor.take_placed() {
+            has_ended = true;
+            for datum in task.inputs().collect::<BTreeSet<DatumId>>() {
+                if task.function == KEEP {
+                    self.replicas.keep(datum);
+                }
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum });
+                }
+            }
+            self.report(now, task.id.client, task.id, Ok(Vec::new()), 0, out);
+        }
+        has_ended
     }
 
     pub(super) fn datum_here(

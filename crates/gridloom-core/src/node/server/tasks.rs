@@ -44,6 +44,10 @@ impl Server {
             return Err(refused("it bears another client's name"));
         }
         match self.functions.get(&task.function) {
+            _ if task.is_placement() => {
+                let takes_data = task.args.iter().all(|arg| matches!(arg, Argument::Datum(_)));
+                if takes_data && task.outputs.is_empty() { Ok(()) } else { Err(refused("only data can be placed")) }
+            }
             None => Err(TaskError::NoSuchFunction { function, near: String::new() }),
             Some(hash) if *hash != task.signature_hash => {
                 Err(refused("its signature has changed; ask the agent for it again (reconnect)"))

@@ -82,12 +82,17 @@ impl Causes {
                 let given_up = ledger.limited.iter().chain(&ledger.cancelled).any(is_given_up);
                 ("an object was lost", given_up || ledger.losses > 0 || ledger.was_full || no_server || ledger.is_tight)
             }
+            TaskError::NotMapped { .. } | TaskError::ServerLost { .. }
+                if task.is_some_and(|task| ledger.placements.contains(&task)) =>
+            {
+                ("the server of a placement was lost", ledger.losses > 0 || ledger.agent_is_away(now))
+            }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
-            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full),
+            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full || ledger.has_erased),
             TaskError::DependencyFailed { task, .. } => {
-                ("a dependency failed", self.failed.contains(task) || ledger.was_full)
+                ("a dependency failed", self.failed.contains(task) || ledger.was_full || ledger.has_erased)
             }
             _ => ("another error", false),
         };

@@ -1,0 +1,88 @@
+//! Data that are taken to a server of the program's choice, kept there, or given up again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use gridloom_core::base::{DatumId, GroupId, NodeId, TaskId};
+use gridloom_core::graph::{self, Argument, COPY, KEEP, Source, Task};
+use gridloom_core::idl::Signature;
+use gridloom_core::node::Command;
+
+use super::{Handle, HandleInner, Parts, Submitted};
+use crate::described::Place;
+use crate::{Error, Grid, Value};
+
+impl Grid {
+    /// A value of the program as if it were a result: at the client, for any number of calls, until the handle is dropped.
+    pub fn hold(&self, value: &Value) -> Handle {
+        let (datum, meta) = (self.new_datum(), value.meta().clone());
+        self.put(datum, value);
+        let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![self.client()] })]);
+        let id = GroupId { client: self.client(), serial: self.next_serial() };
+        // A group without calls: its client learns of the datum.
+        self.command(Command::Run { group: group(id, None, sources), heuristic: "auto".into() });
+        let signature = Signature {
+            name: "the program".into(),
+            params: Vec::new(),
+            callbacks: Vec::new(),
+            work: None,
+            about: String::new(),
+        };
+        let inner = HandleInner {
+            grid: self.clone(),
+            datum,
+            meta,
+            signature: Arc::new(signature),
+            group: Weak::new(),
+            held: Weak::new(),
+            discarded: OnceLock::new(),
+            parts: Parts::new(self),
+        };
+        Handle(Arc::new(inner), None)
+    }
+}
+
+impl Handle {
+    /// Has a copy taken to a server as soon as it is made; with `is_kept` it stays there until the last handle is dropped or it
+    /// is given up ([`Handle::give_up`]), else as long as there is room. Calls that run there need no transfer then.
+    ///
+    /// # Errors
+    /// If its own call cannot be launched. That the server is lost, or has no room, is told by the end of what is returned.
+    pub fn place(&self, server: NodeId, is_kept: bool) -> Result<Submitted, Error> {
+        self.launch()?;
+        let grid = &self.0.grid;
+        let task = Task {
+            id: TaskId { client: grid.client(), serial: grid.next_serial() },
+            function: if is_kept { KEEP } else { COPY }.into(),
+            signature_hash: 0,
+            args: vec![Argument::Datum(self.datum())],
+            outputs: Vec::new(),
+            work_flops: None,
+            object: None,
+        };
+        let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
+        // Where it is, the client's machine knows.
+        let sources = BTreeMap::from([(self.datum(), Source { meta: self.0.meta.clone(), at: Vec::new() })]);
+        let parts = Parts::new(grid);
+        parts.add(id);
+        let place = Place { server, from: BTreeMap::new() };
+        grid.run_at(group(id, Some(task), sources), place, "auto".into(), id);
+        Ok(Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
+    }
+
+    /// Gives up the copy at a server, or the one here if none is named, unless it is the only one.
+    pub fn give_up(&self, server: Option<NodeId>) {
+        let grid = &self.0.grid;
+        grid.command(Command::GiveUp { datum: self.datum(), at: server.unwrap_or(grid.client()) });
+    }
+
+    /// Has it erased everywhere as soon as the calls that read it by now have ended. It can be made no more, also not for
+    /// results of theirs that are lost.
+    pub fn erase(&self) {
+        self.0.grid.command(Command::Erase { datum: self.datum() });
+    }
+}
+
+fn group(id: GroupId, task: Option<Task>, sources: BTreeMap<DatumId, Source>) -> graph::Group {
+    graph::Group { id, tasks: task.into_iter().collect(), sources, wanted: Vec::new() }
+}
