@@ -159,7 +159,15 @@ impl<'w> Stage<'w> {
             .collect();
         let work_flops = Some(if function.ends_with("wait_ms") { 1e7 * f64::from(scalars[0]) } else { 1e4 });
         let signature_hash = self.hashes.get(&function).copied().unwrap_or(0);
-        Task { id: TaskId { client, serial: self.serial() }, function, signature_hash, args, outputs, work_flops }
+        Task {
+            id: TaskId { client, serial: self.serial() },
+            function,
+            signature_hash,
+            args,
+            outputs,
+            work_flops,
+            only: None,
+        }
     }
 
     fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limit_ns: Option<u64>) -> TaskId {
