@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridloom_core::base::limits::INLINE_BYTES_MAX;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::{Actual, BindError, Bound, Signature};
+use gridloom_core::idl::{Actual, BindError, Bound, Signature, near_names};
 
 use crate::grid::{CallEnd, Callee};
 use crate::{Error, Grid, Handle, Value};
@@ -77,6 +77,8 @@ pub struct Function {
     pub(crate) grid: Grid,
     pub(crate) signature: Arc<Signature>,
     pub(crate) hash: u64,
+    /// The server that runs its calls, if one has to.
+    pub(crate) only: Option<NodeId>,
 }
 
 impl Function {
@@ -88,6 +90,34 @@ impl Function {
     /// What it takes and gives.
     pub fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// The same on that server and no other: its calls, by themselves or in groups, fail if it is lost.
+    ///
+    /// # Errors
+    /// If no server of that name is in the grid, or it does not offer the function.
+    pub fn on(&self, server: &str) -> Result<Function, Error> {
+        let view = self.grid.servers();
+        let Some(found) = view.servers.iter().find(|other| other.name == server) else {
+            let near = near_names(server, view.servers.iter().map(|server| server.name.as_str()));
+            let hint = match near.is_empty() {
+                true => "'gridloom servers' lists those that there are".to_string(),
+                false => format!("did you mean {}?", near.join(" or ")),
+            };
+            return Err(Error::Input(format!("{}: there is no server '{server}' for it; {hint}", self.name())));
+        };
+        match found.functions.contains_key(self.name()) {
+            true => Ok(self.clone().bound_to(found.node)),
+            false => {
+                let hint = "'gridloom servers' lists what each offers";
+                Err(Error::Input(format!("{}: server '{server}' does not offer it; {hint}", self.name())))
+            }
+        }
+    }
+
+    /// The same on that server, which is not looked for before a call is made.
+    pub fn bound_to(self, server: NodeId) -> Function {
+        Function { only: Some(server), ..self }
     }
 
     /// Calls it now, by itself (plain GridRPC): the call is mapped alone and its results come back here.
@@ -151,7 +181,7 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        self.grid.send_call(prepared, limit, server, false, callee)
+        self.grid.send_call(prepared, limit, server.or(self.only), false, callee)
     }
 
     /// Only calls of [`Function::submit_calling`] can be called back.
@@ -211,6 +241,7 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
+            only: self.only,
         };
         Ok(Prepared { task, values, outputs })
     }

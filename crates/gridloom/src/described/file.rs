@@ -56,6 +56,9 @@ struct FileCall {
     args: Vec<Json>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     named: BTreeMap<String, Json>,
+    /// Name of the server that has to run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     optional: bool,
 }
@@ -100,7 +103,15 @@ impl Graph {
     pub fn call_json(&mut self, text: &str) -> Result<GraphRef, Error> {
         let call: FileCall = read(text)?;
         let (args, named) = call.arguments()?;
-        self.call_named(&call.name, &call.function, &args, &named, call.optional)
+        self.call_as(&call, &args, &named)
+    }
+
+    fn call_as(&mut self, call: &FileCall, args: &[GraphArg], named: &[(String, GraphArg)]) -> Result<GraphRef, Error> {
+        let node = self.call_named(&call.name, &call.function, args, named, call.optional)?;
+        if let Some(server) = &call.on {
+            self.bind(&node, server)?;
+        }
+        Ok(node)
     }
 
     /// As it is saved.
@@ -112,6 +123,7 @@ impl Graph {
                 function: call.function.clone(),
                 args: call.args.iter().map(arg_written).collect(),
                 named: call.named.iter().map(|(name, arg)| (name.clone(), arg_written(arg))).collect(),
+                on: call.server.clone(),
                 optional: call.is_optional,
             })
         });
@@ -174,7 +186,7 @@ impl File {
                     )),
                 });
             }
-            graph.call_named(name, &call.function, args, named, call.optional)?;
+            graph.call_as(call, args, named)?;
         }
         for wanted in &self.wanted {
             graph.want(&GraphRef::named(wanted))?;

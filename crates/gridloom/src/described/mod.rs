@@ -59,6 +59,8 @@ struct GraphCall {
     function: String,
     args: Vec<GraphArg>,
     named: Vec<(String, GraphArg)>,
+    /// Name of the server that has to run it, if one has to.
+    server: Option<String>,
     /// That it does not come is no difference.
     is_optional: bool,
 }
@@ -197,9 +199,25 @@ impl Graph {
             function: function.to_string(),
             args: args.to_vec(),
             named: named.to_vec(),
+            server: None,
             is_optional,
         });
         Ok(GraphRef(name.to_string()))
+    }
+
+    /// That server has to run a call that was described, and no other will: it is looked for when the graph is mapped.
+    ///
+    /// # Errors
+    /// If there is no such call.
+    pub fn bind(&mut self, call: &GraphRef, server: &str) -> Result<(), Error> {
+        match self.calls.iter_mut().find(|known| known.name == call.node()) {
+            Some(call) => call.server = Some(server.to_string()),
+            None => {
+                let near = self.near(call.node());
+                return Err(wrong(format!("'{}' is bound to server '{server}', and is no call{near}", call.0)));
+            }
+        }
+        Ok(())
     }
 
     /// The program will look at that result, so it has to come to the client. Results that no call reads do anyway.

@@ -68,7 +68,10 @@ impl Graph {
                 Error::Input(why) => Error::Input(why),
                 error => wrong(format!("call '{}': {error}", call.name)),
             };
-            let function = grid.function(&call.function).map_err(of_call)?;
+            let mut function = grid.function(&call.function).map_err(of_call)?;
+            if let Some(server) = &call.server {
+                function = function.on(server).map_err(|error| wrong(format!("call '{}': {error}", call.name)))?;
+            }
             let value = |arg: &GraphArg| match arg {
                 GraphArg::Ref(node) => values.get(node).map(|(_, value)| Arg::from(value)).ok_or_else(|| {
                     let results: Vec<&str> =
