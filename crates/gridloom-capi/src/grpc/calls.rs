@@ -82,9 +82,9 @@ impl Opened {
         self.bound.limit()
     }
 
-    /// Whether the program has chosen its server.
-    pub(super) fn is_bound(&self) -> bool {
-        self.bound.server.is_some()
+    /// Name of the server that the program has chosen.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.bound.server.as_deref()
     }
 
     /// A session through this handle that begins now.
@@ -115,7 +115,7 @@ impl Opened {
         survey: Survey<'_>,
         known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
     ) -> Outcome<Work> {
-        let Bound { function, server, .. } = &*self.bound;
+        let function = &self.bound.function;
         // SAFETY: promised by the caller.
         let Gathered { args, named, destinations, is_remote } =
             unsafe { gather(&self.library, function.signature(), survey.items, known) }?;
@@ -124,7 +124,7 @@ impl Opened {
             return Err(Failed::other(text));
         }
         if is_remote && survey.callee.is_none() {
-            let call = function.submit_kept(*server, &args, &named)?;
+            let call = function.submit_kept(None, &args, &named)?;
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
                     remote.names(result, meta, &call);
@@ -136,10 +136,9 @@ impl Opened {
             let limited = Limited::new(&self.library.grid, call, self.limit());
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
-        let pending = match (survey.callee, server) {
-            (Some(callee), server) => function.submit_calling(*server, &args, &named, self.limit(), callee),
-            (None, Some(server)) => function.submit_on(*server, &args, &named, self.limit()),
-            (None, None) => function.submit(&args, &named, self.limit()),
+        let pending = match survey.callee {
+            Some(callee) => function.submit_calling(None, &args, &named, self.limit(), callee),
+            None => function.submit(&args, &named, self.limit()),
         };
         Ok(Work::Plain(pending?, destinations))
     }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridloom::{Error, Function};
-use gridloom_core::base::NodeId;
 use gridloom_core::perf::{ServerView, host_of};
 
 use super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_INVALID_FUNCTION_HANDLE, GRPC_SERVER_NOT_FOUND, Outcome, run};
@@ -32,10 +31,11 @@ pub struct CFunctionHandle {
 
 /// What a handle stands for.
 pub(super) struct Bound {
+    /// Bound to its server, if it has one.
     pub(super) function: Function,
     pub(super) plan: ReadingPlan,
-    /// The one that runs all its calls, if one does.
-    pub(super) server: Option<NodeId>,
+    /// Name of the one that runs all its calls, if one does.
+    pub(super) server: Option<String>,
     limit: Mutex<Option<Duration>>,
 }
 
@@ -118,7 +118,7 @@ impl Library {
             return Err(Failed::new(GRPC_SERVER_NOT_FOUND, text));
         }
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
-        let function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
+        let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
         let server = match candidates {
             None => None,
             Some(candidates) => {
@@ -127,7 +127,9 @@ impl Library {
                     let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
                     Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
                 });
-                Some(found?.node)
+                let found = found?;
+                function = function.bound_to(found.node);
+                Some(found.name.clone())
             }
         };
         let plan = ReadingPlan::new(function.signature())?;

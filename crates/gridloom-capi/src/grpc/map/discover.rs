@@ -126,6 +126,9 @@ impl Discovery {
         }
         let name = format!("call{}", self.calls + 1);
         let node = self.graph.call_named(&name, opened.function().name(), &args, &named, false)?;
+        if let Some(server) = opened.server() {
+            self.graph.bind(&node, server)?;
+        }
         self.calls += 1;
         let outputs: Vec<&Item<'_>> = items.iter().filter(|item| item.param.is_output()).collect();
         for item in &outputs {
@@ -294,7 +297,7 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has a server, callbacks, remote data, files, results whose size is not known, arrays of which a part is
+/// Whether a call has no place in a plan: it has callbacks, remote data, files, results whose size is not known, arrays of which a part is
 /// sent, or that have no elements.
 pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
@@ -302,7 +305,7 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
         false => !item.param.is_output() && item.bytes.is_some(),
     };
     let calls_back = !opened.function().signature().callbacks.is_empty();
-    opened.is_bound() || calls_back || !items.iter().all(is_plain)
+    calls_back || !items.iter().all(is_plain)
 }
 
 /// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.
