@@ -6,7 +6,7 @@ use std::time::Duration;
 use gridloom_core::base::limits::INLINE_BYTES_MAX;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::{Actual, BindError, Bound, Signature, near_names};
+use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, near_names};
 
 use crate::grid::{CallEnd, Callee};
 use crate::{Error, Grid, Handle, Value};
@@ -118,6 +118,12 @@ impl Function {
     /// The same on that server, which is not looked for before a call is made.
     pub fn bound_to(self, server: NodeId) -> Function {
         Function { only: Some(server), ..self }
+    }
+
+    /// Whether a result of this description can be read as that one: an array of as many elements of the same type, as it lies in
+    /// memory, of which it is known how this one will lie there.
+    pub fn gives_as(&self, made: &Meta, wanted: &Meta) -> bool {
+        gives_as(&self.signature, made, wanted)
     }
 
     /// Calls it now, by itself (plain GridRPC): the call is mapped alone and its results come back here.
@@ -267,6 +273,19 @@ impl Function {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// See [`Function::gives_as`].
+pub(crate) fn gives_as(signature: &Signature, made: &Meta, wanted: &Meta) -> bool {
+    let (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. }) = (made, wanted)
+    else {
+        return made == wanted;
+    };
+    let is_open = signature.params.iter().any(|param| param.is_output() && param.order == ArrayOrder::Any);
+    let is_flat = shape.iter().filter(|extent| **extent > 1).count() < 2;
+    let length = |shape: &[u64]| shape.iter().try_fold(1u64, |length, extent| length.checked_mul(*extent));
+    let is_as_long = length(shape).is_some() && length(shape) == length(other_shape);
+    dtype == other_dtype && is_as_long && (is_flat || !is_open || shape == other_shape)
 }
 
 fn resolve_scalar(arg: &Arg) -> Result<Arg, Error> {

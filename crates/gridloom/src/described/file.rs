@@ -168,7 +168,7 @@ impl File {
             .iter()
             .map(|(call, args, named)| {
                 let all = args.iter().chain(named.iter().map(|(_, arg)| arg));
-                let read = all.filter_map(|arg| if let GraphArg::Ref(node) = arg { Some(node.node()) } else { None });
+                let read = all.filter_map(|arg| arg.node().map(GraphRef::node));
                 (call.name.as_str(), read.collect())
             })
             .collect();
@@ -282,6 +282,7 @@ fn written(name: &str, meta: &Meta) -> FileInput {
 fn arg_written(arg: &GraphArg) -> Json {
     match arg {
         GraphArg::Ref(node) => json!(node.name()),
+        GraphArg::View(node, meta) => json!({ "view": written(node.name(), meta) }),
         GraphArg::Integer(number) => json!(number),
         GraphArg::Real(number) => json!(number),
         GraphArg::Truth(truth) => json!(truth),
@@ -300,8 +301,13 @@ fn arg_read(call: &str, arg: &Json) -> Result<GraphArg, Error> {
         Json::Object(fields) if fields.len() == 1 && fields.get("text").is_some_and(Json::is_string) => {
             GraphArg::Text(fields["text"].as_str().unwrap_or_default().to_string())
         }
+        Json::Object(fields) if fields.len() == 1 && fields.contains_key("view") => {
+            let view =
+                FileInput::deserialize(&fields["view"]).map_err(|error| wrong(format!("call '{call}': {error}")))?;
+            GraphArg::View(GraphRef::named(&view.name), view.meta()?)
+        }
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            let rule = "it is the name of an input or call, a number, true or false, or {\"text\": \"...\"}";
+            let rule = "it is the name of an input or call, a number, true or false, {\"text\": \"...\"}, or {\"view\": {...}}";
             return Err(wrong(format!("call '{call}' has the argument {arg}; {rule}")));
         }
     })

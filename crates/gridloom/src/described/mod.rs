@@ -68,7 +68,7 @@ struct GraphCall {
 impl GraphCall {
     fn reads(&self, name: &str) -> bool {
         let mut args = self.args.iter().chain(self.named.iter().map(|(_, arg)| arg));
-        args.any(|arg| matches!(arg, GraphArg::Ref(node) if node.node() == name))
+        args.any(|arg| arg.node().is_some_and(|node| node.node() == name))
     }
 }
 
@@ -103,6 +103,8 @@ impl GraphRef {
 pub enum GraphArg {
     /// An input, or a call's result.
     Ref(GraphRef),
+    /// A call's result, an array, that is read as another one of as many elements of the same type, as it lies in memory.
+    View(GraphRef, Meta),
     /// A whole number.
     Integer(i64),
     /// A number.
@@ -111,6 +113,16 @@ pub enum GraphArg {
     Truth(bool),
     /// A text.
     Text(String),
+}
+
+impl GraphArg {
+    /// What it reads of the graph.
+    fn node(&self) -> Option<&GraphRef> {
+        match self {
+            GraphArg::Ref(node) | GraphArg::View(node, _) => Some(node),
+            GraphArg::Integer(_) | GraphArg::Real(_) | GraphArg::Truth(_) | GraphArg::Text(_) => None,
+        }
+    }
 }
 
 impl From<&GraphRef> for GraphArg {
@@ -180,6 +192,10 @@ impl Graph {
         for arg in args.iter().chain(named.iter().map(|(_, arg)| arg)) {
             match arg {
                 GraphArg::Ref(node) => self.check_ref(name, node)?,
+                GraphArg::View(node, meta) => {
+                    self.check_ref(name, node)?;
+                    check_size(node.name(), meta)?;
+                }
                 GraphArg::Real(number) if !number.is_finite() => {
                     let why =
                         "describe a finite one: what matters of it are the sizes and the work that follow from it";
