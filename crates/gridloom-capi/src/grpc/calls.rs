@@ -145,15 +145,12 @@ impl Opened {
 
     /// Sends a call that is of no mapped block.
     unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
-        let written: Vec<(usize, usize)> = survey.items.iter().filter(|i| i.is_written()).map(Item::range).collect();
         for (start, bytes) in survey.items.iter().filter(|item| item.is_part()).map(Item::range) {
             // SAFETY: memory of the program, as the header asks.
             unsafe { self.library.staying.bring_there(start, bytes) }?;
         }
         // SAFETY: promised by the caller.
-        let work = unsafe { self.send(survey, |item| self.library.staying.known(item)) }?;
-        written.into_iter().for_each(|(start, bytes)| self.library.staying.forget(start, bytes));
-        Ok(work)
+        unsafe { self.send(survey, |item| self.library.staying.known(item)) }
     }
 
     /// Calls, waits, and writes the results.

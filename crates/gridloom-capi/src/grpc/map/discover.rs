@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Graph, GraphArg, GraphRef, Handle};
-use gridloom_core::base::{Dtype, Meta};
+use gridloom::{Function, Graph, GraphArg, GraphRef, Handle};
+use gridloom_core::base::{Dtype, Meta, Order};
 
 use super::super::arguments::Item;
 use super::super::calls::Opened;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::handles::Handles;
 use super::super::library::Library;
+use super::super::remote::is_as_made;
 use super::super::sessions::{Origin, no_session};
 use super::known::Known;
 use super::made::Made;
@@ -30,7 +31,7 @@ pub(crate) struct Discovery {
     inputs: usize,
     known: Known<Writer, (Meta, GraphRef)>,
     /// Inputs that are results of earlier blocks.
-    earlier: Vec<(GraphRef, Arc<Made>)>,
+    earlier: Vec<(GraphRef, Handle)>,
     results: Vec<Described>,
     /// Of these, those that come to the client.
     wanted: BTreeSet<usize>,
@@ -50,7 +51,10 @@ enum Writer {
 
 struct Described {
     node: GraphRef,
+    /// As the program has it in memory, and as it lies where it is made.
     meta: Meta,
+    lies: Meta,
+    function: Function,
     stays: bool,
 }
 
@@ -117,7 +121,7 @@ impl Discovery {
             let arg = match item.bytes.as_deref().and_then(|bytes| number_of(&item.meta, bytes)) {
                 Some(number) => number,
                 None if item.bytes.is_some() => self.new_input(&item.meta)?.into(),
-                None => self.read(item)?.into(),
+                None => self.read(item)?,
             };
             match item.param.hidden {
                 true => named.push((item.param.name.clone(), arg)),
@@ -135,7 +139,9 @@ impl Discovery {
             let node = if outputs.len() == 1 { node.clone() } else { node.result(&item.param.name) };
             let number = self.results.len();
             let stays = item.is_written() && stays(&self.stays, item);
-            self.results.push(Described { node, meta: item.meta.clone(), stays });
+            let (meta, lies) = (item.meta.clone(), ordered(&item.meta, item.param.order.in_memory()));
+            let function = opened.function().clone();
+            self.results.push(Described { node, meta, lies, function, stays });
             if item.is_written() {
                 let (start, bytes) = item.range();
                 self.known.write(start, bytes, Writer::Call(number));
@@ -145,30 +151,37 @@ impl Discovery {
     }
 
     /// What stands for the memory that a call reads.
-    fn read(&mut self, item: &Item<'_>) -> Outcome<GraphRef> {
+    fn read(&mut self, item: &Item<'_>) -> Outcome<GraphArg> {
         let (start, bytes) = item.range();
         match self.known.regions.read(start, bytes) {
-            Found::Whole(Writer::Call(number)) if self.results[number].meta == item.meta => {
-                return Ok(self.results[number].node.clone());
+            Found::Whole(Writer::Call(number)) => {
+                if let Some(arg) = self.results[number].read_as(&item.meta) {
+                    return Ok(arg);
+                }
             }
-            Found::Whole(Writer::Earlier(made)) if made.fits(item) => return self.read_earlier(&made),
-            Found::Whole(_) | Found::Parts(_) => self.want(start, bytes),
-            Found::Nothing => {}
+            Found::Whole(Writer::Earlier(made)) => {
+                if let Some(result) = made.read_as(item) {
+                    return self.read_earlier(result).map(GraphArg::from);
+                }
+            }
+            Found::Parts(_) | Found::Nothing => {}
         }
+        self.want(start, bytes);
         if let Some((_, node)) = self.known.passed((start, bytes)).iter().find(|(meta, _)| *meta == item.meta) {
-            return Ok(node.clone());
+            return Ok(node.into());
         }
         let node = self.new_input(&item.meta)?;
         self.known.passed_mut((start, bytes)).push((item.meta.clone(), node.clone()));
-        Ok(node)
+        Ok(node.into())
     }
 
-    fn read_earlier(&mut self, made: &Arc<Made>) -> Outcome<GraphRef> {
-        if let Some((node, _)) = self.earlier.iter().find(|(_, known)| Arc::ptr_eq(known, made)) {
+    fn read_earlier(&mut self, result: Handle) -> Outcome<GraphRef> {
+        let is_same = |known: &Handle| known.datum() == result.datum() && known.meta() == result.meta();
+        if let Some((node, _)) = self.earlier.iter().find(|(_, known)| is_same(known)) {
             return Ok(node.clone());
         }
-        let node = self.new_input(&made.meta)?;
-        self.earlier.push((node.clone(), made.clone()));
+        let node = self.new_input(result.meta())?;
+        self.earlier.push((node.clone(), result));
         Ok(node)
     }
 
@@ -243,10 +256,32 @@ impl Discovery {
         Discovered {
             graph: self.graph,
             failed,
-            earlier: self.earlier.iter().map(|(node, made)| (node.name().to_string(), made.handle.clone())).collect(),
+            earlier: self.earlier.into_iter().map(|(node, result)| (node.name().to_string(), result)).collect(),
             unwanted: unwanted.map(|(described, _)| described.node).collect(),
             wanted,
         }
+    }
+}
+
+impl Described {
+    /// The result for a call that reads it as that, if it gets what the program would pass.
+    fn read_as(&self, wanted: &Meta) -> Option<GraphArg> {
+        if self.meta == *wanted {
+            return Some((&self.node).into());
+        }
+        let is_view = is_as_made(&self.lies, &self.meta, wanted) && self.function.gives_as(&self.lies, wanted);
+        is_view.then(|| GraphArg::View(self.node.clone(), wanted.clone()))
+    }
+}
+
+/// An array in that order.
+fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
+    match meta {
+        Meta::Array { dtype, byte_order, shape, .. } => {
+            let order = lies.unwrap_or(Order::C);
+            Meta::Array { dtype: *dtype, byte_order: *byte_order, order, shape: shape.clone() }
+        }
+        other => other.clone(),
     }
 }
 
