@@ -263,7 +263,7 @@ static int ends_with(const char *has_handler) {
     setenv("GRIDRPC_FAULT", has_handler, 1);
     pid_t child = fork();
     if (child == 0) {
-        execve("/proc/self/exe", command, environ);
+        execve(suite_program, command, environ);
         _exit(127);
     }
     unsetenv("GRIDRPC_FAULT");

@@ -12,7 +12,7 @@
 
 enum { CASE_SECONDS_MAX = 120 };
 
-const char *suite_config;
+const char *suite_config, *suite_program;
 static const char *server;
 static const char *current = "";
 static int failed;
@@ -85,6 +85,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: suite CONFIGURATION SERVER [WORDS]\n");
         return 2;
     }
+    suite_program = argv[0];
     suite_config = argv[1];
     server = argv[2];
     signal(SIGALRM, hangs);

@@ -21,6 +21,8 @@ void suite_skip(const char *why);
 
 /* The configuration that the suite was started with. */
 extern const char *suite_config;
+/* The suite itself, by its path. */
+extern const char *suite_program;
 
 /* A check of the current case; where one fails the case ends. All macros do: their functions say why and give 0. */
 int suite_code(grpc_error_t expected, grpc_error_t got, const char *call, const char *file, int line);
