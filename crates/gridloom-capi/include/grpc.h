@@ -271,6 +271,7 @@ char *grpc_error_string(grpc_error_t error_code);
 #include "grpc_data.h"
 #include "grpc_extensions.h"
 #include "grpc_map.h"
+#include "grpc_objects.h"
 #include "grpc_remote.h"
 
 #endif

@@ -235,6 +235,7 @@ fn a_task_ends_once_also_where_none_can_run() {
         outputs: vec![],
         work_flops: None,
         only: None,
+        object: None,
     };
     node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);
     let outcome = node.expect("TaskEnded", |i| match i {

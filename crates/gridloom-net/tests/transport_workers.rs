@@ -26,6 +26,7 @@ fn task(serial: u64, symbol: &str, values: &[f64]) -> Task {
         outputs,
         work_flops: None,
         only: None,
+        object: None,
     }
 }
 

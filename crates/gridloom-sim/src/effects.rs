@@ -48,6 +48,11 @@ impl Simulation {
             Effect::StartTask { task } => self.start_task(node, task),
             Effect::StopTask { task } => self.stop_task(node, task),
             Effect::AnswerTask { task, answer } => self.answer_task(node, task, answer),
+            Effect::EndObject { object } => {
+                if let Some(bodies) = &mut self.bodies {
+                    bodies.end_object(object);
+                }
+            }
             Effect::SetTimer { timer, at } => {
                 let sequence = self.queue.push(at.max(self.now), Occurrence::Timer { node, timer });
                 self.node_mut(node).timers.insert(timer, sequence);

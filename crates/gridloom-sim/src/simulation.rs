@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources, Timeline};
 use gridloom_core::graph::Task;
@@ -83,6 +83,9 @@ pub trait Bodies: Send {
 
     /// Gives one up that has called its program back.
     fn give_up(&mut self, _task: TaskId) {}
+
+    /// An object has ended, and its state with it.
+    fn end_object(&mut self, _object: ObjectId) {}
 }
 
 /// A grid in virtual time.

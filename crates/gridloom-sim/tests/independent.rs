@@ -114,6 +114,7 @@ impl Test {
                 outputs: vec![Output { datum, meta: meta.clone() }],
                 work_flops: Some(5e8),
                 only: None,
+                object: None,
             });
             if serial % LENGTH == 0 {
                 last.push(datum);

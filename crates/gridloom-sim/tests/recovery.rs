@@ -78,6 +78,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
         outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
         work_flops: Some(1e6),
         only: None,
+        object: None,
     };
     let sum = |serial, datum| Task {
         id: TaskId { client, serial },
@@ -90,6 +91,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
         }],
         work_flops: Some(1e6),
         only: None,
+        object: None,
     };
     let group = |serial, tasks| Group {
         id: GroupId { client, serial },

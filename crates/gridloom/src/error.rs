@@ -40,6 +40,14 @@ pub enum Error {
         /// Known names like it, empty or starting with a semicolon.
         near: String,
     },
+    /// No such class is offered.
+    #[error("no server offers class '{name}'{near}")]
+    UnknownClass {
+        /// The name asked for.
+        name: String,
+        /// Known names like it, empty or starting with a semicolon.
+        near: String,
+    },
     /// Of a group that follows its graph strictly: a call is not as it was described, and was not made; or, at the end of the
     /// group, a described call never came, of which this is the first.
     #[error("the described graph is followed strictly: {0}")]

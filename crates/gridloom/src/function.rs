@@ -6,9 +6,10 @@ use std::time::Duration;
 use gridloom_core::base::limits::INLINE_BYTES_MAX;
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, near_names};
+use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of, near_names};
 
 use crate::grid::{CallEnd, Callee};
+use crate::object::Place;
 use crate::{Error, Grid, Handle, Value};
 
 /// An argument of a call.
@@ -79,9 +80,21 @@ pub struct Function {
     pub(crate) hash: u64,
     /// The server that runs its calls, if one has to.
     pub(crate) only: Option<NodeId>,
+    /// The object whose method it is.
+    pub(crate) place: Option<Place>,
 }
 
 impl Function {
+    /// As a method of the object there.
+    pub(crate) fn at(self, place: Place) -> Function {
+        Function { place: Some(place), ..self }
+    }
+
+    /// Whether it is a method of a class: its calls run on an object, in their order and at most once.
+    pub fn is_method(&self) -> bool {
+        class_of(self.name()).is_some()
+    }
+
     /// `module/function`.
     pub fn name(&self) -> &str {
         &self.signature.name
@@ -187,7 +200,8 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        self.grid.send_call(prepared, limit, server.or(self.only), false, callee)
+        let server = self.place.map(|place| place.server).or(server).or(self.only);
+        self.grid.send_call(prepared, limit, server, false, callee)
     }
 
     /// Only calls of [`Function::submit_calling`] can be called back.
@@ -207,6 +221,12 @@ impl Function {
         name: impl FnMut(&Value) -> (DatumId, Value),
     ) -> Result<Prepared, Error> {
         self.refuse_callbacks()?;
+        if self.place.is_some() {
+            let name = self.name();
+            return Err(Error::Usage(format!(
+                "{name} is a method of an object, whose calls run in no group: call it by itself"
+            )));
+        }
         self.prepare_any(args, named, name)
     }
 
@@ -216,6 +236,14 @@ impl Function {
         named: &[(String, Arg)],
         mut name: impl FnMut(&Value) -> (DatumId, Value),
     ) -> Result<Prepared, Error> {
+        if self.place.is_none()
+            && let Some((class, _)) = class_of(self.name())
+        {
+            let name = self.name();
+            return Err(Error::Usage(format!(
+                "{name} is a method: make an object of class '{class}', and call it there"
+            )));
+        }
         let bound = self.bind(args, named)?;
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Vec::new();
@@ -247,7 +275,8 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
-            only: self.only,
+            only: self.place.map(|place| place.server).or(self.only),
+            object: self.place.map(|place| place.object),
         };
         Ok(Prepared { task, values, outputs })
     }

@@ -5,6 +5,7 @@ mod calls;
 mod data;
 mod ends;
 mod groups;
+mod objects;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,7 +280,7 @@ impl Grid {
             return Err(Error::UnknownFunction { name: name.to_string(), near });
         };
         let signature = Arc::new(signature.clone());
-        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None })
+        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, place: None })
     }
 
     /// Signatures of all functions offered, in order of name.

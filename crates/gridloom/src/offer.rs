@@ -142,23 +142,18 @@ fn builtin_linalg(offer: &mut Offer, blas: Option<&Path>, is_alone: bool, runs: 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
     let text = read(file)?;
     let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
-    if let Some(class) = parsed.classes.first() {
-        let (file, class) = (file.display(), &class.name);
-        return Err(Error::Input(format!(
-            "{file}: objects are not served yet, and '{class}' is a class; write its methods as functions, by Define"
-        )));
-    }
     if bodies != InlineBodies::Unused {
         let libraries = compile::libraries_of(&parsed, file)?;
-        if bodies == InlineBodies::Compile
-            && let Some(made) = compile::compiled(&parsed, file, &libraries)?
-        {
-            offer.libraries.push(made.library);
-            offer.warnings.extend((!made.warnings.is_empty()).then_some(made.warnings));
+        if bodies == InlineBodies::Compile {
+            for made in compile::compiled(&parsed, file, &libraries)? {
+                offer.libraries.push(made.library);
+                offer.warnings.extend((!made.warnings.is_empty()).then_some(made.warnings));
+            }
         }
         offer.libraries.extend(libraries.shared);
     }
     offer.definitions.extend(parsed.definitions);
+    offer.definitions.extend(parsed.classes.into_iter().flat_map(|class| class.methods));
     Ok(())
 }
 

@@ -80,3 +80,29 @@ grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...) {
     error = gridloom_grpc_begin(&call, slots, &id);
     return error == GRPC_NO_ERROR ? id : -error;
 }
+
+grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, method);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
+                                                    grpc_sessionid_t *session_id, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
+    if (error != GRPC_NO_ERROR) return error;
+    va_start(arguments, session_id);
+    read_all(&call, &arguments, slots);
+    va_end(arguments);
+    return gridloom_grpc_begin(&call, slots, session_id);
+}

@@ -47,6 +47,8 @@ typedef struct gridloom_open_call {
 grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_call *call);
 /* Of a function by its name, through no handle. */
 grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
+/* Of a method of an object. */
+grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
 /* Runs it and waits for its end. */
 grpc_error_t gridloom_grpc_run(gridloom_open_call *call, const gridloom_slot *slots);
 /* Begins it; `id` may be null, which is an error. */
@@ -58,5 +60,8 @@ grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...);
 grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
 grpc_error_t gridloom_variadic_mynetsl(const char *function, ...);
 grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
+                                                    grpc_sessionid_t *session_id, ...);
 
 #endif

@@ -15,6 +15,7 @@ use super::handles::{Bound, CFunctionHandle};
 use super::library::{Library, library};
 use super::map;
 use super::memory;
+use super::objects::CObjectHandle;
 use super::remote::Remote;
 use super::sessions::Origin;
 use super::slots::Slot;
@@ -46,7 +47,12 @@ impl Opened {
         // SAFETY: promised by the caller.
         let given = unsafe { memory::place(handle, "the handle")?.read() };
         let bound = library.handles.find(&given)?;
-        Ok(Opened { library, bound, handle: handle.expose_provenance(), number: given.number() })
+        Ok(Opened::of(library, bound, handle.expose_provenance(), given.number()))
+    }
+
+    /// Through the handle of that number, which is at that address.
+    pub(super) fn of(library: Arc<Library>, bound: Arc<Bound>, handle: usize, number: u64) -> Opened {
+        Opened { library, bound, handle, number }
     }
 
     /// Of the function of that name, through no handle of the program.
@@ -119,11 +125,13 @@ impl Opened {
         // SAFETY: promised by the caller.
         let Gathered { args, named, destinations, is_remote } =
             unsafe { gather(&self.library, function.signature(), survey.items, known) }?;
-        if survey.callee.is_some() && destinations.iter().any(|destination| destination.remote().is_some()) {
-            let text = format!("{}: the results of a function with callbacks cannot stay remote", function.name());
-            return Err(Failed::other(text));
+        // Those run at most once, and are no tasks of a group.
+        let is_plain = survey.callee.is_some() || function.is_method();
+        if is_plain && destinations.iter().any(|destination| destination.remote().is_some()) {
+            let what = if function.is_method() { "a method" } else { "a function with callbacks" };
+            return Err(Failed::other(format!("{}: the results of {what} cannot stay remote", function.name())));
         }
-        if is_remote && survey.callee.is_none() {
+        if is_remote && !is_plain {
             let call = function.submit_kept(None, &args, &named)?;
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
@@ -202,6 +210,20 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
     })
 }
 
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    call: *mut OpenCall,
+) -> c_int {
+    run(|| {
+        // SAFETY: as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::method(handle, method)?.hand_over(call) };
+        Ok(())
+    })
+}
+
 /// Takes back what [`gridloom_grpc_open`] gave, with the slots that were read.
 ///
 /// # Safety
@@ -245,6 +267,8 @@ unsafe extern "C-unwind" {
     fn gridloom_variadic_grpc_call_async();
     fn gridloom_variadic_mynetsl();
     fn gridloom_variadic_mynetslnb();
+    fn gridloom_variadic_grpc_invoke_np();
+    fn gridloom_variadic_grpc_invoke_async_np();
 }
 
 /// The instruction of a jump.
@@ -291,4 +315,20 @@ pub extern "C-unwind" fn mynetsl() {
 pub extern "C-unwind" fn mynetslnb() {
     // SAFETY: a jump to a function of the same convention.
     core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetslnb)
+}
+
+/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_invoke_np() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_np)
+}
+
+/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_invoke_async_np() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_async_np)
 }

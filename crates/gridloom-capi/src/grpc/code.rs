@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gridloom::Error;
 use gridloom_core::base::TaskError;
+use gridloom_core::idl::class_of;
 
 use crate::current::to_c;
 
@@ -92,6 +93,9 @@ impl Failed {
 impl From<TaskError> for Failed {
     fn from(error: TaskError) -> Failed {
         let code = match &error {
+            TaskError::ObjectLost { .. } => GRPC_INVALID_OBJECT_HANDLE_NP,
+            // With its server an object is lost.
+            TaskError::ServerLost { function, .. } if class_of(function).is_some() => GRPC_INVALID_OBJECT_HANDLE_NP,
             TaskError::Crashed { .. } | TaskError::ServerLost { .. } | TaskError::AgentLost { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }
@@ -115,6 +119,7 @@ impl From<Error> for Failed {
         let code = match error {
             Error::Task(error) => return error.into(),
             Error::UnknownFunction { .. } => GRPC_FUNCTION_NOT_FOUND,
+            Error::UnknownClass { .. } => GRPC_CLASS_NOT_FOUND_NP,
             Error::TooLarge { .. } => GRPC_RPC_REFUSED,
             Error::Connect(_) => GRPC_COMMUNICATION_FAILED,
             Error::TimedOut { .. } => GRPC_TIMEOUT_NP,

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridloom::{Error, Function};
-use gridloom_core::perf::{ServerView, host_of};
+use gridloom_core::idl::class_of;
+use gridloom_core::perf::{GridView, ServerView, host_of};
 
 use super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_INVALID_FUNCTION_HANDLE, GRPC_SERVER_NOT_FOUND, Outcome, run};
 use super::library::{Library, library};
@@ -53,13 +54,18 @@ impl Bound {
 /// The number of the next handle.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// The number of a new handle, of a function or an object.
+pub(super) fn next_number() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// All handles of a session, by number.
 #[derive(Default)]
 pub(super) struct Handles(RwLock<HashMap<u64, Arc<Bound>>>);
 
 impl Handles {
     fn add(&self, bound: Bound) -> CFunctionHandle {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = next_number();
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(bound));
         CFunctionHandle { mark: MARK, number }
     }
@@ -112,13 +118,13 @@ impl Library {
 
     /// What such a handle stands for.
     pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
-        let view = self.grid.servers();
-        if view.servers.is_empty() {
-            let text = "the grid has no server; start one with 'gridloom serve'";
-            return Err(Failed::new(GRPC_SERVER_NOT_FOUND, text));
-        }
+        let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
+        if let Some((class, _)) = class_of(function.name()) {
+            let text = format!("{} is a method: make an object of class '{class}', and call it there", function.name());
+            return Err(Failed::new(GRPC_FUNCTION_NOT_FOUND, text));
+        }
         let server = match candidates {
             None => None,
             Some(candidates) => {
@@ -132,8 +138,23 @@ impl Library {
                 Some(found.name.clone())
             }
         };
+        self.bound_to(function, server)
+    }
+
+    /// What a handle of that function stands for.
+    pub(super) fn bound_to(&self, function: Function, server: Option<String>) -> Outcome<Bound> {
         let plan = ReadingPlan::new(function.signature())?;
         Ok(Bound { function, plan, server, limit: Mutex::new(self.limit) })
+    }
+
+    /// The servers, of which there is at least one.
+    pub(super) fn some_servers(&self) -> Outcome<Arc<GridView>> {
+        let view = self.grid.servers();
+        if view.servers.is_empty() {
+            let text = "the grid has no server; start one with 'gridloom serve'";
+            return Err(Failed::new(GRPC_SERVER_NOT_FOUND, text));
+        }
+        Ok(view)
     }
 
     /// A grid of the program's own has what its configuration says, which is easily forgotten.
@@ -149,7 +170,7 @@ impl Library {
     }
 
     /// The servers that are meant by a name: one by its own name, one of the configuration or an address, or those of a host.
-    fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
+    pub(super) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
         let address = self.server_names.get(name).map_or(name, String::as_str);
         let one = servers.iter().find(|server| server.name == name);
         let one = one.or_else(|| servers.iter().find(|server| server.address == address));

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::handles::Handles;
 use super::map::{self, Staying};
 use super::memory;
+use super::objects::Objects;
 use super::remote::Remotes;
 use super::sessions::Sessions;
 use crate::current;
@@ -21,6 +22,7 @@ static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 /// What there is between beginning and end.
 pub(super) struct Library {
     pub(super) handles: Handles,
+    pub(super) objects: Objects,
     pub(super) sessions: Sessions,
     /// Results of mapped blocks that stay where they were made.
     pub(super) staying: Staying,
@@ -60,6 +62,7 @@ impl Library {
         let grid = config.open().map_err(|error| Failed::other(error.to_string()))?;
         Ok(Library {
             handles: Handles::default(),
+            objects: Objects::default(),
             sessions: Sessions::new(config.save_session_info),
             staying: Staying::default(),
             heuristic: config.heuristic(),

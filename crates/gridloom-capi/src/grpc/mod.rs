@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h`, `grpc_remote.h` and `grpc_data.h` declare, which document each function for who
+//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h`, `grpc_objects.h`, `grpc_remote.h` and `grpc_data.h` declare, which document each function for who
 //! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
 //!
 //! ```text
@@ -16,6 +16,7 @@
 //! | `config` | its configuration |
 //! | `code` | codes, their names, each thread's last error |
 //! | `handles` | handles of functions |
+//! | `objects` | those of objects |
 //! | `sessions` | calls under way, and those that are remembered |
 //! | `choice` | an array of ids, of which one is to end |
 //! | `wait` | probes, waits, cancelling, errors of sessions |
@@ -51,6 +52,7 @@ mod handles;
 mod library;
 mod map;
 mod memory;
+mod objects;
 mod remote;
 mod sessions;
 mod slots;
@@ -66,6 +68,7 @@ pub use extensions::*;
 pub use handles::*;
 pub use library::*;
 pub use map::*;
+pub use objects::*;
 pub use remote::*;
 pub use slots::Slot;
 pub use stacks::*;

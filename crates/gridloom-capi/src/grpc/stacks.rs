@@ -1,11 +1,13 @@
 //! Argument stacks: calls whose arguments are known at run time only. Two forms of names, one meaning.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::arguments::Given;
 use super::calls::Opened;
 use super::code::{Failed, Outcome, run, run_for};
 use super::handles::CFunctionHandle;
+use super::memory;
+use super::objects::CObjectHandle;
 use super::wait::VOID;
 
 /// `grpc_arg_stack_t`.
@@ -99,6 +101,34 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async(
 ) -> c_int {
     // SAFETY: as the header asks.
     run_for(|| unsafe { begin(handle, arguments) }, FAILED)
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { Opened::method(handle, method)?.run(Given::Pointers(&stack(arguments)?.arguments)) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    session_id: *mut c_int,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let place = memory::place(session_id, "the place for the session's id")?;
+        place.write(VOID);
+        place.write(Opened::method(handle, method)?.begin(Given::Pointers(&stack(arguments)?.arguments))?);
+        Ok(())
+    })
 }
 
 /// See `grpc_extensions.h`.

@@ -19,7 +19,7 @@ use super::handles::CFunctionHandle;
 use super::library::{Library, library};
 use super::map;
 use super::memory::{self, Place};
-use super::sessions::{Record, Session, Table, no_session};
+use super::sessions::{Origin, Record, Session, Table, no_session};
 
 /// `GRPC_SESSIONID_VOID`.
 pub(super) const VOID: c_int = -1;
@@ -428,18 +428,24 @@ pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
     if asked == GRPC_NO_ERROR { code } else { asked }
 }
 
+impl Library {
+    /// Through which handle a session was begun.
+    pub(super) fn origin_of(&self, session_id: c_int) -> Outcome<Origin> {
+        let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
+        let table = self.sessions.lock();
+        let open = discovered.map_or_else(|| table.open(session_id).map(|session| session.origin()), Ok);
+        let origin = open.or_else(|failed| table.taken(session_id).map(|session| session.origin()).ok_or(failed));
+        origin.or_else(|_| table.known(session_id).map(|record| record.origin))
+    }
+}
+
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
     run(|| {
         let library = library()?;
         let place = memory::place(handle, "the place for the handle")?;
-        let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
-        let table = library.sessions.lock();
-        let open = discovered.map_or_else(|| table.open(session_id).map(|session| session.origin()), Ok);
-        let origin = open.or_else(|failed| table.taken(session_id).map(|session| session.origin()).ok_or(failed));
-        let origin = origin.or_else(|_| table.known(session_id).map(|record| record.origin))?;
-        drop(table);
+        let origin = library.origin_of(session_id)?;
         if !library.handles.has(origin.number) {
             let text = format!("the handle through which session {session_id} was begun has ended");
             return Err(Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text));

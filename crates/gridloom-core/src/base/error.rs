@@ -149,4 +149,14 @@ pub enum TaskError {
         /// What was expected and got.
         why: String,
     },
+    /// The object whose method was called is not there (any more).
+    #[error("server '{server}' has no such object to run '{function}' on: {why}")]
+    ObjectLost {
+        /// The method.
+        function: String,
+        /// The server.
+        server: String,
+        /// How it was lost.
+        why: String,
+    },
 }

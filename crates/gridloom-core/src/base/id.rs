@@ -45,6 +45,11 @@ client_named!(
     "t"
 );
 client_named!(
+    /// An object of a class: state on a server that methods share.
+    ObjectId,
+    "o"
+);
+client_named!(
     /// Calls that are mapped together.
     GroupId,
     "g"

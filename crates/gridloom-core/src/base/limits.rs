@@ -31,6 +31,8 @@ pub const GROUP_TASKS_MAX: usize = 200_000;
 pub const REGROUP_BODIES_MAX: usize = 256;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
+/// Objects that one server keeps at a time: each is a process.
+pub const OBJECTS_MAX: usize = 256;
 /// Dimensions of an array (NumPy's own bound).
 pub const DIMENSIONS_MAX: usize = 64;
 /// Parameters of one function.

@@ -14,7 +14,7 @@ pub mod value;
 
 pub use error::TaskError;
 pub use fnv::Fnv;
-pub use id::{DatumId, GroupId, NodeId, TaskId};
+pub use id::{DatumId, GroupId, NodeId, ObjectId, TaskId};
 pub use machine::Machine;
 pub use random::SplitMix64;
 pub use time::Time;

@@ -292,6 +292,7 @@ mod tests {
             outputs: vec![],
             work_flops: Some(1e9),
             only: None,
+            object: None,
         })
     }
 

@@ -8,11 +8,14 @@
 //! A task is *held* until the store has room for its inputs and results; tasks are admitted strictly in the order in
 //! which they came, so that a later one cannot take the room that an earlier one needs. Among ready tasks the earliest
 //! runs first. A waiting task that keeps room from the very tasks it waits for is held back behind them.
+//!
+//! Methods of one object stand in a line, in the order in which they came: each waits for its turn as for an input, and has
+//! it when those before it are gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::base::{DatumId, NodeId, TaskId};
+use crate::base::{DatumId, NodeId, ObjectId, TaskId};
 use crate::graph::Task;
 
 /// Where a task stands. Held tasks are in `held`, ready ones in `ready`, running ones count in `running`.
@@ -20,7 +23,7 @@ use crate::graph::Task;
 pub enum State {
     /// The store has no room for it yet.
     Held,
-    /// Some inputs are not here.
+    /// Some inputs are not here, or it is not its turn among the methods of its object.
     Waiting,
     /// It can run.
     Ready,
@@ -38,6 +41,7 @@ pub struct Entry {
     /// A plain call: results go to the caller at once and nothing is kept.
     pub is_call: bool,
     number: u64,
+    /// Inputs that are not here, and the turn if that has not come.
     missing: u32,
 }
 
@@ -52,6 +56,10 @@ pub struct Executor {
     running: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
+    /// Methods of each object, the one whose turn it is first.
+    lines: BTreeMap<ObjectId, VecDeque<TaskId>>,
+    /// Admitted methods whose turn has not come.
+    in_line: BTreeSet<TaskId>,
     /// How many tasks here, in any state, read a datum.
     readers: BTreeMap<DatumId, u32>,
 }
@@ -68,6 +76,8 @@ impl Executor {
             running: 0,
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            in_line: BTreeSet::new(),
             readers: BTreeMap::new(),
         }
     }
@@ -84,6 +94,9 @@ impl Executor {
         }
         for datum in task.inputs() {
             *self.readers.entry(datum).or_default() += 1;
+        }
+        if let Some(object) = task.object {
+            self.lines.entry(object).or_default().push_back(task.id);
         }
         self.held.insert(number, task.id);
         self.tasks.insert(task.id, Entry { task, state: State::Held, is_call, number, missing: 0 });
@@ -103,8 +116,13 @@ impl Executor {
         let (number, id) = self.held.pop_first().expect("the caller saw a held task");
         let entry = self.tasks.get_mut(&id).expect("a held task is known");
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
-        entry.missing = missing.len() as u32;
-        if missing.is_empty() {
+        let line = entry.task.object.and_then(|object| self.lines.get(&object));
+        let in_line = line.is_some_and(|line| line.front() != Some(&id));
+        entry.missing = missing.len() as u32 + u32::from(in_line);
+        if in_line {
+            self.in_line.insert(id);
+        }
+        if entry.missing == 0 {
             entry.state = State::Ready;
             self.ready.insert(number, id);
         } else {
@@ -115,7 +133,7 @@ impl Executor {
         }
     }
 
-    /// Puts an admitted task that waits for inputs back behind all others, held.
+    /// Puts an admitted task that waits back behind all others, held.
     ///
     /// # Panics
     /// If the task does not wait.
@@ -135,15 +153,23 @@ impl Executor {
         self.running > 0 || !self.ready.is_empty()
     }
 
-    /// Admitted tasks that wait for inputs; with `for_held`, only those that wait for what a held task here will make.
+    /// Admitted tasks that wait; with `for_held`, only those that wait for what a held task here will make, or behind a held
+    /// method of their object.
     pub fn waiting(&self, for_held: bool) -> Vec<TaskId> {
-        let is_held = |datum: &DatumId| {
-            let maker = self.makers.get(datum).and_then(|maker| self.tasks.get(maker));
-            maker.is_some_and(|entry| entry.state == State::Held)
-        };
-        let stuck = self.waiters.iter().filter(|(datum, _)| !for_held || is_held(datum));
-        let tasks: BTreeSet<TaskId> = stuck.flat_map(|(_, tasks)| tasks.iter().copied()).collect();
+        let is_held = |task: &TaskId| self.tasks.get(task).is_some_and(|entry| entry.state == State::Held);
+        let is_made_by_held = |datum: &DatumId| self.makers.get(datum).is_some_and(is_held);
+        let stuck = self.waiters.iter().filter(|(datum, _)| !for_held || is_made_by_held(datum));
+        let mut tasks: BTreeSet<TaskId> = stuck.flat_map(|(_, tasks)| tasks.iter().copied()).collect();
+        let behind_held = |task: &&TaskId| self.before(**task).any(|before| is_held(&before));
+        tasks.extend(self.in_line.iter().filter(|task| !for_held || behind_held(task)));
         tasks.into_iter().collect()
+    }
+
+    /// Methods of its object that came before that one.
+    fn before(&self, task: TaskId) -> impl Iterator<Item = TaskId> + '_ {
+        let object = self.tasks.get(&task).and_then(|entry| entry.task.object);
+        let line = object.and_then(|object| self.lines.get(&object));
+        line.into_iter().flatten().copied().take_while(move |other| *other != task)
     }
 
     /// Admitted tasks that wait for a datum, and those that wait for other data and are behind the first of them.
@@ -156,6 +182,7 @@ impl Executor {
     }
 
     fn wait_no_more(&mut self, task: &Task) {
+        self.in_line.remove(&task.id);
         for datum in task.inputs() {
             if let Some(waiting) = self.waiters.get_mut(&datum) {
                 waiting.retain(|waiter| *waiter != task.id);
@@ -169,13 +196,35 @@ impl Executor {
     /// A datum is in the store.
     pub fn datum_here(&mut self, datum: DatumId) {
         for id in self.waiters.remove(&datum).unwrap_or_default() {
-            let Some(entry) = self.tasks.get_mut(&id) else { continue };
-            entry.missing -= 1;
-            if entry.missing == 0 {
-                entry.state = State::Ready;
-                self.ready.insert(entry.number, id);
-            }
+            self.waits_for_one_less(id);
         }
+    }
+
+    fn waits_for_one_less(&mut self, id: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&id) else { return };
+        entry.missing -= 1;
+        if entry.missing == 0 {
+            entry.state = State::Ready;
+            self.ready.insert(entry.number, id);
+        }
+    }
+
+    /// A method is gone: whoever is first now has its turn.
+    fn leave_line(&mut self, object: ObjectId, id: TaskId) {
+        let Some(line) = self.lines.get_mut(&object) else { return };
+        line.retain(|other| *other != id);
+        match line.front().copied() {
+            None => {
+                self.lines.remove(&object);
+            }
+            Some(first) if self.in_line.remove(&first) => self.waits_for_one_less(first),
+            Some(_) => {}
+        }
+    }
+
+    /// Methods of an object that are here, in the order in which they came.
+    pub fn of_object(&self, object: ObjectId) -> Vec<TaskId> {
+        self.lines.get(&object).into_iter().flatten().copied().collect()
     }
 
     /// The next task to start, if a slot is free. `queue_depth` says how many tasks of a function one slot takes.
@@ -203,6 +252,9 @@ impl Executor {
                 self.ready.remove(&entry.number);
             }
             State::Running => self.running -= 1,
+        }
+        if let Some(object) = entry.task.object {
+            self.leave_line(object, id);
         }
         for output in &entry.task.outputs {
             self.makers.remove(&output.datum);
@@ -292,7 +344,55 @@ mod tests {
             outputs: vec![Output { datum: datum(output), meta: Meta::Bytes { size_bytes: 0 } }],
             work_flops: None,
             only: None,
+            object: None,
         })
+    }
+
+    fn method(serial: u64, object: u64, inputs: &[u64]) -> Arc<Task> {
+        let object = Some(ObjectId { client: NodeId(1), serial: object });
+        Arc::new(Task { object, outputs: vec![], ..(*task(serial, inputs, 0)).clone() })
+    }
+
+    #[test]
+    fn methods_of_an_object_run_one_at_a_time_in_order() {
+        let id = |serial| TaskId { client: NodeId(1), serial };
+        let mut executor = Executor::new(4);
+        // The first waits for an input; one of another object passes it, one of its own does not.
+        for task in [method(1, 7, &[10]), method(2, 7, &[]), method(3, 8, &[]), method(4, 7, &[])] {
+            executor.add(task, true);
+            executor.admit(|_| false);
+        }
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+        assert!(executor.next_start(|_| 1).is_none());
+        executor.datum_here(datum(10));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+        assert!(executor.next_start(|_| 1).is_none());
+        // One that is taken back from the middle changes nothing for those behind it.
+        executor.remove(id(2));
+        assert!(executor.next_start(|_| 1).is_none());
+        executor.remove(id(1));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
+        executor.remove(id(4));
+        executor.remove(id(3));
+        assert!(executor.is_empty() && executor.lines.is_empty() && executor.in_line.is_empty());
+    }
+
+    #[test]
+    fn methods_make_way_for_those_that_they_wait_for() {
+        let id = |serial| TaskId { client: NodeId(1), serial };
+        let mut executor = Executor::new(1);
+        for task in [method(1, 7, &[10]), method(2, 7, &[])] {
+            executor.add(task, true);
+            executor.admit(|_| false);
+        }
+        assert_eq!(executor.waiting(true), []);
+        executor.hold_back(id(1));
+        assert_eq!(executor.waiting(true), [id(2)]);
+        executor.hold_back(id(2));
+        executor.admit(|_| true);
+        executor.admit(|_| true);
+        assert_eq!(executor.next_start(|_| 2).unwrap().id, id(1));
+        assert!(executor.next_start(|_| 2).is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DatumId, GroupId, Meta, NodeId, TaskId};
+use crate::base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Task {
     pub work_flops: Option<f64>,
     /// The server that has to run it, if one has to; if that is lost it fails.
     pub only: Option<NodeId>,
+    /// The object whose method it calls; `None` if it calls a function.
+    pub object: Option<ObjectId>,
 }
 
 impl Task {

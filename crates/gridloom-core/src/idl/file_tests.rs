@@ -37,11 +37,12 @@ fn the_whole_language_is_read() {
     assert_eq!((file.definitions.len(), file.build.stubs.len(), file.libraries.len()), (5, 2, 2));
     assert_eq!(file.build.required, ["a.o", "b.o"]);
     let class = &file.classes[0];
-    assert_eq!((class.name.as_str(), class.about.as_str(), class.stubs.len()), ("linalg/counter", "counts", 2));
+    assert_eq!((class.name.as_str(), class.about.as_str(), class.stubs.len()), ("linalg/counter", "counts", 3));
     assert_eq!(class.state.as_ref().unwrap().text, " long total; ");
     let methods: Vec<String> = class.methods.iter().map(|method| method.signature.to_string()).collect();
     let add = "linalg/counter.add(n: int32) -> sum: int64";
-    assert_eq!(methods, ["linalg/counter._initialize() -> ()", add, "linalg/counter.other(n: int32) -> ()"]);
+    let [made, ended] = ["linalg/counter._initialize() -> ()", "linalg/counter._finalize() -> ()"];
+    assert_eq!(methods, [made, add, "linalg/counter.other(n: int32) -> ()", ended]);
     for definition in &file.definitions {
         assert_eq!(&one(&definition.to_string()), definition);
     }

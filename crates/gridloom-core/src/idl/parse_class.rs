@@ -1,8 +1,10 @@
 //! Classes: `DefClass name { DefState { C } DefMethod name(…) … }`.
 
-use crate::idl::c_text::Class;
+use crate::idl::c_text::{CText, Class, Stub, StubCode, stub_symbol};
 use crate::idl::lexer::{IdlError, Place, Token};
+use crate::idl::method::{FINALIZE, INITIALIZE, class_of, runs_by_itself};
 use crate::idl::parser::{Parser, Spoken};
+use crate::idl::signature::{Body, Definition, Language, Signature};
 
 impl Parser<'_> {
     /// What follows `DefClass`.
@@ -27,8 +29,11 @@ impl Parser<'_> {
                 other => return Err(self.expected("'DefState', 'DefMethod' or '}'", other, place)),
             }
         }
-        if class.methods.iter().all(|method| runs_by_itself(&method.signature.name)) {
+        if class.methods.iter().all(|method| is_run(&method.signature.name)) {
             return Err(self.error(place, format!("class '{short}' has no method to call; write a DefMethod")));
+        }
+        for method in [INITIALIZE, FINALIZE] {
+            self.empty_method(&mut class, method, place);
         }
         Ok(class)
     }
@@ -46,7 +51,7 @@ impl Parser<'_> {
         let (method, place) = self.name("the method's name")?;
         let name = self.full_name(&format!("{short}.{method}"), place)?;
         let (definition, stub) = self.described(name, place, language, class.methods.len())?;
-        if runs_by_itself(&definition.signature.name) && !definition.signature.params.is_empty() {
+        if runs_by_itself(&method) && !definition.signature.params.is_empty() {
             let message = format!("'{method}' runs by itself, so it has no parameters; write a method of another name");
             return Err(self.error(place, message));
         }
@@ -54,9 +59,23 @@ impl Parser<'_> {
         class.stubs.extend(stub);
         Ok(())
     }
+
+    /// What runs by itself does nothing if the class does not say what.
+    fn empty_method(&self, class: &mut Class, method: &str, place: Place) {
+        let name = format!("{}.{method}", class.name);
+        if class.methods.iter().any(|written| written.signature.name == name) {
+            return;
+        }
+        let (params, callbacks) = (Vec::new(), Vec::new());
+        let signature = Signature { name, params, callbacks, work: None, about: String::new() };
+        let code = StubCode::Body(CText { line: place.line, column: place.column, text: " ".into() });
+        class.stubs.push(Stub { definition: class.methods.len(), line: place.line, is_cpp: false, code });
+        let symbol = stub_symbol(&signature);
+        let body = Body::Native { language: Language::C, symbol, args: Vec::new(), result: None };
+        class.methods.push(Definition { signature, body });
+    }
 }
 
-/// Whether the method runs when an object is made, or ends.
-fn runs_by_itself(name: &str) -> bool {
-    name.ends_with("._initialize") || name.ends_with("._finalize")
+fn is_run(name: &str) -> bool {
+    class_of(name).is_some_and(|(_, method)| runs_by_itself(method))
 }

@@ -167,6 +167,7 @@ impl<'w> Stage<'w> {
             outputs,
             work_flops,
             only: None,
+            object: None,
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId, Time};
+use crate::base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Group, Task};
 use crate::idl::Signature;
@@ -184,6 +184,12 @@ pub enum Effect {
         task: TaskId,
         /// The answer.
         answer: CallBackAnswer,
+    },
+    /// End an object's process and its state. No effect on one that is not there; a method of it that runs has ended or is
+    /// being stopped.
+    EndObject {
+        /// The object.
+        object: ObjectId,
     },
     /// Fire at that time.
     SetTimer {

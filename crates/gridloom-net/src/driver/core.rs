@@ -192,6 +192,11 @@ impl Core {
                     jobs.answer(task, answer);
                 }
             }
+            Effect::EndObject { object } => {
+                if let Some(jobs) = &mut self.jobs {
+                    jobs.end_object(object);
+                }
+            }
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::CancelTimer { timer } => self.timers.cancel(timer),
             Effect::MeasureSpeed => self.measure_speed(),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::graph::Task;
 use rustix::event::epoll;
@@ -47,6 +47,11 @@ impl Alone {
     pub fn answer(&mut self, task: &Task, answer: CallBackAnswer, store: &Store) -> Halt {
         self.jobs.answer(task.id, answer);
         self.wait(task, store)
+    }
+
+    /// Ends an object.
+    pub fn end_object(&mut self, object: ObjectId) {
+        self.jobs.end_object(object);
     }
 
     /// Kills a task that has called its program back.

@@ -94,6 +94,8 @@ pub(super) struct Link {
     pub(super) watched_for_writing: bool,
     /// Its socket is no longer watched.
     pub(super) closed: bool,
+    /// It was told to end, and may take its time.
+    pub(super) ending: bool,
     child: Child,
     words: SharedWords,
     known: BTreeMap<u64, Known>,
@@ -171,6 +173,7 @@ impl Link {
             fault: None,
             watched_for_writing: false,
             closed: false,
+            ending: false,
             child,
             words,
             known: BTreeMap::new(),

@@ -8,7 +8,8 @@
 //! ```
 //! A slot runs one task at a time. It has at most one worker for native and one for Python functions, each started
 //! with the first task for it, and only one of them has tasks. A worker holds up to `queue_depth` tasks, so that short
-//! ones need not wait for a message between them.
+//! ones need not wait for a message between them. An object's methods run in a worker of its own, and take a slot while
+//! they do.
 //!
 //! **Invariants.** A started task ends in exactly one event. Only the task that ran when its worker died fails; those
 //! behind it go to another worker. Results are in the store before their event is seen.
@@ -21,6 +22,7 @@ pub mod alone;
 mod answer;
 mod config;
 mod link;
+mod objects;
 mod scratch;
 pub mod speed;
 
@@ -29,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
-use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_core::base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::idl::near::{did_you_mean, near_names};
@@ -59,6 +61,7 @@ pub struct Jobs {
     links: BTreeMap<WorkerToken, Link>,
     /// Workers of each slot: native, Python.
     slots: Vec<[Option<WorkerToken>; 2]>,
+    objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
     next_token: u64,
     registrations: Vec<Registration>,
@@ -75,6 +78,7 @@ impl Jobs {
             depth: (config.queue_depth as usize).clamp(1, TASKS_PER_WORKER_MAX / 2),
             slots: vec![[None; 2]; config.slots.max(1) as usize],
             functions,
+            objects: BTreeMap::new(),
             links: BTreeMap::new(),
             backlog: VecDeque::new(),
             next_token: 0,
@@ -266,11 +270,25 @@ impl Jobs {
     /// Gives tasks of the backlog to slots, in order, while there is room. A task for one kind of worker does not pass
     /// one for the other kind that has to wait.
     fn dispatch(&mut self) {
-        while let Some(kind) = self.backlog.front().map(|pending| pending.kind)
-            && let Some(slot) = self.slot_for(kind)
-        {
+        while let Some(front) = self.backlog.front() {
+            let (kind, object) = (front.kind, front.task.object);
+            let place = match object {
+                None => self.slot_for(kind).map(Place::Slot),
+                Some(object) => self.can_run_method(object).then_some(Place::Object(object)),
+            };
+            let Some(place) = place else { return };
             let pending = self.backlog.pop_front().expect("its front was just looked at");
-            match self.worker_of(slot, kind) {
+            let worker = match place {
+                Place::Slot(slot) => self.worker_of(slot, kind),
+                Place::Object(object) => match self.worker_of_object(object, &pending) {
+                    Ok(worker) => worker,
+                    Err(lost) => {
+                        self.end(pending.task.id, Err(lost), 0);
+                        continue;
+                    }
+                },
+            };
+            match worker {
                 Ok(token) => self.send(token, pending),
                 Err(error) => {
                     let error = self.cannot_run(&pending, error.to_string());
@@ -318,12 +336,16 @@ impl Jobs {
 
     /// The slot with the fewest tasks that can take one more of that kind; one that has its worker already wins a tie.
     fn slot_for(&self, kind: Kind) -> Option<usize> {
+        let is_full = self.is_full();
         let load = |slot: &[Option<WorkerToken>; 2]| {
             let [own, other] = [kind, kind.other()].map(|kind| slot[kind as usize].map(|token| &self.links[&token]));
             if other.is_some_and(|link| !link.tasks.is_empty()) {
                 return None;
             }
             match own {
+                // Methods of objects take its place.
+                None if is_full => None,
+                Some(link) if is_full && link.tasks.is_empty() => None,
                 None => Some((0, true)),
                 Some(link) => link.has_room(self.depth).then_some((link.tasks.len(), false)),
             }
@@ -336,12 +358,17 @@ impl Jobs {
         if let Some(token) = self.slots[slot][kind as usize] {
             return Ok(token);
         }
+        let token = self.new_worker(kind)?;
+        self.slots[slot][kind as usize] = Some(token);
+        Ok(token)
+    }
+
+    fn new_worker(&mut self, kind: Kind) -> std::io::Result<WorkerToken> {
         let link = Link::start(kind, &self.config)?;
         self.next_token += 1;
         let token = WorkerToken(self.next_token);
         self.registrations.extend(link.fds().map(|fd| Registration::Add(fd, token)));
         self.links.insert(token, link);
-        self.slots[slot][kind as usize] = Some(token);
         Ok(token)
     }
 
@@ -370,7 +397,9 @@ impl Jobs {
             Ok(None) if closed && !link.closed => {
                 // It is ending, or has closed its socket for reasons of its own. Its exit will be noticed.
                 link.closed = true;
-                link.kill();
+                if !link.ending {
+                    link.kill();
+                }
                 self.registrations.push(Registration::Remove(link.fds()[0], token));
             }
             Ok(None) => {}
@@ -382,6 +411,7 @@ impl Jobs {
     fn bury(&mut self, token: WorkerToken, how: &str) {
         let Some(mut link) = self.links.remove(&token) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);
+        self.objects.retain(|_, worker| *worker != token);
         let [socket, process] = link.fds();
         if !link.closed {
             self.registrations.push(Registration::Remove(socket, token));
@@ -428,6 +458,12 @@ impl Jobs {
         let function = pending.task.function.clone();
         TaskError::Crashed { function, server: self.config.server_name.clone(), how }
     }
+}
+
+/// Where a task runs.
+enum Place {
+    Slot(usize),
+    Object(ObjectId),
 }
 
 impl Drop for Jobs {

@@ -36,7 +36,7 @@ use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
-/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server.
+/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects.
 pub const VERSIONS: (u16, u16) = (5, 5);
 /// Longest frame of a handshake: a stranger costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;

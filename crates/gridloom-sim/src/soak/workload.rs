@@ -116,6 +116,7 @@ impl Draw {
             outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
             work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
             only: None,
+            object: None,
         };
         (task, results)
     }

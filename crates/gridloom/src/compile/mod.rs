@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_core::idl::{Body, IdlFile};
+use gridloom_core::idl::{Body, Class, IdlFile};
 
 pub(crate) use libraries::Libraries;
 
@@ -39,15 +39,19 @@ struct Recipe {
     remedy: &'static str,
 }
 
-/// The library of a file's bodies, made or kept from an earlier time; `None` if nothing is to be compiled.
+/// The library of a file's bodies, if there are any, and that of each class, made or kept from an earlier time.
 ///
 /// # Errors
 /// If it cannot be made; the text has what the compiler says.
-pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Made>, Error> {
-    match Recipe::of(parsed, file, libraries)? {
-        Some(recipe) => cache::library_of(&recipe).map(Some),
-        None => Ok(None),
+pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Vec<Made>, Error> {
+    let mut made = Vec::new();
+    if let Some(recipe) = Recipe::of(parsed, file, libraries)? {
+        made.push(cache::library_of(&recipe)?);
     }
+    for class in &parsed.classes {
+        made.push(cache::library_of(&Recipe::of_class(class, parsed, file, libraries)?)?);
+    }
+    Ok(made)
 }
 
 /// The library of C that comes with Gridloom, for a description of that name: compiled with those options against `against`, or
@@ -87,9 +91,8 @@ pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec
     recipes.extend(Recipe::of(&parsed, file, &libraries)?.map(|recipe| (library.to_path_buf(), recipe)));
     for class in &parsed.classes {
         let name = class.name.rsplit('/').next().unwrap_or_default();
-        let source = parsed.build.class_source(class, &file.display().to_string());
-        let recipe = Recipe::new(&parsed, file, &libraries, source, parsed.build.is_cpp(&class.stubs))?;
-        recipes.push((library.with_extension(format!("{name}.so")), recipe));
+        recipes
+            .push((library.with_extension(format!("{name}.so")), Recipe::of_class(class, &parsed, file, &libraries)?));
     }
     if recipes.is_empty() {
         let file = file.display();
@@ -120,6 +123,12 @@ impl Recipe {
         }
         let source = build.c_source(&parsed.definitions, &file.display().to_string());
         Recipe::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
+    }
+
+    /// That of a class.
+    fn of_class(class: &Class, parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Recipe, Error> {
+        let source = parsed.build.class_source(class, &file.display().to_string());
+        Recipe::new(parsed, file, libraries, source, parsed.build.is_cpp(&class.stubs))
     }
 
     fn new(

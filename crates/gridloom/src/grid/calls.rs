@@ -29,7 +29,7 @@ impl Grid {
         }
         let id = task.id;
         self.state().calls.insert(id, None);
-        let is_once = callee.is_some();
+        let is_once = callee.is_some() || task.object.is_some();
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;
         }

@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) traffic: Traffic,
     pub(super) log: Vec<String>,
     pub(super) call_backs: CallBacks,
+    /// Objects that live on each server.
+    pub(super) objects: BTreeMap<NodeId, i32>,
 }
 
 /// A plain call that has ended.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom_core::base::{Meta, TaskError, TaskId};
+use gridloom_core::base::{Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_net::jobs::{Alone, JobsConfig, alone};
@@ -93,5 +93,9 @@ impl Bodies for RealBodies {
 
     fn give_up(&mut self, task: TaskId) {
         self.alone.stop(task);
+    }
+
+    fn end_object(&mut self, object: ObjectId) {
+        self.alone.end_object(object);
     }
 }

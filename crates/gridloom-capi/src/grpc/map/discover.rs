@@ -332,7 +332,7 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has callbacks, remote data, files, results whose size is not known, arrays of which a part is
+/// Whether a call has no place in a plan: it has an object, callbacks, remote data, files, results whose size is not known, arrays of which a part is
 /// sent, or that have no elements.
 pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
@@ -340,7 +340,7 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
         false => !item.param.is_output() && item.bytes.is_some(),
     };
     let calls_back = !opened.function().signature().callbacks.is_empty();
-    calls_back || !items.iter().all(is_plain)
+    opened.function().is_method() || calls_back || !items.iter().all(is_plain)
 }
 
 /// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.

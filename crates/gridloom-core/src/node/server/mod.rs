@@ -10,6 +10,7 @@ mod calibration;
 mod leftovers;
 mod links;
 mod models;
+mod objects;
 mod pace;
 mod running;
 mod supply;
@@ -36,6 +37,7 @@ use crate::node::seen::SeenTransfers;
 use crate::perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 use calibration::Measured;
 use models::Known;
+use objects::Objects;
 use pace::Pace;
 use running::RunningTasks;
 
@@ -110,6 +112,7 @@ pub struct Server {
     models_timer: bool,
     pace: Pace,
     running: RunningTasks,
+    objects: Objects,
     /// The call here that is to be measured.
     measured: Option<Measured>,
     links_done: bool,
@@ -148,6 +151,7 @@ impl Server {
             models_timer: false,
             pace: Pace::default(),
             running: RunningTasks::default(),
+            objects: Objects::default(),
             measured: None,
             links_done: false,
             refused_since: None,
@@ -327,6 +331,9 @@ impl Server {
                     self.executor.remove(id);
                 }
             }
+        }
+        for object in self.objects.forget_client(client) {
+            out.push(Effect::EndObject { object });
         }
         self.awaited.retain(|datum, _| datum.client != client);
         self.transfers.remove(&client);

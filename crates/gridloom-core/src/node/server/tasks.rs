@@ -16,7 +16,8 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         for task in tasks {
-            if let Err(error) = self.check(from, &task) {
+            let checked = self.check(from, &task).and_then(|()| self.check_object(&task, is_call));
+            if let Err(error) = checked {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
@@ -105,6 +106,7 @@ impl Server {
                 }
             }
         }
+        let lost = self.after_method(&task, &outcome, out);
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         for datum in inputs {
             let done = self.replicas.remove_reader(datum, now);
@@ -117,6 +119,9 @@ impl Server {
             if !dropped.is_empty() {
                 send(out, client, Message::Dropped { data: dropped });
             }
+        }
+        if let Some(object) = lost {
+            self.object_lost(now, object, out);
         }
         self.pump(now, out);
     }
@@ -166,10 +171,11 @@ impl Server {
 
     /// Ends a task that does not run.
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
-        if self.executor.get(id).is_some() {
-            self.take_back(now, id, out);
-            self.report(now, id.client, id, Err(error), 0, out);
-        }
+        let Some(entry) = self.executor.get(id) else { return };
+        let task = entry.task.clone();
+        self.take_back(now, id, out);
+        self.report(now, id.client, id, Err(error), 0, out);
+        self.method_given_up(now, &task, out);
     }
 
     /// Forgets a task that does not run.
@@ -259,6 +265,7 @@ mod tests {
                 outputs: vec![Output { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
                 work_flops: None,
                 only: None,
+                object: None,
             };
             let mut out = Vec::new();
             let message = Message::RunTasks { tasks: vec![task], supplies: Vec::new() };

@@ -1,0 +1,158 @@
+//! Objects of classes: state on a server, and methods that share it.
+//!
+//! Each is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once: with
+//! its process or its server it is lost, and further calls fail ([`TaskError::ObjectLost`], [`TaskError::ServerLost`]).
+
+use std::sync::Arc;
+
+use gridloom_core::base::{NodeId, ObjectId, TaskError};
+use gridloom_core::idl::class_of;
+use gridloom_core::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
+use gridloom_core::idl::near::did_you_mean;
+use gridloom_core::idl::near_names;
+use gridloom_core::perf::ServerView;
+
+use crate::{Error, Function, Grid, Pending};
+
+/// Where an object's methods run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) object: ObjectId,
+    pub(crate) server: NodeId,
+}
+
+/// An object. It ends with [`Object::end`], or with the session.
+#[derive(Clone)]
+pub struct Object {
+    grid: Grid,
+    class: Arc<str>,
+    place: Place,
+}
+
+impl Grid {
+    /// Makes an object of that class (`module/class`, or `class` if no other module has it), on that server, or else on the
+    /// one that has the fewest of this session's objects for its slots and speed; waits until its `_initialize` has run.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClass`] if no server offers it, or that one does not; what became of `_initialize`.
+    pub fn object(&self, class: &str, server: Option<NodeId>) -> Result<Object, Error> {
+        let class = self.class(class)?;
+        let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
+        let object = self.new_object();
+        let mut refused = Vec::new();
+        loop {
+            let server = match server {
+                Some(server) => server,
+                None => self.place_for_object(initialize.name(), &refused)?,
+            };
+            let place = Place { object, server };
+            self.note_object(server, 1);
+            match initialize.clone().at(place).submit(&[], &[], None).and_then(Pending::wait) {
+                Ok(_) => return Ok(Object { grid: self.clone(), class: class.into(), place }),
+                // Another may have room for it: it has not begun there.
+                Err(Error::Task(TaskError::Refused { .. }))
+                    if refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
+                {
+                    self.note_object(server, -1);
+                    refused.push(server);
+                }
+                Err(error) => {
+                    self.note_object(server, -1);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The full name of a class that servers offer.
+    ///
+    /// # Errors
+    /// [`Error::UnknownClass`] if none does; the message lists names like it.
+    pub fn class(&self, name: &str) -> Result<String, Error> {
+        let functions = self.functions();
+        let mut classes: Vec<&str> =
+            functions.iter().filter_map(|signature| class_of(&signature.name)).map(|(class, _)| class).collect();
+        classes.dedup();
+        let mut short = classes.iter().filter(|class| class.rsplit('/').next() == Some(name));
+        let found = classes.iter().find(|class| **class == name);
+        let found = found.or_else(|| short.next().filter(|_| short.next().is_none()));
+        found.map(|class| class.to_string()).ok_or_else(|| {
+            let near = near_names(name, classes.iter().copied());
+            Error::UnknownClass { name: name.to_string(), near: did_you_mean(&near) }
+        })
+    }
+
+    /// The server with the least load of objects that offers that method.
+    fn place_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
+        let view = self.servers();
+        let load = |server: &ServerView| {
+            f64::from(self.objects_on(server.node) + 1) / (f64::from(server.slots) * server.speed_flops.unwrap_or(1.0))
+        };
+        let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize));
+        let free = offering.filter(|server| !without.contains(&server.node));
+        let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
+        least.map(|server| server.node).ok_or_else(|| {
+            let function = initialize.to_string();
+            Error::Task(TaskError::NoSuchFunction { function, near: "; no server has room for one more object".into() })
+        })
+    }
+}
+
+impl Object {
+    /// `module/class`.
+    pub fn class(&self) -> &str {
+        &self.class
+    }
+
+    /// The server that it lives on.
+    pub fn server(&self) -> NodeId {
+        self.place.server
+    }
+
+    /// One of its methods, which is called as a function is. Its calls run here, each after those before it.
+    ///
+    /// # Errors
+    /// If the class has none of that name, or it runs by itself.
+    pub fn method(&self, name: &str) -> Result<Function, Error> {
+        let full = format!("{}.{name}", self.class);
+        if runs_by_itself(name) {
+            return Err(Error::Usage(format!("{full} runs by itself: when an object is made, or ends")));
+        }
+        Ok(self.own(&full)?.at(self.place))
+    }
+
+    fn own(&self, full: &str) -> Result<Function, Error> {
+        self.grid.function(full).map_err(|error| match error {
+            Error::UnknownFunction { name, .. } => {
+                let all = self.grid.functions();
+                let methods = all.iter().filter_map(|signature| class_of(&signature.name));
+                let methods: Vec<&str> = methods
+                    .filter(|(class, method)| *class == &*self.class && !runs_by_itself(method))
+                    .map(|(_, method)| method)
+                    .collect();
+                let (class, known) = (&self.class, methods.join(", "));
+                Error::UnknownFunction { name, near: format!("; methods of class '{class}' are {known}") }
+            }
+            other => other,
+        })
+    }
+
+    /// Ends it, after the calls that were made: runs its `_finalize`. Without waiting.
+    ///
+    /// # Errors
+    /// If its class is not offered any more.
+    pub fn end(&self) -> Result<Pending, Error> {
+        let finalize = self.own(&format!("{}.{FINALIZE}", self.class))?;
+        self.grid.note_object(self.place.server, -1);
+        finalize.at(self.place).submit(&[], &[], None)
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Object({} on {})", self.class, self.place.server)
+    }
+}
+
+/// Servers that may refuse an object before it is given up.
+const SERVERS_TRIED_MAX: usize = 16;
