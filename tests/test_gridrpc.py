@@ -17,9 +17,9 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 206
+CASES = 227
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_client.c", "mixed.c")
+APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "mixed.c")
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
@@ -218,6 +218,19 @@ def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatc
     report = (suite / "lost_block.txt").read_text()
     # The call that it made, and the next if it was sent there before the loss was noticed.
     assert "lost server" in report and re.search(r"^(1 call|2 calls) ran again elsewhere", report, re.MULTILINE), report
+
+
+def test_calls_of_a_block_that_are_bound_fail_with_their_server(suite, agent, serve, monkeypatch):
+    """They and what reads their results; everything else goes on."""
+    servers = {name: serve(name) for name in ("server-1", "server-2")}
+    monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+    program = compile_c([SUITE / "lost_bound.c"], suite / "lost_bound", "-std=c99")
+    command = [program, "server-1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite) as running:
+        assert running.stdout.readline() == "made\n"
+        servers["server-1"].kill()
+        said, _ = running.communicate("\n", timeout=120)
+    assert running.returncode == 0, said
 
 
 def test_nothing_is_left_of_a_session(suite, served, monkeypatch):

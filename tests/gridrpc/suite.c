@@ -12,7 +12,7 @@
 
 enum { CASE_SECONDS_MAX = 120 };
 
-const char *suite_config;
+const char *suite_config, *suite_program;
 static const char *server;
 static const char *current = "";
 static int failed;
@@ -78,12 +78,14 @@ static int run(const test_case *one, int number) {
 
 int main(int argc, char **argv) {
     const test_case *groups[] = {ogf_cases, session_cases, argument_cases, error_cases, stack_cases, thread_cases,
-                                 kind_cases,  object_cases,  remote_cases,   data_cases,  placed_cases, map_cases,   random_cases};
+                                 kind_cases,  object_cases,  remote_cases,   data_cases,  placed_cases, map_cases,
+                                 block_cases, debug_cases,   random_cases};
     int count = 0, failures = 0;
     if (argc < 3) {
         fprintf(stderr, "usage: suite CONFIGURATION SERVER [WORDS]\n");
         return 2;
     }
+    suite_program = argv[0];
     suite_config = argv[1];
     server = argv[2];
     signal(SIGALRM, hangs);

@@ -14,13 +14,16 @@ typedef struct test_case {
 
 /* Each file's cases end with {NULL, NULL}. */
 extern const test_case ogf_cases[], session_cases[], argument_cases[], error_cases[], stack_cases[], thread_cases[],
-    kind_cases[], object_cases[], remote_cases[], data_cases[], placed_cases[], map_cases[], random_cases[];
+    kind_cases[], object_cases[], remote_cases[], data_cases[], placed_cases[], map_cases[], block_cases[], debug_cases[],
+    random_cases[];
 
 /* The current case cannot be run, for this reason. */
 void suite_skip(const char *why);
 
 /* The configuration that the suite was started with. */
 extern const char *suite_config;
+/* The suite itself, by its path. */
+extern const char *suite_program;
 
 /* A check of the current case; where one fails the case ends. All macros do: their functions say why and give 0. */
 int suite_code(grpc_error_t expected, grpc_error_t got, const char *call, const char *file, int line);

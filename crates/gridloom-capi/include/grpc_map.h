@@ -25,7 +25,9 @@
  * What a buffer holds. After the block: everything whose last writer is in it, unless grpc_stays_remote says otherwise.
  * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of which
  * neither is true holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
- * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that who reads it sees it.
+ * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that who reads it sees it, and its whole
+ * pages are closed, so that a read is told (on standard error, by grpc_map_error_np, in the report) and then given the
+ * value.
  *
  * Memory that a call of the block reads or writes stays the program's, allocated, until the block ends, since that is
  * when results come: a buffer that ends before (a variable of a function that the block calls, or one that is freed) is
@@ -42,9 +44,9 @@
  * results are written. longjmp() must not leave it.
  *
  * What goes wrong. If a server is lost, what is needed of its work is mapped and run again; the program does not
- * notice. If a call fails, it and those that need its results give their errors, and everything else goes on; what an
- * INOUT argument held before is lost with it. If the
- * calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
+ * notice, unless the calls are bound to that server. If a call fails, it and those that need its results give their
+ * errors, and everything else goes on; what its results were to replace is in the program's memory after the block, as
+ * with a plain call. If the calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
  * what did not come is left out. After the block grpc_map_error_np() says what there was.
  *
  * The calls of the block are those of the thread that runs it; other threads' calls are plain ones. */
@@ -100,8 +102,8 @@ grpc_error_t grpc_fetch(const void *pointer);
 grpc_error_t grpc_forget_np(const void *pointer);
 
 /* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of its
- * calls; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well; GRPC_OTHER_ERROR_CODE if they could
- * not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
+ * calls; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well, or
+ * if the debug mode found reads that were not announced; GRPC_OTHER_ERROR_CODE if they could not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);
 

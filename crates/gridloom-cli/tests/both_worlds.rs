@@ -241,6 +241,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
             args: vec![scalar(200), scalar(ELEMENTS as i32), Argument::Datum(input)],
             outputs: vec![Output { datum: output, meta: Meta::array(Dtype::Float64, &[ELEMENTS]) }],
             work_flops: Some(2e9),
+            only: None,
             object: None,
         }
     };
@@ -260,7 +261,16 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
         let definition = definitions().into_iter().find(|d| d.signature.name == "suite/null").unwrap();
         let (id, signature_hash) = (TaskId { client, serial }, definition.signature.hash());
         let (args, outputs) = (Vec::new(), Vec::new());
-        Task { id, function: "suite/null".into(), signature_hash, args, outputs, work_flops: Some(1.0), object: None }
+        Task {
+            id,
+            function: "suite/null".into(),
+            signature_hash,
+            args,
+            outputs,
+            work_flops: Some(1.0),
+            only: None,
+            object: None,
+        }
     };
     let id = GroupId { client, serial: 2 };
     let group = Group { id, tasks: vec![null(4), null(5)], sources: BTreeMap::new(), wanted: Vec::new() };

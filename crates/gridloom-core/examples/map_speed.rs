@@ -107,7 +107,7 @@ fn layers(tasks: usize, width: usize) -> Outline {
         inputs.sort_unstable();
         inputs.dedup();
         let work_flops = Some(1e9 * (0.5 + rng.unit()));
-        outline.tasks.push(OutlineTask { function: 0, work_flops, inputs, outputs: vec![task as u32 + 1] });
+        outline.tasks.push(OutlineTask { function: 0, work_flops, only: None, inputs, outputs: vec![task as u32 + 1] });
         let (size_bytes, wanted) = (1_000_000 + rng.below(20_000_000), task + width >= tasks);
         outline.data.push(OutlineDatum { size_bytes, producer: Some(task as u32), at: vec![], wanted });
     }

@@ -147,7 +147,16 @@ fn serve_raw() {
 fn serve_node(jobs: Option<JobsConfig>) {
     let function = "k/null_call".to_string();
     let id = TaskId { client: NodeId(1), serial: 1 };
-    let task = Task { id, function, signature_hash: 0, args: vec![], outputs: vec![], work_flops: None, object: None };
+    let task = Task {
+        id,
+        function,
+        signature_hash: 0,
+        args: vec![],
+        outputs: vec![],
+        work_flops: None,
+        only: None,
+        object: None,
+    };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
     let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::default() };
     let node = NetNode::start_with(config, |_, _| (Role::Server, "server".into(), machine)).expect("starts");

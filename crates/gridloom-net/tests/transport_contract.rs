@@ -234,6 +234,7 @@ fn a_task_ends_once_also_where_none_can_run() {
         args: vec![],
         outputs: vec![],
         work_flops: None,
+        only: None,
         object: None,
     };
     node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);

@@ -387,6 +387,14 @@ impl RawFunction {
         self.function.with(py, |(_, function)| function.signature().about.clone())
     }
 
+    /// The same on that server and no other.
+    fn on(&self, py: Python<'_>, server: &str) -> PyResult<RawFunction> {
+        let (grid, function) = self.function.live(py)?;
+        let server = server.to_string();
+        let function = detached(py, move || function.on(&server)).or_raise(py)?;
+        Ok(RawFunction { session: self.session.clone(), function: self.session.slot((grid, function)) })
+    }
+
     /// Names of the parameters that it gives.
     fn results(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.function.with(py, |(_, function)| {

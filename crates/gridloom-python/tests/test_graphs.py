@@ -151,6 +151,28 @@ def test_several_results_numbers_and_texts_can_be_described(world):
         assert float(first[0]) == float(mean) == 2.0
 
 
+def test_calls_that_are_bound_keep_to_their_server(world):
+    matmul, a = world.function("tests/matmul"), matrix()
+    last = world.servers()[-1].name
+    there = matmul.on(last)
+    assert (there.server, matmul.server, there.name) == (last, None, matmul.name)
+    graph = gl.Graph()
+    described = graph.input("a", shape=(EXTENT, EXTENT))
+    square = graph.call(matmul, described, described, name="square")
+    graph.call(there, square, described, name="cube")
+    with world.group("heft", graph=graph, strict=True) as group:
+        cube = there(matmul(a, a), a)
+    np.testing.assert_allclose(cube.get(), a @ a @ a, rtol=1e-12)
+    assert group.followed.tasks[1].server == last
+    with world.group("mct") as group:
+        cube = there(there(a, a), a)
+    np.testing.assert_allclose(cube.get(), a @ a @ a, rtol=1e-12)
+    assert {task.server for task in group.report().tasks} == {last}
+    np.testing.assert_allclose(there(a, a), a @ a, rtol=1e-12)
+    with pytest.raises(gl.InputError, match="there is no server 'nowhere'"):
+        matmul.on("nowhere")
+
+
 def test_bad_descriptions_say_why(world):
     matmul = world.function("tests/matmul")
     graph = gl.Graph()

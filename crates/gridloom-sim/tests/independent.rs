@@ -113,6 +113,7 @@ impl Test {
                 args,
                 outputs: vec![Output { datum, meta: meta.clone() }],
                 work_flops: Some(5e8),
+                only: None,
                 object: None,
             });
             if serial % LENGTH == 0 {

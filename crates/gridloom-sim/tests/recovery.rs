@@ -77,6 +77,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
         args: vec![n.clone()],
         outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
         work_flops: Some(1e6),
+        only: None,
         object: None,
     };
     let sum = |serial, datum| Task {
@@ -89,6 +90,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
             meta: Meta::scalar(Dtype::Float64),
         }],
         work_flops: Some(1e6),
+        only: None,
         object: None,
     };
     let group = |serial, tasks| Group {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gridloom_core::base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::{Actual, BindError, Bound, Signature, class_of};
+use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of, near_names};
 
 use crate::grid::{CallEnd, Callee};
 use crate::object::Place;
@@ -79,6 +79,8 @@ pub struct Function {
     pub(crate) grid: Grid,
     pub(crate) signature: Arc<Signature>,
     pub(crate) hash: u64,
+    /// The server that runs its calls, if one has to.
+    pub(crate) only: Option<NodeId>,
     /// The object whose method it is.
     pub(crate) place: Option<Place>,
 }
@@ -102,6 +104,45 @@ impl Function {
     /// What it takes and gives.
     pub fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// The same on that server and no other: its calls, by themselves or in groups, fail if it is lost.
+    ///
+    /// # Errors
+    /// If no server of that name is in the grid, or it does not offer the function.
+    pub fn on(&self, server: &str) -> Result<Function, Error> {
+        let view = self.grid.servers();
+        let Some(found) = view.servers.iter().find(|other| other.name == server) else {
+            let near = near_names(server, view.servers.iter().map(|server| server.name.as_str()));
+            let hint = match near.is_empty() {
+                true => "'gridloom servers' lists those that there are".to_string(),
+                false => format!("did you mean {}?", near.join(" or ")),
+            };
+            return Err(Error::Input(format!("{}: there is no server '{server}' for it; {hint}", self.name())));
+        };
+        match found.functions.contains_key(self.name()) {
+            true => Ok(self.clone().bound_to(found.node)),
+            false => {
+                let hint = "'gridloom servers' lists what each offers";
+                Err(Error::Input(format!("{}: server '{server}' does not offer it; {hint}", self.name())))
+            }
+        }
+    }
+
+    /// The server that all its calls run on, if that is given: that of its object, or the one that it is bound to.
+    pub fn server(&self) -> Option<NodeId> {
+        self.place.map(|place| place.server).or(self.only)
+    }
+
+    /// The same on that server, which is not looked for before a call is made.
+    pub fn bound_to(self, server: NodeId) -> Function {
+        Function { only: Some(server), ..self }
+    }
+
+    /// Whether a result of this description can be read as that one: an array of as many elements of the same type, as it lies in
+    /// memory, of which it is known how this one will lie there.
+    pub fn gives_as(&self, made: &Meta, wanted: &Meta) -> bool {
+        gives_as(&self.signature, made, wanted)
     }
 
     /// Calls it now, by itself (plain GridRPC): the call is mapped alone and its results come back here.
@@ -165,7 +206,7 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        let server = self.place.map(|place| place.server).or(server);
+        let server = self.place.map(|place| place.server).or(server).or(self.only);
         self.grid.send_call(prepared, limit, server, false, callee)
     }
 
@@ -243,6 +284,7 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
+            only: self.server(),
             object: self.place.map(|place| place.object),
         };
         Ok(Prepared { task, values, outputs })
@@ -269,6 +311,19 @@ impl Function {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// See [`Function::gives_as`].
+pub(crate) fn gives_as(signature: &Signature, made: &Meta, wanted: &Meta) -> bool {
+    let (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. }) = (made, wanted)
+    else {
+        return made == wanted;
+    };
+    let is_open = signature.params.iter().any(|param| param.is_output() && param.order == ArrayOrder::Any);
+    let is_flat = shape.iter().filter(|extent| **extent > 1).count() < 2;
+    let length = |shape: &[u64]| shape.iter().try_fold(1u64, |length, extent| length.checked_mul(*extent));
+    let is_as_long = length(shape).is_some() && length(shape) == length(other_shape);
+    dtype == other_dtype && is_as_long && (is_flat || !is_open || shape == other_shape)
 }
 
 fn resolve_scalar(arg: &Arg) -> Result<Arg, Error> {

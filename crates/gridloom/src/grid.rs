@@ -285,7 +285,7 @@ impl Grid {
             return Err(Error::UnknownFunction { name: name.to_string(), near });
         };
         let signature = Arc::new(signature.clone());
-        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, place: None })
+        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, place: None })
     }
 
     /// Signatures of all functions offered, in order of name.

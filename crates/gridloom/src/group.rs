@@ -14,10 +14,10 @@ use std::time::Duration;
 use gridloom_core::base::limits::GROUP_TASKS_MAX;
 use gridloom_core::base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
-use gridloom_core::idl::{ArrayOrder, Signature};
+use gridloom_core::idl::Signature;
 
 use crate::described::Following;
-use crate::function::Prepared;
+use crate::function::{Prepared, gives_as};
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
 pub use following::Follow;
 pub(crate) use launch::Launches;
@@ -58,19 +58,10 @@ impl Handle {
     /// The same array, for calls that read it as another one of as many elements of the same type, as it lies in memory.
     /// `None` if that is no such array, or if nobody knows how this one will lie in memory.
     pub fn read_as(&self, meta: &Meta) -> Option<Handle> {
-        let same = |meta: &Meta| Handle(self.0.clone(), Some(Arc::new(meta.clone())));
-        match (&self.0.meta, meta) {
-            (own, other) if own == other => Some(self.clone()),
-            (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. })
-                if dtype == other_dtype =>
-            {
-                let params = &self.0.signature.params;
-                let is_open = params.iter().any(|param| param.is_output() && param.order == ArrayOrder::Any);
-                let is_flat = shape.iter().filter(|extent| **extent > 1).count() < 2;
-                let is_as_long = shape.iter().product::<u64>() == other_shape.iter().product::<u64>();
-                (is_as_long && (is_flat || !is_open || shape == other_shape)).then(|| same(meta))
-            }
-            (_, _) => None,
+        match &self.0.meta == meta {
+            true => Some(self.clone()),
+            false => gives_as(&self.0.signature, &self.0.meta, meta)
+                .then(|| Handle(self.0.clone(), Some(Arc::new(meta.clone())))),
         }
     }
 

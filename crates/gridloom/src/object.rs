@@ -136,7 +136,7 @@ impl Object {
     }
 
     fn own(&self, signature: Arc<Signature>) -> Function {
-        Function { grid: self.grid.clone(), hash: signature.hash(), signature, place: Some(self.place) }
+        Function { grid: self.grid.clone(), hash: signature.hash(), signature, only: None, place: Some(self.place) }
     }
 
     /// Ends it, after the calls that were made: runs its `_finalize`. Without waiting.

@@ -89,9 +89,9 @@ impl Opened {
         self.bound.limit()
     }
 
-    /// Whether the program has chosen its server.
-    pub(super) fn is_bound(&self) -> bool {
-        self.bound.server.is_some()
+    /// Name of the server that the program has chosen.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.bound.server.as_deref()
     }
 
     /// A session through this handle that begins now.
@@ -122,10 +122,10 @@ impl Opened {
         survey: Survey<'_>,
         known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
     ) -> Outcome<Work> {
-        let Bound { function, server, .. } = &*self.bound;
+        let function = &self.bound.function;
         // SAFETY: promised by the caller.
-        let tied = unsafe { Tied::of(&self.library, function, *server, &survey.items) }?;
-        let server = &tied.server;
+        let tied = unsafe { Tied::of(&self.library, function, function.server(), &survey.items) }?;
+        let function = &tied.server.map_or_else(|| function.clone(), |server| function.clone().bound_to(server));
         // SAFETY: as above.
         let Gathered { args, named, destinations, is_remote } =
             unsafe { gather(&self.library, function.signature(), survey.items, known) }?;
@@ -136,7 +136,7 @@ impl Opened {
             return Err(Failed::other(format!("{}: the results of {what} cannot stay remote", function.name())));
         }
         if is_remote && !is_plain {
-            let call = function.submit_kept(*server, &args, &named)?;
+            let call = function.submit_kept(None, &args, &named)?;
             tied.sent();
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {
@@ -149,10 +149,9 @@ impl Opened {
             let limited = Limited::new(&self.library.grid, call, self.limit());
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
-        let pending = match (survey.callee, server) {
-            (Some(callee), server) => function.submit_calling(*server, &args, &named, self.limit(), callee),
-            (None, Some(server)) => function.submit_on(*server, &args, &named, self.limit()),
-            (None, None) => function.submit(&args, &named, self.limit()),
+        let pending = match survey.callee {
+            Some(callee) => function.submit_calling(None, &args, &named, self.limit(), callee),
+            None => function.submit(&args, &named, self.limit()),
         };
         let pending = pending?;
         tied.sent();
@@ -161,15 +160,12 @@ impl Opened {
 
     /// Sends a call that is of no mapped block.
     unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
-        let written: Vec<(usize, usize)> = survey.items.iter().filter(|i| i.is_written()).map(Item::range).collect();
         for (start, bytes) in survey.items.iter().filter(|item| item.is_part()).map(Item::range) {
             // SAFETY: memory of the program, as the header asks.
             unsafe { self.library.staying.bring_there(start, bytes) }?;
         }
         // SAFETY: promised by the caller.
-        let work = unsafe { self.send(survey, |item| self.library.staying.known(item)) }?;
-        written.into_iter().for_each(|(start, bytes)| self.library.staying.forget(start, bytes));
-        Ok(work)
+        unsafe { self.send(survey, |item| self.library.staying.known(item)) }
     }
 
     /// Calls, waits, and writes the results.

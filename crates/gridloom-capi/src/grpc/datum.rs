@@ -198,7 +198,12 @@ impl std::fmt::Display for Remote {
 
 /// The result for a call that reads it as that, if it gets what the program would pass; `made` is how the program would have
 /// the result in memory.
-fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
+pub(super) fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
+    is_as_made(result.meta(), made, wanted).then(|| result.read_as(wanted)).flatten()
+}
+
+/// Whether memory has a result, which is `made` there and `lies` where it is, as who wants that would find it.
+pub(super) fn is_as_made(lies: &Meta, made: &Meta, wanted: &Meta) -> bool {
     let order_and_shape = |meta: &Meta| match meta {
         Meta::Array { order, shape, .. } if shape.iter().filter(|extent| **extent > 1).count() > 1 => {
             (Some(*order), shape.clone())
@@ -207,7 +212,6 @@ fn read_as(result: &Handle, made: &Meta, wanted: &Meta) -> Option<Handle> {
         _ => (None, Vec::new()),
     };
     let ((order, shape), (wanted_order, wanted_shape)) = (order_and_shape(made), order_and_shape(wanted));
-    let (lies, _) = order_and_shape(result.meta());
-    let is_as_made = if shape == wanted_shape { order == wanted_order } else { order == lies };
-    is_as_made.then(|| result.read_as(wanted)).flatten()
+    let (lies, _) = order_and_shape(lies);
+    if shape == wanted_shape { order == wanted_order } else { order == lies }
 }

@@ -64,6 +64,15 @@ impl Destination {
         !matches!(self.target, Target::Unwanted | Target::Remote(..))
     }
 
+    /// First address and bytes of the memory that it is written to.
+    pub(super) fn range(&self) -> Option<(usize, usize)> {
+        match &self.target {
+            Target::Memory { address, meta } => Some((*address, usize::try_from(meta.size_bytes()).ok()?)),
+            Target::Part { address, whole, .. } => Some((*address, usize::try_from(whole.size_bytes).ok()?)),
+            _ => None,
+        }
+    }
+
     /// The datum that it is to be.
     pub(super) fn remote(&self) -> Option<&Remote> {
         self.remote_as().map(|(remote, _)| remote)

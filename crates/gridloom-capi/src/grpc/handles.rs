@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridloom::{Error, Function};
-use gridloom_core::base::NodeId;
 use gridloom_core::idl::class_of;
 use gridloom_core::perf::{GridView, ServerView, host_of};
 
@@ -33,10 +32,11 @@ pub struct CFunctionHandle {
 
 /// What a handle stands for.
 pub(super) struct Bound {
+    /// Bound to its server, if it has one.
     pub(super) function: Function,
     pub(super) plan: ReadingPlan,
-    /// The one that runs all its calls, if one does.
-    pub(super) server: Option<NodeId>,
+    /// Name of the one that runs all its calls, if one does.
+    pub(super) server: Option<String>,
     limit: Mutex<Option<Duration>>,
 }
 
@@ -120,7 +120,7 @@ impl Library {
     pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
-        let function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
+        let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
         if let Some((class, _)) = class_of(function.name()) {
             let text = format!("{} is a method: make an object of class '{class}', and call it there", function.name());
             return Err(Failed::new(GRPC_FUNCTION_NOT_FOUND, text));
@@ -133,14 +133,16 @@ impl Library {
                     let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
                     Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
                 });
-                Some(found?.node)
+                let found = found?;
+                function = function.bound_to(found.node);
+                Some(found.name.clone())
             }
         };
         self.bound_to(function, server)
     }
 
     /// What a handle of that function stands for.
-    pub(super) fn bound_to(&self, function: Function, server: Option<NodeId>) -> Outcome<Bound> {
+    pub(super) fn bound_to(&self, function: Function, server: Option<String>) -> Outcome<Bound> {
         let plan = ReadingPlan::new(function.signature())?;
         Ok(Bound { function, plan, server, limit: Mutex::new(self.limit) })
     }

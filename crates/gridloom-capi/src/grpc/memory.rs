@@ -50,6 +50,18 @@ pub(super) unsafe fn holds(pointer: *const c_void, bytes: &[u8]) -> bool {
     bytes.is_empty() || !pointer.is_null() && unsafe { libc::memcmp(pointer, bytes.as_ptr().cast(), bytes.len()) == 0 }
 }
 
+/// A copy of memory that the program gave for a result.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn bytes_at(start: usize, bytes: usize) -> Vec<u8> {
+    let mut copy = vec![0; bytes];
+    let from = std::ptr::with_exposed_provenance::<u8>(start);
+    // SAFETY: promised by the caller; the copy has as many bytes.
+    unsafe { std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), bytes) };
+    copy
+}
+
 /// Writes a result.
 ///
 /// # Safety

@@ -85,7 +85,7 @@ impl Held {
             return Ok(bound.clone());
         }
         let bound = match &self.object {
-            Some(object) => library.bound_to(object.method(name)?, Some(object.server()))?,
+            Some(object) => library.bound_to(object.method(name)?, None)?,
             None => library.bound_to(library.grid.function(&format!("{}.{name}", self.class))?, None)?,
         };
         let bound = Arc::new(bound);

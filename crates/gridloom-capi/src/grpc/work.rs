@@ -83,6 +83,14 @@ impl Canceller {
     }
 }
 
+impl Library {
+    /// What stayed remote of the memory that results are in now is no longer what is there. Of a call that failed it still is.
+    fn is_written(&self, destinations: &[Destination]) {
+        let ranges = destinations.iter().filter_map(Destination::range);
+        ranges.for_each(|(start, bytes)| self.staying.forget(start, bytes));
+    }
+}
+
 impl Work {
     pub(super) fn task(&self) -> TaskId {
         match self {
@@ -137,7 +145,9 @@ impl Work {
             Work::Plain(pending, destinations) => {
                 let values = pending.wait()?;
                 // SAFETY: promised by the caller.
-                unsafe { deliver(&values, &destinations) }
+                unsafe { deliver(&values, &destinations) }?;
+                library.is_written(&destinations);
+                Ok(())
             }
             Work::Grouped(limited, destinations) => {
                 limited.await_end(&library.grid)?;
@@ -146,6 +156,7 @@ impl Work {
                 let coming: Vec<Destination> = wanted().map(|(_, to)| to.clone()).collect();
                 // SAFETY: promised by the caller.
                 unsafe { deliver(&values.map_err(Failed::from)?, &coming) }?;
+                library.is_written(&coming);
                 let mut remotes = destinations.iter().filter_map(Destination::remote);
                 // SAFETY: as above.
                 remotes.try_for_each(|remote| unsafe { remote.put_elsewhere(library) })

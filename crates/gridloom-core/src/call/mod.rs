@@ -291,6 +291,7 @@ mod tests {
             args: vec![],
             outputs: vec![],
             work_flops: Some(1e9),
+            only: None,
             object: None,
         })
     }

@@ -359,6 +359,7 @@ mod tests {
             args: inputs.iter().map(|i| Argument::Datum(datum(*i))).collect(),
             outputs: vec![Output { datum: datum(output), meta: Meta::Bytes { size_bytes: 0 } }],
             work_flops: None,
+            only: None,
             object: None,
         })
     }

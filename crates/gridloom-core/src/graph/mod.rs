@@ -48,6 +48,8 @@ pub struct Task {
     pub outputs: Vec<Output>,
     /// Work in floating-point operations, from the complexity expression; `None` if the signature states none.
     pub work_flops: Option<f64>,
+    /// The server that has to run it, if one has to; if that is lost it fails.
+    pub only: Option<NodeId>,
     /// The object whose method it calls; `None` if it calls a function.
     pub object: Option<ObjectId>,
 }
@@ -102,6 +104,8 @@ pub struct OutlineTask {
     pub function: u32,
     /// Work in floating-point operations, `None` if not stated.
     pub work_flops: Option<f64>,
+    /// The server that has to run it, if one has to.
+    pub only: Option<NodeId>,
     /// Data read, indices into [`Outline::data`], each once, ascending.
     pub inputs: Vec<u32>,
     /// Data made, indices into [`Outline::data`], ascending.
@@ -183,7 +187,7 @@ impl Group {
                     wanted: false,
                 });
             }
-            tasks.push(OutlineTask { function, work_flops: task.work_flops, inputs, outputs });
+            tasks.push(OutlineTask { function, work_flops: task.work_flops, only: task.only, inputs, outputs });
         }
         for wanted in &self.wanted {
             if let Some(at) = index.get(wanted) {

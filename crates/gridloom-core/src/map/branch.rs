@@ -190,6 +190,7 @@ mod tests {
             outline.tasks.push(crate::graph::OutlineTask {
                 function: rng.below(4) as u32,
                 work_flops: Some(rng.below(20) as f64 * 1e8),
+                only: None,
                 inputs,
                 outputs: vec![output],
             });

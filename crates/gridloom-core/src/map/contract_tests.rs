@@ -88,6 +88,56 @@ fn all_keep_the_contract_where_tasks_disturb_one_another() {
     }
 }
 
+/// Two tasks of five run on the last server but one that can, or on any other: what a heuristic would take by itself, and not.
+fn bound(rng: &mut SplitMix64, mut outline: Outline, grid: &GridView) -> Outline {
+    let problem = Problem::new(&outline, grid, CLIENT).unwrap();
+    for (number, task) in outline.tasks.iter_mut().enumerate() {
+        let able: Vec<usize> =
+            (0..problem.servers().len()).filter(|server| problem.seconds(number, *server).is_some()).collect();
+        let server = able[rng.below(able.len() as u64) as usize];
+        task.only = (rng.below(5) < 2).then(|| problem.node(server));
+    }
+    outline
+}
+
+#[test]
+fn all_keep_bound_tasks_on_their_servers() {
+    let mut elsewhere = 0;
+    for seed in 0..60 {
+        let mut rng = SplitMix64::new(4000 + seed);
+        let (servers, tasks) = (1 + rng.below(6) as usize, rng.below(40) as usize);
+        let grid = random_grid(&mut rng, servers);
+        let free = random_graph(&mut rng, tasks, 4);
+        let outline = bound(&mut rng, free.clone(), &grid);
+        for name in fast() {
+            let plan = keeps_contract(name, &outline, &grid);
+            let chosen = map_group(name, &free, &grid, CLIENT).unwrap();
+            for (number, task) in outline.tasks.iter().enumerate() {
+                let Some(only) = task.only else { continue };
+                assert_eq!(plan.tasks[number].server, only, "seed {seed}, {name}: task {number}\n{plan}");
+                elsewhere += u32::from(chosen.tasks[number].server != only);
+            }
+        }
+    }
+    assert!(elsewhere > 1000, "only {elsewhere} tasks would have run elsewhere");
+}
+
+#[test]
+fn nothing_beats_exhaustive_where_tasks_are_bound() {
+    for seed in 0..30 {
+        let mut rng = SplitMix64::new(5000 + seed);
+        let (servers, tasks) = (1 + rng.below(3) as usize, rng.below(6) as usize);
+        let grid = random_grid(&mut rng, servers);
+        let free = random_graph(&mut rng, tasks, 4);
+        let outline = bound(&mut rng, free, &grid);
+        let best = keeps_contract("exhaustive[nodes=3000000]", &outline, &grid).makespan_s;
+        for name in fast() {
+            let makespan_s = plan(name, &outline, &grid).makespan_s;
+            assert!(best <= makespan_s * (1.0 + 1e-9), "seed {seed}: {name} takes {makespan_s} s, exhaustive {best} s");
+        }
+    }
+}
+
 #[test]
 fn nothing_beats_exhaustive_and_heft_is_near() {
     let mut ratios = Vec::new();
@@ -232,6 +282,21 @@ fn what_cannot_be_mapped_says_why() {
         says(fails(&|outline, _| outline.tasks[2].work_flops = Some(work)), "task 2 ('m/f0') states a work of");
     }
     says(fails(&|outline, _| outline.data[0].at.clear()), "datum 0 is neither made");
+    let on =
+        |node| move |outline: &mut Outline, _: &mut GridView| outline.tasks[2].only = Some(crate::base::NodeId(node));
+    says(fails(&on(77)), "task 2 ('m/f0') is bound to server");
+    says(fails(&on(CLIENT.0)), "which is not in the grid: it runs on no other");
+    let with = |change: &dyn Fn(&mut GridView)| {
+        fails(&|outline, grid| {
+            on(101)(outline, grid);
+            change(grid);
+        })
+    };
+    says(with(&|grid| grid.servers[1].functions.clear()), "task 2 is on server 's1', which does not offer 'm/f0'");
+    says(
+        with(&|grid| grid.servers[1].memory_bytes = 99),
+        "task 2 ('m/f0') is on server 's1', whose store has 99 bytes",
+    );
     says(fails(&|_, grid| grid.servers[1].node = CLIENT), "two nodes");
     says(fails(&|_, grid| grid.servers[1].slots = 0), "server 's1' cannot be used: it has 0 slots");
     says(fails(&|_, grid| grid.servers[1].speed_flops = Some(f64::NAN)), "server 's1'");

@@ -19,6 +19,16 @@ pub enum MapError {
         /// The first task that calls it.
         task: usize,
     },
+    /// A task has to run on a server that is not there.
+    #[error("task {task} ('{function}') is bound to server {server}, which is not in the grid: it runs on no other")]
+    NoSuchServer {
+        /// The task.
+        task: usize,
+        /// Its function.
+        function: String,
+        /// The server.
+        server: NodeId,
+    },
     /// The arguments and results of a task fit into no store of a server that offers its function.
     #[error(
         "task {task} ('{function}') needs {needed_bytes} bytes for its arguments and results; the largest store of a \

@@ -291,6 +291,10 @@ fn unknown_server(task: usize, name: &str, problem: &Problem) -> String {
 pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String {
     let (function, server) = (problem.function(task), &problem.servers()[place]);
     let (index, _, needed) = problem.call(task);
+    if let Some(only) = problem.only(task).filter(|only| *only != place) {
+        let bound = problem.name(only);
+        return format!("task {task} ('{function}') is on server '{}', and is bound to '{bound}'", server.name);
+    }
     match &problem.costs_of(index)[place] {
         None => format!("task {task} is on server '{}', which does not offer '{function}'", server.name),
         Some(_) => format!(
@@ -402,6 +406,16 @@ mod tests {
             refused(1)
         );
         assert!(Given::of_places(&[2], &problem).plan(&problem).is_ok());
+    }
+
+    #[test]
+    fn a_bound_task_is_refused_elsewhere() {
+        let mut outline = matrix_chain(512);
+        outline.tasks[3].only = Some(crate::base::NodeId(101));
+        let problem = Problem::new(&outline, &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
+        let refused = Given::of_places(&[0; 7], &problem).plan(&problem).unwrap_err().to_string();
+        assert!(refused.ends_with("task 3 ('m/f0') is on server 's0', and is bound to 's1'"), "{refused}");
+        assert!(Given::of_places(&[0, 0, 0, 1, 0, 0, 0], &problem).plan(&problem).is_ok());
     }
 
     #[test]

@@ -58,9 +58,10 @@ fn size(rng: &mut SplitMix64) -> u64 {
 fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
     let task = rng.below(outline.tasks.len().max(1) as u64) as usize;
     let datum = rng.below(outline.data.len().max(1) as u64) as usize;
-    let (index, size, number, choice) = (index(rng), size(rng), number(rng), rng.below(15));
+    let (index, size, number, choice) = (index(rng), size(rng), number(rng), rng.below(16));
     let nobody = OutlineDatum { size_bytes: size, producer: Some(index), at: vec![], wanted: true };
-    let loops = OutlineTask { function: index, work_flops: None, inputs: vec![index], outputs: vec![index] };
+    let loops =
+        OutlineTask { function: index, work_flops: None, only: None, inputs: vec![index], outputs: vec![index] };
     let (Some(task), Some(datum)) = (outline.tasks.get_mut(task), outline.data.get_mut(datum)) else {
         return outline.tasks.push(loops);
     };
@@ -77,6 +78,7 @@ fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
         10 => datum.at = vec![NodeId(100), CLIENT, NodeId(100), NodeId(u64::MAX)],
         11 | 12 => datum.size_bytes = size,
         13 => outline.data.push(nobody),
+        14 => task.only = Some(NodeId([0, 99, 100, 101, u64::MAX][index as usize % 5])),
         _ => outline.functions.truncate(1),
     }
 }

@@ -84,8 +84,11 @@ impl<'p> MeanSeconds<'p> {
         MeanSeconds { problem, functions }
     }
 
-    /// Of a task, over the servers that offer its function and can hold its data.
+    /// Of a task, over the servers that offer its function and can hold its data; of one that is bound, on its server.
     pub(super) fn of(&self, task: usize) -> f64 {
+        if let Some(server) = self.problem.only(task) {
+            return self.problem.seconds(task, server).expect("a task can run where it is bound to");
+        }
         let (function, size, size_bytes) = self.problem.call(task);
         let MeanCost { seconds_per_flop, memory_bytes } = self.functions[function];
         if let (Size::Work(work), Some(seconds_per_flop)) = (size, seconds_per_flop)

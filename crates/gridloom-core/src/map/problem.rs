@@ -4,7 +4,8 @@
 //! one past the last server).
 //!
 //! **Invariants** of a [`Problem`]: every task comes after those it depends on; at least one server can run it, that is,
-//! offers its function and has a store at least as large as its arguments and results together; every datum is made by
+//! offers its function and has a store at least as large as its arguments and results together, and is the one that has to
+//! run it, if one has to; every datum is made by
 //! a task or held at a place; all times computed from it are finite and not negative; the client has a link to and
 //! from every server, and a plain server has no other.
 //!
@@ -66,6 +67,8 @@ pub struct Datum {
 struct Task {
     function: u32,
     work_flops: Option<f64>,
+    /// The place of the server that has to run it, if one has to.
+    only: Option<u32>,
     size_bytes: u64,
     inputs: Range<u32>,
     outputs: Range<u32>,
@@ -74,6 +77,11 @@ struct Task {
 impl Task {
     fn size(&self) -> Size {
         Size::new(self.work_flops, self.size_bytes)
+    }
+
+    /// Whether that server may run it, and has room for it.
+    fn fits(&self, place: usize, server: &Server) -> bool {
+        self.size_bytes <= server.memory_bytes && self.only.is_none_or(|only| only as usize == place)
     }
 }
 
@@ -242,16 +250,16 @@ impl Problem {
     pub fn seconds(&self, task: usize, server: usize) -> Option<f64> {
         let row = &self.tasks[task];
         let cost = self.costs[row.function as usize * self.servers.len() + server].as_ref()?;
-        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.seconds(row.size()))
+        row.fits(server, &self.servers[server]).then(|| cost.seconds(row.size()))
     }
 
     /// Predicted seconds of a task on all servers, infinite where it cannot run.
     pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         let row = &self.tasks[task];
         let costs = self.costs_of(row.function as usize);
-        for ((seconds, cost), server) in seconds.iter_mut().zip(costs).zip(&self.servers) {
+        for (place, ((seconds, cost), server)) in seconds.iter_mut().zip(costs).zip(&self.servers).enumerate() {
             *seconds = match cost {
-                Some(cost) if row.size_bytes <= server.memory_bytes => cost.seconds(row.size()),
+                Some(cost) if row.fits(place, server) => cost.seconds(row.size()),
                 _ => f64::INFINITY,
             };
         }
@@ -268,7 +276,7 @@ impl Problem {
     pub(super) fn alone_seconds(&self, task: usize, server: usize) -> Option<f64> {
         let row = &self.tasks[task];
         let cost = self.costs_of(row.function as usize)[server].as_ref()?;
-        (row.size_bytes <= self.servers[server].memory_bytes).then(|| cost.alone_s(row.size()))
+        row.fits(server, &self.servers[server]).then(|| cost.alone_s(row.size()))
     }
 
     /// How much longer a task takes on a server where that many run, itself included, than alone.
@@ -282,6 +290,11 @@ impl Problem {
         let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
         self.servers[server].tasks_max() > 1
             && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
+    }
+
+    /// The server that has to run a task, if one has to.
+    pub fn only(&self, task: usize) -> Option<usize> {
+        self.tasks[task].only.map(|place| place as usize)
     }
 
     /// Number of functions that tasks call.

@@ -38,7 +38,7 @@ impl Build {
         inputs.dedup();
         let (task, datum) = (self.0.tasks.len() as u32, self.0.data.len() as u32);
         self.0.data.push(OutlineDatum { size_bytes, producer: Some(task), at: vec![], wanted: false });
-        self.0.tasks.push(OutlineTask { function, work_flops: Some(work), inputs, outputs: vec![datum] });
+        self.0.tasks.push(OutlineTask { function, work_flops: Some(work), only: None, inputs, outputs: vec![datum] });
         datum
     }
 
@@ -78,7 +78,13 @@ pub(super) fn fork_join(width: usize) -> Outline {
 pub(super) fn independent(tasks: usize, work: f64) -> Outline {
     let mut build = Build::new(1);
     (0..tasks).for_each(|_| {
-        build.0.tasks.push(OutlineTask { function: 0, work_flops: Some(work), inputs: vec![], outputs: vec![] })
+        build.0.tasks.push(OutlineTask {
+            function: 0,
+            work_flops: Some(work),
+            only: None,
+            inputs: vec![],
+            outputs: vec![],
+        })
     });
     build.done()
 }

@@ -166,6 +166,7 @@ impl<'w> Stage<'w> {
             args,
             outputs,
             work_flops,
+            only: None,
             object: None,
         }
     }

@@ -36,8 +36,8 @@ use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
-/// files, strings that functions make, and sizes that they set.
-pub const VERSIONS: (u16, u16) = (4, 4);
+/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects.
+pub const VERSIONS: (u16, u16) = (5, 5);
 /// Longest frame of a handshake: a stranger costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// Time that a handshake may take from its first byte to its last, nanoseconds. Also what a stranger may hold a place for.

@@ -211,7 +211,16 @@ impl Bench {
         let outputs = outs.into_iter().map(|meta| Output { datum: datum(), meta }).collect();
         let id = TaskId { client: NodeId(1), serial: datum().serial };
         let function = format!("k/{symbol}");
-        let task = Arc::new(Task { id, function, signature_hash: 0, args, outputs, work_flops: None, object: None });
+        let task = Arc::new(Task {
+            id,
+            function,
+            signature_hash: 0,
+            args,
+            outputs,
+            work_flops: None,
+            only: None,
+            object: None,
+        });
         self.jobs.start(task.clone(), &self.store);
         task
     }

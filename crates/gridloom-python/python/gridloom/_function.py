@@ -92,11 +92,14 @@ class Function:
         ``module/function``.
     signature : str
         What it takes and gives.
+    server : str or None
+        The server that runs all its calls, of a function that `on` gave.
     """
 
-    def __init__(self, grid: Grid, raw: _gridloom.RawFunction) -> None:
+    def __init__(self, grid: Grid, raw: _gridloom.RawFunction, server: str | None = None) -> None:
         self._grid = grid
         self._raw = raw
+        self.server = server
         self.name: str = raw.name
         self.signature: str = raw.signature
         self.__name__ = self.name
@@ -143,6 +146,26 @@ class Function:
         except KeyboardInterrupt:
             pending.cancel()
             raise
+
+    def on(self, server: str) -> Function:
+        """Give the same function on that server and no other: a call, by itself or in a group, fails if the server is lost.
+
+        Parameters
+        ----------
+        server : str
+            Its name, as `Grid.servers` has it.
+
+        Returns
+        -------
+        Function
+            To be called as this one.
+
+        Raises
+        ------
+        InputError
+            If there is no such server, or it does not offer the function.
+        """
+        return Function(self._grid, self._raw.on(server), server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Future:
         """Call it now, by itself, without waiting. It is not recorded, even inside the block of a group.

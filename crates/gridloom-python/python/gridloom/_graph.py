@@ -158,7 +158,7 @@ class Graph:
         Parameters
         ----------
         function : Function or str
-            A function of a grid, or its name.
+            A function of a grid, or its name. Calls of what `Function.on` gave are expected on that server.
         *args, **kwargs : GraphNode, number or str
             As for the call itself, with inputs and results of the graph for what is no number and no short text. Of numbers matters what
             sizes and work follow from them; other values may differ when the call comes.
@@ -186,6 +186,8 @@ class Graph:
             described["named"] = {parameter: _argument(name, arg) for parameter, arg in kwargs.items()}
         if optional:
             described["optional"] = True
+        if isinstance(function, Function) and function.server is not None:
+            described["on"] = function.server
         results = function._raw.results() if isinstance(function, Function) else [""]
         self._raw.call(_line(described))
         node = GraphNode(name)

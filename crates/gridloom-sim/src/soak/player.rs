@@ -274,6 +274,7 @@ impl Player {
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
+            only: None,
             object: None,
         };
         ledger.placements.insert(task.id);

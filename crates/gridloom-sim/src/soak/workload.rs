@@ -136,6 +136,7 @@ impl Draw {
             ],
             outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
             work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
+            only: None,
             object: None,
         };
         (task, results)
@@ -219,6 +220,7 @@ impl Draw {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e6),
+            only: None,
             object,
         };
         PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None, only }

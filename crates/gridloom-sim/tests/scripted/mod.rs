@@ -112,7 +112,16 @@ pub fn task(serial: u64, work_flops: f64, inputs: &[DatumId]) -> Task {
     let output = Output { datum: datum(100 + serial), meta: Meta::Bytes { size_bytes: 8 } };
     let args = inputs.iter().map(|datum| Argument::Datum(*datum)).collect();
     let (function, outputs) = ("m/f".to_string(), vec![output]);
-    Task { id: task_id(serial), function, signature_hash: 0, args, outputs, work_flops: Some(work_flops), object: None }
+    Task {
+        id: task_id(serial),
+        function,
+        signature_hash: 0,
+        args,
+        outputs,
+        work_flops: Some(work_flops),
+        only: None,
+        object: None,
+    }
 }
 
 pub fn start(serial: u64, work_flops: f64) -> Effect {

@@ -56,6 +56,9 @@ struct FileCall {
     args: Vec<Json>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     named: BTreeMap<String, Json>,
+    /// Name of the server that has to run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     optional: bool,
 }
@@ -100,7 +103,15 @@ impl Graph {
     pub fn call_json(&mut self, text: &str) -> Result<GraphRef, Error> {
         let call: FileCall = read(text)?;
         let (args, named) = call.arguments()?;
-        self.call_named(&call.name, &call.function, &args, &named, call.optional)
+        self.call_as(&call, &args, &named)
+    }
+
+    fn call_as(&mut self, call: &FileCall, args: &[GraphArg], named: &[(String, GraphArg)]) -> Result<GraphRef, Error> {
+        let node = self.call_named(&call.name, &call.function, args, named, call.optional)?;
+        if let Some(server) = &call.on {
+            self.bind(&node, server)?;
+        }
+        Ok(node)
     }
 
     /// As it is saved.
@@ -112,6 +123,7 @@ impl Graph {
                 function: call.function.clone(),
                 args: call.args.iter().map(arg_written).collect(),
                 named: call.named.iter().map(|(name, arg)| (name.clone(), arg_written(arg))).collect(),
+                on: call.server.clone(),
                 optional: call.is_optional,
             })
         });
@@ -156,7 +168,7 @@ impl File {
             .iter()
             .map(|(call, args, named)| {
                 let all = args.iter().chain(named.iter().map(|(_, arg)| arg));
-                let read = all.filter_map(|arg| if let GraphArg::Ref(node) = arg { Some(node.node()) } else { None });
+                let read = all.filter_map(|arg| arg.node().map(GraphRef::node));
                 (call.name.as_str(), read.collect())
             })
             .collect();
@@ -174,7 +186,7 @@ impl File {
                     )),
                 });
             }
-            graph.call_named(name, &call.function, args, named, call.optional)?;
+            graph.call_as(call, args, named)?;
         }
         for wanted in &self.wanted {
             graph.want(&GraphRef::named(wanted))?;
@@ -270,6 +282,7 @@ fn written(name: &str, meta: &Meta) -> FileInput {
 fn arg_written(arg: &GraphArg) -> Json {
     match arg {
         GraphArg::Ref(node) => json!(node.name()),
+        GraphArg::View(node, meta) => json!({ "view": written(node.name(), meta) }),
         GraphArg::Integer(number) => json!(number),
         GraphArg::Real(number) => json!(number),
         GraphArg::Truth(truth) => json!(truth),
@@ -288,8 +301,13 @@ fn arg_read(call: &str, arg: &Json) -> Result<GraphArg, Error> {
         Json::Object(fields) if fields.len() == 1 && fields.get("text").is_some_and(Json::is_string) => {
             GraphArg::Text(fields["text"].as_str().unwrap_or_default().to_string())
         }
+        Json::Object(fields) if fields.len() == 1 && fields.contains_key("view") => {
+            let view =
+                FileInput::deserialize(&fields["view"]).map_err(|error| wrong(format!("call '{call}': {error}")))?;
+            GraphArg::View(GraphRef::named(&view.name), view.meta()?)
+        }
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            let rule = "it is the name of an input or call, a number, true or false, or {\"text\": \"...\"}";
+            let rule = "it is the name of an input or call, a number, true or false, {\"text\": \"...\"}, or {\"view\": {...}}";
             return Err(wrong(format!("call '{call}' has the argument {arg}; {rule}")));
         }
     })

@@ -1,6 +1,7 @@
 //! Calls that really come, against those that were described: each takes the place of the first described call that it fits.
 //!
-//! A call fits if the function, the data that it reads and their extents, the results and the work are those described; of
+//! A call fits if the function, the data that it reads and their extents, the results, the work and the server that it is bound to
+//! are those described; of
 //! numbers and short texts the values are free. A call that does not fit but stands where a described one was expected (same
 //! function, same results read) takes that one's names, so that calls after it may still fit.
 //!
@@ -67,6 +68,7 @@ pub(crate) struct Following {
     plan: PlanRecord,
     /// Of each call.
     servers: Vec<NodeId>,
+    server_names: BTreeMap<NodeId, String>,
     /// Where the plan has a described datum come from, by receiver.
     sources: BTreeMap<(DatumId, NodeId), NodeId>,
     /// Calls of each function that have not come, in order.
@@ -101,6 +103,7 @@ impl Following {
         let (client, serial) = (resolved.group.id.client, |datum: &DatumId| datum.serial.to_string());
         let mut nodes: BTreeMap<&str, NodeId> =
             basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
+        let server_names = nodes.iter().map(|(name, node)| (*node, (*name).to_string())).collect();
         nodes.entry("client").or_insert(client);
         let node = |name: &str| nodes.get(name).copied().ok_or_else(unknown);
         let servers = plan.tasks.iter().map(|task| node(&task.server)).collect::<Result<Vec<_>, _>>()?;
@@ -126,6 +129,7 @@ impl Following {
             resolved,
             plan,
             servers,
+            server_names,
             sources,
             open,
             has: BTreeSet::new(),
@@ -263,6 +267,12 @@ impl Following {
                 return Err(Misfit { reads_others: false, why });
             }
         }
+        if expected.only != task.only {
+            let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
+            let why =
+                format!("it is bound to {}, and was described as bound to {}", told(task.only), told(expected.only));
+            return Err(Misfit { reads_others: false, why });
+        }
         if expected.work_flops != task.work_flops {
             let told = |work: Option<f64>| work.map_or("unknown work".into(), |work| format!("{work:.4e} operations"));
             let why =
@@ -270,6 +280,10 @@ impl Following {
             return Err(Misfit { reads_others: false, why });
         }
         Ok(())
+    }
+
+    fn server_name(&self, server: NodeId) -> String {
+        self.server_names.get(&server).map_or_else(|| server.to_string(), |name| format!("'{name}'"))
     }
 
     /// A call takes the place of a described one: it gets its names. Where it runs, if it is as described.

@@ -59,6 +59,8 @@ struct GraphCall {
     function: String,
     args: Vec<GraphArg>,
     named: Vec<(String, GraphArg)>,
+    /// Name of the server that has to run it, if one has to.
+    server: Option<String>,
     /// That it does not come is no difference.
     is_optional: bool,
 }
@@ -66,7 +68,7 @@ struct GraphCall {
 impl GraphCall {
     fn reads(&self, name: &str) -> bool {
         let mut args = self.args.iter().chain(self.named.iter().map(|(_, arg)| arg));
-        args.any(|arg| matches!(arg, GraphArg::Ref(node) if node.node() == name))
+        args.any(|arg| arg.node().is_some_and(|node| node.node() == name))
     }
 }
 
@@ -101,6 +103,8 @@ impl GraphRef {
 pub enum GraphArg {
     /// An input, or a call's result.
     Ref(GraphRef),
+    /// A call's result, an array, that is read as another one of as many elements of the same type, as it lies in memory.
+    View(GraphRef, Meta),
     /// A whole number.
     Integer(i64),
     /// A number.
@@ -109,6 +113,16 @@ pub enum GraphArg {
     Truth(bool),
     /// A text.
     Text(String),
+}
+
+impl GraphArg {
+    /// What it reads of the graph.
+    fn node(&self) -> Option<&GraphRef> {
+        match self {
+            GraphArg::Ref(node) | GraphArg::View(node, _) => Some(node),
+            GraphArg::Integer(_) | GraphArg::Real(_) | GraphArg::Truth(_) | GraphArg::Text(_) => None,
+        }
+    }
 }
 
 impl From<&GraphRef> for GraphArg {
@@ -178,6 +192,10 @@ impl Graph {
         for arg in args.iter().chain(named.iter().map(|(_, arg)| arg)) {
             match arg {
                 GraphArg::Ref(node) => self.check_ref(name, node)?,
+                GraphArg::View(node, meta) => {
+                    self.check_ref(name, node)?;
+                    check_size(node.name(), meta)?;
+                }
                 GraphArg::Real(number) if !number.is_finite() => {
                     let why =
                         "describe a finite one: what matters of it are the sizes and the work that follow from it";
@@ -197,9 +215,25 @@ impl Graph {
             function: function.to_string(),
             args: args.to_vec(),
             named: named.to_vec(),
+            server: None,
             is_optional,
         });
         Ok(GraphRef(name.to_string()))
+    }
+
+    /// That server has to run a call that was described, and no other will: it is looked for when the graph is mapped.
+    ///
+    /// # Errors
+    /// If there is no such call.
+    pub fn bind(&mut self, call: &GraphRef, server: &str) -> Result<(), Error> {
+        match self.calls.iter_mut().find(|known| known.name == call.node()) {
+            Some(call) => call.server = Some(server.to_string()),
+            None => {
+                let near = self.near(call.node());
+                return Err(wrong(format!("'{}' is bound to server '{server}', and is no call{near}", call.0)));
+            }
+        }
+        Ok(())
     }
 
     /// The program will look at that result, so it has to come to the client. Results that no call reads do anyway.

@@ -6,7 +6,7 @@ use gridloom_core::base::{DatumId, GroupId, Meta};
 use gridloom_core::graph::{self, Source, Task};
 
 use super::{Graph, GraphArg, GraphRef, wrong};
-use crate::{Arg, Error, Grid, Handle, Value};
+use crate::{Arg, Error, Function, Grid, Handle, Value};
 
 /// A described graph on a grid.
 pub(crate) struct Resolved {
@@ -43,6 +43,9 @@ impl Graph {
         let mut data = BTreeMap::new();
         // A value without bytes stands for each datum; which one is told by its identity.
         let mut values: BTreeMap<GraphRef, (DatumId, Value)> = BTreeMap::new();
+        let mut makers: BTreeMap<DatumId, Function> = BTreeMap::new();
+        // Of results that are read as something else; they stay, so that no other value is taken for them.
+        let mut views: Vec<(DatumId, Value)> = Vec::new();
         let mut datum_of = BTreeMap::new();
         for input in &self.inputs {
             let bound = inputs.iter().find(|(name, _)| *name == input.name).map(|(_, handle)| handle);
@@ -68,14 +71,35 @@ impl Graph {
                 Error::Input(why) => Error::Input(why),
                 error => wrong(format!("call '{}': {error}", call.name)),
             };
-            let function = grid.function(&call.function).map_err(of_call)?;
-            let value = |arg: &GraphArg| match arg {
-                GraphArg::Ref(node) => values.get(node).map(|(_, value)| Arg::from(value)).ok_or_else(|| {
+            let mut function = grid.function(&call.function).map_err(of_call)?;
+            if let Some(server) = &call.server {
+                function = function.on(server).map_err(|error| wrong(format!("call '{}': {error}", call.name)))?;
+            }
+            let known = |node: &GraphRef| {
+                values.get(node).ok_or_else(|| {
                     let results: Vec<&str> =
                         values.keys().filter(|known| known.node() == node.node()).map(GraphRef::name).collect();
                     let none = if results.is_empty() { "it has no result".into() } else { results.join("', '") };
                     wrong(format!("call '{}' reads '{}'; results of '{}' are '{none}'", call.name, node.0, node.node()))
-                }),
+                })
+            };
+            let mut value = |arg: &GraphArg| match arg {
+                GraphArg::Ref(node) => Ok(known(node)?.1.clone().into()),
+                GraphArg::View(node, meta) => {
+                    let (datum, value) = known(node)?;
+                    let is_view = makers.get(datum).is_some_and(|maker| maker.gives_as(value.meta(), meta));
+                    if !is_view {
+                        let (name, node) = (&call.name, &node.0);
+                        let rule = "a view is an array of as many elements of the same type as a call's result";
+                        return Err(wrong(format!(
+                            "call '{name}' reads '{node}', {}, as {meta}; {rule}",
+                            value.meta()
+                        )));
+                    }
+                    let view = Value::placeholder(meta.clone());
+                    views.push((*datum, view.clone()));
+                    Ok(view.into())
+                }
                 GraphArg::Integer(number) => Ok(Value::from(*number).into()),
                 GraphArg::Real(number) => Ok(Value::from(*number).into()),
                 GraphArg::Truth(truth) => {
@@ -83,9 +107,10 @@ impl Graph {
                 }
                 GraphArg::Text(text) => Ok(Value::text(text).into()),
             };
-            let args = call.args.iter().map(value).collect::<Result<Vec<Arg>, Error>>()?;
+            let args = call.args.iter().map(&mut value).collect::<Result<Vec<Arg>, Error>>()?;
             let named = call.named.iter().map(|(name, arg)| Ok((name.clone(), value(arg)?)));
             let named = named.collect::<Result<Vec<_>, Error>>()?;
+            datum_of.extend(views.iter().filter_map(|(datum, view)| Some((view.identity()?, *datum))));
             let prepared = function.prepare(&args, &named, |value| {
                 let known = value.identity().and_then(|identity| datum_of.get(&identity)).copied();
                 (known.unwrap_or_else(|| grid.new_datum()), value.clone())
@@ -105,6 +130,7 @@ impl Graph {
                 let node = if results.len() == 1 { node } else { node.result(parameter) };
                 let value = Value::placeholder(meta.clone());
                 datum_of.extend(value.identity().map(|identity| (identity, *datum)));
+                makers.insert(*datum, function.clone());
                 data.insert(*datum, DescribedDatum { name: node.0.clone(), meta: meta.clone(), is_result: true });
                 values.insert(node, (*datum, value));
             }

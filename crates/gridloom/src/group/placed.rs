@@ -58,6 +58,7 @@ impl Handle {
             args: vec![Argument::Datum(self.datum())],
             outputs: Vec::new(),
             work_flops: None,
+            only: None,
             object: None,
         };
         let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Graph, GraphArg, GraphRef, Handle};
-use gridloom_core::base::{Dtype, Meta};
+use gridloom::{Function, Graph, GraphArg, GraphRef, Handle};
+use gridloom_core::base::{Dtype, Meta, Order};
 
 use super::super::arguments::Item;
 use super::super::calls::Opened;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
+use super::super::datum::is_as_made;
 use super::super::handles::Handles;
 use super::super::library::Library;
 use super::super::sessions::{Origin, no_session};
@@ -30,7 +31,7 @@ pub(crate) struct Discovery {
     inputs: usize,
     known: Known<Writer, (Meta, GraphRef)>,
     /// Inputs that are results of earlier blocks.
-    earlier: Vec<(GraphRef, Arc<Made>)>,
+    earlier: Vec<(GraphRef, Handle)>,
     results: Vec<Described>,
     /// Of these, those that come to the client.
     wanted: BTreeSet<usize>,
@@ -50,7 +51,10 @@ enum Writer {
 
 struct Described {
     node: GraphRef,
+    /// As the program has it in memory, and as it lies where it is made.
     meta: Meta,
+    lies: Meta,
+    function: Function,
     stays: bool,
 }
 
@@ -117,7 +121,7 @@ impl Discovery {
             let arg = match item.bytes.as_deref().and_then(|bytes| number_of(&item.meta, bytes)) {
                 Some(number) => number,
                 None if item.bytes.is_some() => self.new_input(&item.meta)?.into(),
-                None => self.read(item)?.into(),
+                None => self.read(item)?,
             };
             match item.param.hidden {
                 true => named.push((item.param.name.clone(), arg)),
@@ -126,13 +130,18 @@ impl Discovery {
         }
         let name = format!("call{}", self.calls + 1);
         let node = self.graph.call_named(&name, opened.function().name(), &args, &named, false)?;
+        if let Some(server) = opened.server() {
+            self.graph.bind(&node, server)?;
+        }
         self.calls += 1;
         let outputs: Vec<&Item<'_>> = items.iter().filter(|item| item.param.is_output()).collect();
         for item in &outputs {
             let node = if outputs.len() == 1 { node.clone() } else { node.result(&item.param.name) };
             let number = self.results.len();
             let stays = item.is_written() && stays(&self.stays, item);
-            self.results.push(Described { node, meta: item.meta.clone(), stays });
+            let (meta, lies) = (item.meta.clone(), ordered(&item.meta, item.param.order.in_memory()));
+            let function = opened.function().clone();
+            self.results.push(Described { node, meta, lies, function, stays });
             if item.is_written() {
                 let (start, bytes) = item.range();
                 self.known.write(start, bytes, Writer::Call(number));
@@ -142,30 +151,37 @@ impl Discovery {
     }
 
     /// What stands for the memory that a call reads.
-    fn read(&mut self, item: &Item<'_>) -> Outcome<GraphRef> {
+    fn read(&mut self, item: &Item<'_>) -> Outcome<GraphArg> {
         let (start, bytes) = item.range();
         match self.known.regions.read(start, bytes) {
-            Found::Whole(Writer::Call(number)) if self.results[number].meta == item.meta => {
-                return Ok(self.results[number].node.clone());
+            Found::Whole(Writer::Call(number)) => {
+                if let Some(arg) = self.results[number].read_as(&item.meta) {
+                    return Ok(arg);
+                }
             }
-            Found::Whole(Writer::Earlier(made)) if made.fits(item) => return self.read_earlier(&made),
-            Found::Whole(_) | Found::Parts(_) => self.want(start, bytes),
-            Found::Nothing => {}
+            Found::Whole(Writer::Earlier(made)) => {
+                if let Some(result) = made.read_as(item) {
+                    return self.read_earlier(result).map(GraphArg::from);
+                }
+            }
+            Found::Parts(_) | Found::Nothing => {}
         }
+        self.want(start, bytes);
         if let Some((_, node)) = self.known.passed((start, bytes)).iter().find(|(meta, _)| *meta == item.meta) {
-            return Ok(node.clone());
+            return Ok(node.into());
         }
         let node = self.new_input(&item.meta)?;
         self.known.passed_mut((start, bytes)).push((item.meta.clone(), node.clone()));
-        Ok(node)
+        Ok(node.into())
     }
 
-    fn read_earlier(&mut self, made: &Arc<Made>) -> Outcome<GraphRef> {
-        if let Some((node, _)) = self.earlier.iter().find(|(_, known)| Arc::ptr_eq(known, made)) {
+    fn read_earlier(&mut self, result: Handle) -> Outcome<GraphRef> {
+        let is_same = |known: &Handle| known.datum() == result.datum() && known.meta() == result.meta();
+        if let Some((node, _)) = self.earlier.iter().find(|(_, known)| is_same(known)) {
             return Ok(node.clone());
         }
-        let node = self.new_input(&made.meta)?;
-        self.earlier.push((node.clone(), made.clone()));
+        let node = self.new_input(result.meta())?;
+        self.earlier.push((node.clone(), result));
         Ok(node)
     }
 
@@ -240,10 +256,32 @@ impl Discovery {
         Discovered {
             graph: self.graph,
             failed,
-            earlier: self.earlier.iter().map(|(node, made)| (node.name().to_string(), made.handle.clone())).collect(),
+            earlier: self.earlier.into_iter().map(|(node, result)| (node.name().to_string(), result)).collect(),
             unwanted: unwanted.map(|(described, _)| described.node).collect(),
             wanted,
         }
+    }
+}
+
+impl Described {
+    /// The result for a call that reads it as that, if it gets what the program would pass.
+    fn read_as(&self, wanted: &Meta) -> Option<GraphArg> {
+        if self.meta == *wanted {
+            return Some((&self.node).into());
+        }
+        let is_view = is_as_made(&self.lies, &self.meta, wanted) && self.function.gives_as(&self.lies, wanted);
+        is_view.then(|| GraphArg::View(self.node.clone(), wanted.clone()))
+    }
+}
+
+/// An array in that order.
+fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
+    match meta {
+        Meta::Array { dtype, byte_order, shape, .. } => {
+            let order = lies.unwrap_or(Order::C);
+            Meta::Array { dtype: *dtype, byte_order: *byte_order, order, shape: shape.clone() }
+        }
+        other => other.clone(),
     }
 }
 
@@ -294,7 +332,7 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has a server or an object, callbacks, remote data, files, results whose size is not known, arrays of which a part is
+/// Whether a call has no place in a plan: it has an object, callbacks, remote data, files, results whose size is not known, arrays of which a part is
 /// sent, or that have no elements.
 pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
@@ -302,7 +340,7 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
         false => !item.param.is_output() && item.bytes.is_some(),
     };
     let calls_back = !opened.function().signature().callbacks.is_empty();
-    opened.is_bound() || opened.function().is_method() || calls_back || !items.iter().all(is_plain)
+    opened.function().is_method() || calls_back || !items.iter().all(is_plain)
 }
 
 /// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Arg, Follow, Group, Submitted, Value};
+use gridloom::{Arg, Follow, Group, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
 use super::super::calls::Opened;
@@ -22,8 +22,10 @@ use super::super::memory;
 use super::super::sessions::Session;
 use super::super::work::{Limited, Work};
 use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
+use super::guard::{self, Guard};
 use super::known::{Known, Range};
-use super::made::{Made, bring};
+use super::made::{Made, bring, put_back};
+use super::overwritten::{Former, Overwritten};
 use super::regions::{Found, Part};
 
 /// A block whose calls are made.
@@ -37,12 +39,14 @@ pub(super) struct Run {
     /// What the block wrote, or gave up, of what stayed remote before.
     touched: Vec<Range>,
     /// Sessions of calls without a place in the plan, and the memory that they will write.
-    apart: Vec<(Vec<Range>, Arc<Session>)>,
+    apart: Vec<Apart>,
     /// Whether each described result comes to the client, and how many have been made.
     wanted: Vec<bool>,
     results: usize,
     pub(super) stays: BTreeSet<usize>,
     calls: Vec<Call>,
+    overwritten: Overwritten,
+    guard: Guard,
 }
 
 /// A call that was made, by whom its end is known.
@@ -83,6 +87,8 @@ impl Run {
             results: 0,
             stays: BTreeSet::new(),
             calls: Vec::new(),
+            overwritten: Overwritten::default(),
+            guard: Guard::new(library.is_debugged),
         }
     }
 
@@ -126,8 +132,9 @@ impl Run {
             }
             MadeCall::Apart { work, written } => {
                 let session = self.library.sessions.begin(work, origin);
+                let former = self.parts_there(&written);
                 written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
-                self.apart.push((written, session.clone()));
+                self.apart.push(Apart { written, former, session: session.clone() });
                 self.calls.push(Call::Session(session.clone()));
                 session
             }
@@ -142,6 +149,7 @@ impl Run {
 
     /// The memory's last writer is the program, or a call that writes there by itself.
     fn give_up(&mut self, start: usize, bytes: usize) {
+        guard::show(start, bytes);
         self.known.regions.forget(start, bytes);
         self.touched.push((start, bytes));
     }
@@ -171,7 +179,10 @@ impl Run {
         let Some(group) = group else {
             // SAFETY: promised by the caller.
             let work = unsafe { opened.send(survey, |item| self.input(opened, item).map(Some)) }?;
-            written.iter().for_each(|(start, bytes)| self.known.forget_passed(*start, *bytes));
+            for (start, bytes) in &written {
+                guard::show(*start, *bytes);
+                self.known.forget_passed(*start, *bytes);
+            }
             return Ok(MadeCall::Apart { work, written });
         };
         let results: Vec<(String, usize, usize, bool)> = items
@@ -188,20 +199,27 @@ impl Run {
         let gathered =
             unsafe { gather(&library, function.signature(), survey.items, |item| self.input(opened, item).map(Some)) }?;
         let Gathered { args, named, .. } = gathered;
+        self.overwritten.forget_ended();
         let call = group.submit(function, &args, &named)?;
-        self.write_results(opened, &call, results, metas);
-        Ok(MadeCall::Mapped(Arc::new(Limited::new(&library.grid, call, opened.limit()))))
+        let limited = Arc::new(Limited::new(&library.grid, call, opened.limit()));
+        // SAFETY: promised by the caller.
+        unsafe { self.write_results(opened, &limited, results, metas) };
+        Ok(MadeCall::Mapped(limited))
     }
 
     /// The results of a call are somewhere from now on, not in the program's memory.
-    fn write_results(
+    ///
+    /// # Safety
+    /// There is memory for them.
+    unsafe fn write_results(
         &mut self,
         opened: &Opened,
-        call: &Submitted,
+        limited: &Arc<Limited>,
         results: Vec<(String, usize, usize, bool)>,
         metas: Vec<gridloom_core::base::Meta>,
     ) {
-        for ((handle, (name, start, bytes, stays)), meta) in call.results().iter().zip(results).zip(metas) {
+        let (call, mut formers) = (self.calls.len() + 1, Vec::new());
+        for ((handle, (name, start, bytes, stays)), meta) in limited.call.results().iter().zip(results).zip(metas) {
             let is_wanted = self.wanted.get(self.results).copied().unwrap_or(false);
             self.results += 1;
             if bytes == 0 {
@@ -211,31 +229,35 @@ impl Run {
                 // What hinders it is told when it is asked for.
                 let _ = handle.prefetch();
             }
-            let name = format!("result '{name}' of '{}'", opened.function().name());
+            let name = format!("result '{name}' of '{}' (call {call} of the block)", opened.function().name());
             let made = Arc::new(Made::new(handle.clone(), name, meta, stays));
-            self.known.write(start, bytes, made);
+            // SAFETY: promised by the caller.
+            formers.push(unsafe { Former::new(&self.known.regions, start, bytes, &made, self.guard.is_on()) });
+            self.known.write(start, bytes, made.clone());
             self.touched.push((start, bytes));
-            if self.library.is_debugged {
-                fill(start, bytes);
-            }
+            self.guard.hide(start, bytes, &made);
         }
+        self.overwritten.note(limited, formers);
     }
 
     /// What a call reads.
     fn input(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Arg> {
         let (start, bytes) = item.range();
-        match self.known.regions.read(start, bytes) {
+        let found = match self.known.regions.read(start, bytes) {
+            Found::Whole(made) => made.read_as(item).map(|result| (made, result)),
+            Found::Parts(_) | Found::Nothing => None,
+        };
+        match found {
             // SAFETY: the item is as the signature says, promised to `make`.
-            Found::Whole(made) if made.fits(item) => match unsafe { made.is_changed(item) } {
-                false => return Ok(Arg::Handle(made.handle.clone())),
+            Some((made, result)) => match unsafe { made.is_changed(item) } {
+                false => return Ok(Arg::Handle(result)),
                 true => self.give_up(start, bytes),
             },
-            Found::Whole(_) | Found::Parts(_) => {
+            None => {
                 let parts = self.known.regions.parts(start, bytes);
                 // SAFETY: memory of the block's calls, promised by the caller.
                 unsafe { bring(&self.known.regions, &parts) }?;
             }
-            Found::Nothing => {}
         }
         // SAFETY: as above.
         unsafe { self.value(opened, item) }.map(Arg::from)
@@ -265,13 +287,26 @@ impl Run {
 
     /// Sessions that deliver by themselves into that memory have done so.
     fn settle(&mut self, start: usize, bytes: usize) {
-        let meets =
-            |written: &[Range]| written.iter().any(|(first, size)| first + size > start && start + bytes > *first);
-        let met: Vec<_> = self.apart.extract_if(.., |(written, _)| meets(written)).collect();
-        for (_, session) in met {
-            // How it ended is told to who waits for it, and at the block's end.
-            let _ = self.library.await_ended(&session);
+        let meets = |apart: &mut Apart| {
+            apart.written.iter().any(|(first, size)| first + size > start && start + bytes > *first)
+        };
+        let met: Vec<Apart> = self.apart.extract_if(.., meets).collect();
+        for Apart { former, session, .. } in met {
+            // How it ended is told to who waits for it, and at the block's end. Of one that failed, what was there is there still.
+            if self.library.await_ended(&session).is_err() {
+                // SAFETY: memory of the block's calls.
+                former.into_iter().for_each(|part| unsafe { put_back(&mut self.known.regions, part) });
+            }
         }
+    }
+
+    /// What of these ranges has a value that is somewhere else.
+    fn parts_there(&self, ranges: &[Range]) -> Vec<Part<Arc<Made>>> {
+        let within = |(start, bytes): &(usize, usize)| {
+            let parts = self.known.regions.parts(*start, *bytes).into_iter().filter(|part| !part.writer.is_here());
+            parts.map(|part| part.within(*start, start + bytes)).collect::<Vec<_>>()
+        };
+        ranges.iter().flat_map(within).collect()
     }
 
     /// Has the results over these addresses brought as soon as they are made.
@@ -314,14 +349,9 @@ impl Run {
     /// # Safety
     /// The memory of the block's calls is valid.
     pub(super) unsafe fn end(mut self, library: &Library) -> Ended {
-        // What was brought is the program's again.
-        let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
-        let parts: Vec<Part<Arc<Made>>> = self.known.regions.iter().filter(is_there).cloned().collect();
-        let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
-        for part in &coming {
-            // What hinders it is told when it is asked for.
-            let _ = part.writer.handle.prefetch();
-        }
+        self.settle(0, usize::MAX);
+        self.guard.show_all();
+        self.prefetch_results();
         let mut failed: Option<Failed> = None;
         for call in &self.calls {
             let outcome = match call {
@@ -332,21 +362,41 @@ impl Run {
             failed = failed.or(outcome.err());
         }
         // SAFETY: promised by the caller.
+        unsafe { std::mem::take(&mut self.overwritten).restore(&mut self.known.regions, &library.grid) };
+        // What was brought is the program's again.
+        let is_there = |part: &&Part<Arc<Made>>| !part.writer.is_here();
+        let parts: Vec<Part<Arc<Made>>> = self.known.regions.iter().filter(is_there).cloned().collect();
+        let (staying, coming): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.writer.stays);
+        // SAFETY: promised by the caller.
         let brought = unsafe { bring(&self.known.regions, &coming) };
         failed = failed.or(brought.err());
         self.keep(staying);
         if let Some(group) = &self.group {
             failed = failed.or(group.finish().err().map(Failed::from));
         }
-        let differs = self.group.as_ref().and_then(|group| {
-            let differences = group.differences();
-            let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-            let hint = "what the program changes in grpc_local is told by grpc_local_writes; the rest of a block does the same in \
-                        both runs";
-            (!told.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, format!("{} ({hint})", told.join("\n"))))
-        });
-        let report = self.group.as_ref().and_then(|group| group.report().ok()).map(|report| report.to_string());
-        Ended { failed: failed.or(self.not_mapped.take()).or(differs), report }
+        let report = self.group.as_ref().and_then(|group| group.report().ok());
+        let read = self.guard.reads().into_iter().map(|read| format!("{read}\n"));
+        let report = report.map(|report| std::iter::once(report.to_string()).chain(read).collect());
+        Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report }
+    }
+
+    /// What was not as it was discovered.
+    fn differs(&self) -> Option<Failed> {
+        let differences = self.group.as_ref().map(Group::differences).unwrap_or_default();
+        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let hint = "what the program changes in grpc_local is told by grpc_local_writes; the rest of a block does the same in \
+                    both runs";
+        let differs = (!told.is_empty()).then(|| format!("{} ({hint})", told.join("\n")));
+        let all: Vec<String> = differs.into_iter().chain(self.guard.reads()).collect();
+        (!all.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, all.join("\n")))
+    }
+
+    /// Has what will be brought at the block's end begin to come.
+    fn prefetch_results(&self) {
+        for part in self.known.regions.iter().filter(|part| !part.writer.is_here() && !part.writer.stays) {
+            // What hinders it is told when it is asked for.
+            let _ = part.writer.handle.prefetch();
+        }
     }
 
     /// Results of the block that stay where they are; what lay in memory that the block wrote is no longer there.
@@ -362,22 +412,16 @@ fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {
     part.start < start + bytes && start < part.end
 }
 
+/// A call without a place in the plan that has not been waited for.
+struct Apart {
+    written: Vec<Range>,
+    /// What was somewhere else of what it writes over.
+    former: Vec<Part<Arc<Made>>>,
+    session: Arc<Session>,
+}
+
 /// A call on its way.
 enum MadeCall {
     Mapped(Arc<Limited>),
     Apart { work: Work, written: Vec<Range> },
-}
-
-/// What the debug mode puts where a result will not come by itself.
-const PATTERN: u8 = 0xFB;
-
-fn fill(start: usize, bytes: usize) {
-    let pattern = vec![PATTERN; bytes.min(1 << 16)];
-    let mut at = 0;
-    while at < bytes {
-        let piece = &pattern[..pattern.len().min(bytes - at)];
-        // SAFETY: memory that the program gave for a result of so many bytes.
-        unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start + at), piece) };
-        at += piece.len();
-    }
 }

@@ -8,8 +8,10 @@ use gridloom_core::base::Meta;
 
 use super::super::arguments::Item;
 use super::super::code::{Failed, Outcome};
+use super::super::datum::read_as;
 use super::super::deliver::arranged;
 use super::super::memory;
+use super::guard;
 use super::regions::{Found, Part, Regions};
 
 /// A result of a mapped call.
@@ -39,7 +41,7 @@ impl Made {
     }
 
     /// Its value, which is brought.
-    fn value(&self) -> Outcome<Value> {
+    pub(super) fn value(&self) -> Outcome<Value> {
         if let Some(value) = &*self.here() {
             return Ok(value.clone());
         }
@@ -84,9 +86,12 @@ impl Made {
         !unsafe { memory::holds(item.pointer, &arranged(value.meta(), payload, &self.meta)) }
     }
 
-    /// Whether a call that reads memory as the item says gets what the program would pass.
-    pub(super) fn fits(&self, item: &Item<'_>) -> bool {
-        self.meta == item.meta
+    /// The result for a call that reads memory as the item says, if it gets what the program would pass.
+    pub(super) fn read_as(&self, item: &Item<'_>) -> Option<Handle> {
+        match self.meta == item.meta {
+            true => Some(self.handle.clone()),
+            false => read_as(&self.handle, &self.meta, &item.meta),
+        }
     }
 }
 
@@ -103,10 +108,25 @@ pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>
     }
     let mut outcome = Ok(());
     for parts in by_writer.values() {
+        parts.iter().for_each(|part| guard::show(part.start, part.end - part.start));
         // SAFETY: promised by the caller.
         outcome = outcome.and(unsafe { parts[0].writer.write(parts) });
     }
     outcome
+}
+
+/// Says of memory again that a result belongs there, which others were to write over. If it was brought meanwhile, that was without
+/// this part.
+///
+/// # Safety
+/// As for [`Made::write`].
+pub(super) unsafe fn put_back(regions: &mut Regions<Arc<Made>>, part: Part<Arc<Made>>) {
+    if part.writer.is_here() {
+        // What was brought once can be written.
+        // SAFETY: promised by the caller.
+        let _ = unsafe { part.writer.write(&[&part]) };
+    }
+    regions.put(part);
 }
 
 /// Results that stay where they are, by the memory that they are of.
@@ -130,15 +150,16 @@ impl Staying {
         if regions.is_empty() {
             return Ok(None);
         }
-        match regions.read(start, bytes) {
-            Found::Nothing => Ok(None),
-            Found::Whole(made) if made.fits(item) => Ok(Some(Arg::Handle(made.handle.clone()))),
-            Found::Whole(_) | Found::Parts(_) => {
-                // SAFETY: memory that stays the program's until it is fetched, as the header asks.
-                unsafe { self.bring(&regions, start, bytes) }?;
-                Ok(None)
-            }
+        let result = match regions.read(start, bytes) {
+            Found::Nothing => return Ok(None),
+            Found::Whole(made) => made.read_as(item),
+            Found::Parts(_) => None,
+        };
+        if result.is_none() {
+            // SAFETY: memory that stays the program's until it is fetched, as the header asks.
+            unsafe { self.bring(&regions, start, bytes) }?;
         }
+        Ok(result.map(Arg::Handle))
     }
 
     /// The memory has another value, or none is kept elsewhere any more.

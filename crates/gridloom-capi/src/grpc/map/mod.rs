@@ -9,11 +9,17 @@
 //! | `discover` | the first run: calls to a described graph, sessions that have ended at once |
 //! | `follow` | the second run: calls in their places in the plan |
 //! | `made` | results that may be elsewhere, and those that stay there when a block has ended |
+//! | `overwritten` | what memory held before a call wrote there, for when it fails |
+//! | `guard` | the debug mode: memory whose value is elsewhere, and who reads it |
+//! | `faults` | pages that may not be touched, and who waits for them |
 
 mod discover;
+mod faults;
 mod follow;
+mod guard;
 mod known;
 mod made;
+mod overwritten;
 mod regions;
 
 use std::cell::RefCell;

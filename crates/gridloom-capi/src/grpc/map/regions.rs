@@ -48,6 +48,14 @@ impl<W> Part<W> {
     }
 }
 
+impl<W: Clone> Part<W> {
+    /// What of it lies between these addresses, where something of it does.
+    pub(crate) fn within(&self, start: usize, end: usize) -> Part<W> {
+        let first = self.start.max(start);
+        Part { start: first, end: self.end.min(end), offset: self.offset + (first - self.start), ..self.clone() }
+    }
+}
+
 impl<W> Default for Regions<W> {
     fn default() -> Regions<W> {
         Regions { parts: BTreeMap::new() }
@@ -104,6 +112,21 @@ impl<W: Clone> Regions<W> {
     pub(crate) fn whole_at(&self, address: usize) -> Option<(usize, usize)> {
         let part = self.at(address)?;
         Some((part.start - part.offset, part.whole))
+    }
+
+    /// Memory between these addresses that nobody wrote: first addresses, and those behind.
+    pub(crate) fn gaps(&self, start: usize, end: usize) -> Vec<(usize, usize)> {
+        let (mut gaps, mut at) = (Vec::new(), start);
+        for part in self.over(start, end) {
+            if part.start > at {
+                gaps.push((at, part.start));
+            }
+            at = part.end;
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        gaps
     }
 
     /// All, in the order of addresses.
@@ -208,6 +231,18 @@ mod tests {
         assert_eq!(regions.at(8).map(|part| part.offset), Some(8));
         regions.forget(0, 16);
         assert_eq!(shown(&regions), "");
+    }
+
+    #[test]
+    fn parts_are_cut_and_gaps_are_what_is_between() {
+        let regions = written(&[(4, 8, 'a'), (20, 4, 'b')]);
+        assert_eq!(regions.gaps(0, 30), [(0, 4), (12, 20), (24, 30)]);
+        assert_eq!(regions.gaps(6, 20), [(12, 20)]);
+        assert_eq!(regions.gaps(4, 12), []);
+        let cut = regions.at(4).unwrap().within(6, 100);
+        assert_eq!((cut.start, cut.end, cut.offset, cut.whole), (6, 12, 2, 8));
+        let cut = regions.at(4).unwrap().within(0, 5);
+        assert_eq!((cut.start, cut.end, cut.offset, cut.whole), (4, 5, 0, 8));
     }
 
     /// Against an array of bytes that each know their writer.

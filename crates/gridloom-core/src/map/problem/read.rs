@@ -4,6 +4,7 @@ use super::{Cost, Datum, NO_LINK, Problem, SECONDS_MAX, SELF_LINK, Server, Task}
 use crate::base::limits::{PACE_MAX, PACE_MIN};
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::map::error::MapError;
+use crate::map::given::cannot_run;
 use crate::perf::{GridView, LinkEstimate, ServerView, Size};
 
 impl Problem {
@@ -162,9 +163,21 @@ impl Problem {
             size_bytes = size_bytes.saturating_add(facts.size_bytes);
         }
         self.arguments.extend_from_slice(&task.outputs);
+        let place = |node| self.place(node).filter(|place| *place < self.client()).map(|place| place as u32);
+        let only = match task.only.map(|node| (node, place(node))) {
+            Some((server, None)) => {
+                return Err(MapError::NoSuchServer {
+                    task: number,
+                    function: self.functions[task.function as usize].clone(),
+                    server,
+                });
+            }
+            found => found.and_then(|(_, place)| place),
+        };
         self.tasks.push(Task {
             function: task.function,
             work_flops: task.work_flops,
+            only,
             size_bytes,
             inputs: first as u32..middle as u32,
             outputs: middle as u32..self.arguments.len() as u32,
@@ -210,6 +223,10 @@ impl Problem {
         let mut most_work = vec![None; self.functions.len()];
         for (number, task) in self.tasks.iter().enumerate() {
             let function = || self.function(number).to_owned();
+            if let Some(server) = self.only(number).filter(|server| self.seconds(number, *server).is_none()) {
+                let why = cannot_run(number, server, self);
+                return Err(MapError::Unfit { subject: "the group has a task that is bound to a server".into(), why });
+            }
             let Some(limit_bytes) = by_function[task.function as usize] else {
                 return Err(MapError::NoSuchFunction { function: function(), task: number });
             };

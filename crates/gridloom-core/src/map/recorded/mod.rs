@@ -198,5 +198,5 @@ impl Case<'_> {
 }
 
 fn outline_task(task: &WorkflowTask) -> OutlineTask {
-    OutlineTask { function: 0, work_flops: Some(task.work_s), inputs: Vec::new(), outputs: Vec::new() }
+    OutlineTask { function: 0, work_flops: Some(task.work_s), only: None, inputs: Vec::new(), outputs: Vec::new() }
 }

@@ -29,7 +29,7 @@ impl Client {
                 (None, false) => TaskError::NoSuchFunction { function, near: String::new() },
                 (Some(only), false) => {
                     let server = self.server_name(only);
-                    TaskError::ServerLost { function, server, why: "the call is bound to it; it is not there".into() }
+                    TaskError::ServerLost { function, server, why: mapping::BOUND.into() }
                 }
             };
             self.call_failed(now, &task, &sources, None, error, out);

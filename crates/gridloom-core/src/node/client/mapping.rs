@@ -6,6 +6,9 @@ use crate::graph::{Outline, Source};
 use crate::map::{Plan, Seen};
 use crate::node::message::MapRequest;
 
+/// Why a call fails though other servers could run it.
+pub(super) const BOUND: &str = "the call is bound to it; it is not there";
+
 impl Client {
     pub(super) fn plan_only(
         &mut self,
@@ -124,7 +127,9 @@ impl Client {
             return;
         }
         let Some(mut mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
-        mapping.tasks.retain(|task| self.tasks.get(task).is_some_and(|run| run.status == Status::Unmapped));
+        mapping.tasks.retain(|task| self.is_unmapped(*task));
+        self.fail_bound_to_nobody(now, &mapping.tasks, out);
+        mapping.tasks.retain(|task| self.is_unmapped(*task));
         if mapping.tasks.is_empty() {
             return;
         }
@@ -144,6 +149,29 @@ impl Client {
         for datum in lost {
             self.missing(now, datum, "no server holds it any more", out);
         }
+    }
+
+    fn is_unmapped(&self, task: TaskId) -> bool {
+        self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped)
+    }
+
+    /// Of those tasks, such as only a server may run that is not there fail; the others can be mapped without them.
+    fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
+        for id in tasks {
+            let only = self.tasks.get(id).and_then(|run| run.task.only);
+            if only.is_some_and(|server| self.grid.server(server).is_none()) {
+                let error = self.bound_to_nobody(*id);
+                self.fail_task(now, *id, error, out);
+            }
+        }
+    }
+
+    /// Why a task cannot run whose only server is not there.
+    pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
+        let TaskRun { task, lost_with, .. } = &self.tasks[&id];
+        let server = task.only.map_or_else(String::new, |server| self.server_name(server));
+        let why = lost_with.as_ref().map(|lost| lost.why.clone());
+        TaskError::ServerLost { function: task.function.clone(), server, why: why.unwrap_or_else(|| BOUND.into()) }
     }
 
     /// What those tasks read that was made and is nowhere any more.

@@ -7,7 +7,8 @@
 //!    |     '- their inputs, where these are gone too (and so on) ------'
 //!    '- copies that other servers were to get from it: they say so (SupplyFailed) and are told of a new source
 //! ```
-//! Stateless tasks may so run more than once; a datum is immutable, so whichever copy comes first counts.
+//! Stateless tasks may so run more than once; a datum is immutable, so whichever copy comes first counts. A task that only the
+//! lost server may run fails, and so does a result of one that is needed again.
 
 use super::*;
 use crate::base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
@@ -50,11 +51,17 @@ impl Client {
         }
         let mut again = Vec::new();
         let mut hopeless = Vec::new();
+        // Whose plan is on its way with calls that are bound to that server: without those it is another.
+        let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
+            let is_bound = run.task.only == Some(server);
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
                 run.lost_with = Some(lost.clone());
-                if run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
+                if is_bound || run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
+            } else if is_bound && run.status == Status::Unmapped {
+                hopeless.push(*id);
+                unplanned.insert(run.group);
             }
         }
         for id in hopeless {
@@ -84,7 +91,8 @@ impl Client {
         if !again.is_empty() {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
-        self.map_again(now, again, out);
+        unplanned.extend(self.groups_of(&again));
+        self.map_again(now, unplanned, out);
         self.recalls_lost(now, server, out);
         for datum in unasked {
             self.tidy(datum, out);
@@ -113,6 +121,11 @@ impl Client {
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
             match &task.status {
+                Status::Done if task.task.only.is_some_and(|only| self.grid.server(only).is_none()) => {
+                    let error = self.bound_to_nobody(id);
+                    self.datum_failed(now, datum, error, out);
+                    continue;
+                }
                 Status::Done => {}
                 // It made the datum once and failed when it ran again for another.
                 Status::Failed(error) => {
@@ -136,9 +149,12 @@ impl Client {
         }
     }
 
-    fn map_again(&mut self, now: Time, again: Vec<TaskId>, out: &mut Vec<Effect>) {
-        let groups: BTreeSet<GroupId> = again.iter().filter_map(|id| self.tasks.get(id)).map(|run| run.group).collect();
-        for group in groups {
+    fn groups_of(&self, tasks: &[TaskId]) -> BTreeSet<GroupId> {
+        tasks.iter().filter_map(|id| self.tasks.get(id)).map(|run| run.group).collect()
+    }
+
+    fn map_again(&mut self, now: Time, groups: BTreeSet<GroupId>, out: &mut Vec<Effect>) {
+        for group in groups.into_iter().filter(|group| self.groups.contains_key(group)).collect::<Vec<_>>() {
             // In order of the calls, and with those that wait for a plan already.
             let tasks: Vec<TaskId> = self
                 .tasks
@@ -176,7 +192,7 @@ impl Client {
         let mut again = Vec::new();
         self.revive(now, datum, &mut again, out);
         self.tell_of_losses(&again, out);
-        self.map_again(now, again, out);
+        self.map_again(now, self.groups_of(&again), out);
     }
 
     /// Of tasks that run again because somebody asked for what was lost before: with which servers that was.

@@ -89,7 +89,16 @@ mod tests {
     fn task(client: NodeId, serial: u64, hash: u64) -> Task {
         let id = TaskId { client, serial };
         let (args, outputs) = (Vec::new(), Vec::new());
-        Task { id, function: "m/f".into(), signature_hash: hash, args, outputs, work_flops: Some(1e9), object: None }
+        Task {
+            id,
+            function: "m/f".into(),
+            signature_hash: hash,
+            args,
+            outputs,
+            work_flops: Some(1e9),
+            only: None,
+            object: None,
+        }
     }
 
     /// A server of one slot with both clients, and how it answers.

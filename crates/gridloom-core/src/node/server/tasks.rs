@@ -270,6 +270,7 @@ mod tests {
                 args: vec![int(3), int(4), Argument::Inline { meta: float64(array), bytes }],
                 outputs: vec![Output { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
                 work_flops: None,
+                only: None,
                 object: None,
             };
             let mut out = Vec::new();

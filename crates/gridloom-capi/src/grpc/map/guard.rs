@@ -1,0 +1,180 @@
+//! The debug mode of blocks: memory whose value is somewhere else is filled with a byte that shows, and its whole pages are closed,
+//! so that who reads them is found out.
+//!
+//! A read of a closed page is reported: which result lies there, which call made it, and what the program should have said. Its value
+//! is brought, the pages are opened, and the program goes on with it. So it runs right, though not as it was planned for.
+//!
+//! **Invariants**
+//! - What is watched lies in memory that a call of a block was given for a result, as long as that is in the block's regions and not
+//!   brought; the block opens it before anything else is written there, and all of it when it ends.
+//! - Pages that have a byte of anything else are not closed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use super::super::memory;
+use super::faults::{self, Fault, Pages};
+use super::made::Made;
+use super::regions::{Part, Regions};
+
+/// A block's part in it.
+pub(super) struct Guard {
+    /// Of a block that is debugged.
+    reads: Option<Arc<Reads>>,
+}
+
+/// Reads that were found out, in words.
+#[derive(Default)]
+struct Reads(Mutex<Vec<String>>);
+
+/// A result that is somewhere else.
+#[derive(Clone)]
+struct Watched {
+    made: Arc<Made>,
+    reads: Arc<Reads>,
+}
+
+/// Of all blocks.
+struct All {
+    regions: Regions<Watched>,
+    pages: Pages,
+}
+
+static ALL: LazyLock<Mutex<All>> =
+    LazyLock::new(|| Mutex::new(All { regions: Regions::default(), pages: Pages::new() }));
+/// Blocks that are debugged: while there is none, nothing is looked up.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn all() -> MutexGuard<'static, All> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Guard {
+    pub(super) fn new(is_debugged: bool) -> Guard {
+        if is_debugged {
+            COUNT.fetch_add(1, Ordering::AcqRel);
+        }
+        Guard { reads: is_debugged.then(Arc::default) }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.reads.is_some()
+    }
+
+    /// A result belongs there, and is somewhere else.
+    pub(super) fn hide(&self, start: usize, bytes: usize, made: &Arc<Made>) {
+        let Some(reads) = &self.reads else { return };
+        let mut all = all();
+        let former = all.show(start, bytes);
+        fill(start, bytes);
+        if faults::watch(bring) {
+            all.regions.write(start, bytes, Watched { made: made.clone(), reads: reads.clone() });
+            all.pages.close(start, start + bytes);
+        }
+        drop(all);
+        // Results end outside of the lock, here and below.
+        drop(former);
+    }
+
+    /// The reads that were found out.
+    pub(super) fn reads(&self) -> Vec<String> {
+        let reads = self.reads.as_ref();
+        reads.map(|reads| reads.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    }
+
+    /// Nothing of the block is watched any more.
+    pub(super) fn show_all(&self) {
+        let Some(reads) = &self.reads else { return };
+        let mut all = all();
+        let own: Vec<Part<Watched>> =
+            all.regions.iter().filter(|part| Arc::ptr_eq(&part.writer.reads, reads)).cloned().collect();
+        own.iter().for_each(|part| drop(all.show(part.start, part.end - part.start)));
+        drop(all);
+        drop(own);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.show_all();
+        if self.is_on() {
+            COUNT.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// That memory is read and written from now on.
+pub(super) fn show(start: usize, bytes: usize) {
+    if COUNT.load(Ordering::Acquire) > 0 {
+        let former = all().show(start, bytes);
+        drop(former);
+    }
+}
+
+impl All {
+    /// What was watched there.
+    fn show(&mut self, start: usize, bytes: usize) -> Vec<Part<Watched>> {
+        let former = self.regions.parts(start, bytes);
+        if !former.is_empty() {
+            self.regions.forget(start, bytes);
+            self.pages.open(start, start + bytes);
+        }
+        former
+    }
+}
+
+/// Brings the result that a fault is in, and says that it had to.
+fn bring(fault: &Fault) {
+    let found = all().regions.at(fault.address).cloned();
+    let Some(Part { start, offset, whole, writer: Watched { made, reads }, .. }) = found else {
+        // It was opened meanwhile.
+        return;
+    };
+    let at = fault.address - start + offset;
+    let (does, say) = match fault.is_write {
+        false => ("reads", "say so before with grpc_fetch or grpc_local_reads"),
+        true => ("writes into", "say so before with grpc_local_writes, and what it reads with grpc_local_reads"),
+    };
+    let mut text = format!(
+        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was brought now, without the plan \
+         knowing: {say}",
+        made.name, fault.address
+    );
+    let value = made.value();
+    if let Err(failed) = &value {
+        text = format!("{text} (there is no value to bring: {})", failed.text);
+    }
+    // Nobody reads on: there is nowhere to say it.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("gridloom: grpc_map: {text}\n").as_bytes());
+    reads.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    let mut all = all();
+    let is_of = |part: &&Part<Watched>| Arc::ptr_eq(&part.writer.made, &made);
+    let of = |part: &Part<Watched>| Part {
+        start: part.start,
+        end: part.end,
+        writer: made.clone(),
+        offset: part.offset,
+        whole: part.whole,
+    };
+    let parts: Vec<Part<Arc<Made>>> = all.regions.iter().filter(is_of).map(of).collect();
+    parts.iter().for_each(|part| drop(all.show(part.start, part.end - part.start)));
+    if value.is_ok() {
+        // SAFETY: memory that a block's call was given for this result, and that the block, which holds no other lock of it, has
+        // not given to anything else. What fails was found out above.
+        let _ = unsafe { made.write(&parts.iter().collect::<Vec<_>>()) };
+    }
+}
+
+/// What stands where a result does not come by itself.
+const PATTERN: u8 = 0xFB;
+
+fn fill(start: usize, bytes: usize) {
+    let pattern = vec![PATTERN; bytes.min(1 << 16)];
+    let mut at = 0;
+    while at < bytes {
+        let piece = &pattern[..pattern.len().min(bytes - at)];
+        // SAFETY: memory that the program gave for a result of so many bytes.
+        unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start + at), piece) };
+        at += piece.len();
+    }
+}

@@ -1,0 +1,101 @@
+//! What memory held before calls of a block wrote there. Of a call that fails it is there again when the block has ended, as with a
+//! plain call; who reads the memory within the block fails with it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gridloom::Grid;
+
+use super::super::memory;
+use super::super::work::Limited;
+use super::made::{Made, put_back};
+use super::regions::{Part, Regions};
+
+/// Of calls that have not ended, or have failed.
+#[derive(Default)]
+pub(super) struct Overwritten {
+    failed: Vec<Call>,
+    /// In the order of the calls.
+    open: VecDeque<Call>,
+}
+
+struct Call {
+    limited: Arc<Limited>,
+    results: Vec<Former>,
+}
+
+/// What one result is written over.
+pub(super) struct Former {
+    made: Arc<Made>,
+    /// Results that were somewhere else. Where there was none, memory has what was there.
+    regions: Regions<Arc<Made>>,
+    /// What memory has, by first address, if something else is put there meanwhile.
+    copies: Vec<(usize, Vec<u8>)>,
+}
+
+impl Former {
+    /// What `known` has where `made` is to be; with a copy of the rest, if that is to be filled.
+    ///
+    /// # Safety
+    /// There is memory of so many bytes.
+    pub(super) unsafe fn new(
+        known: &Regions<Arc<Made>>,
+        start: usize,
+        bytes: usize,
+        made: &Arc<Made>,
+        is_filled: bool,
+    ) -> Former {
+        let mut regions = Regions::default();
+        let there = known.parts(start, bytes).into_iter().filter(|part| !part.writer.is_here());
+        there.for_each(|part| regions.put(part.within(start, start + bytes)));
+        // SAFETY: promised by the caller.
+        let copy = |(from, to): (usize, usize)| (from, unsafe { memory::bytes_at(from, to - from) });
+        let copies =
+            if is_filled { regions.gaps(start, start + bytes).into_iter().map(copy).collect() } else { Vec::new() };
+        Former { made: made.clone(), regions, copies }
+    }
+}
+
+impl Overwritten {
+    /// A call was made, with these results.
+    pub(super) fn note(&mut self, limited: &Arc<Limited>, results: Vec<Former>) {
+        self.open.push_back(Call { limited: limited.clone(), results });
+    }
+
+    /// Forgets what calls have overwritten that have ended well, first those that were made first: nobody needs it any more.
+    pub(super) fn forget_ended(&mut self) {
+        while let Some(end) = self.open.front().and_then(|call| call.limited.call.end()) {
+            let call = self.open.pop_front().expect("it was there just now");
+            if end.error.is_some() || call.limited.expired().is_some() {
+                self.failed.push(call);
+            }
+        }
+    }
+
+    /// Puts back what calls that have failed were to overwrite, unless others have done so since. All calls have ended.
+    ///
+    /// # Safety
+    /// The memory of the block's calls is valid.
+    pub(super) unsafe fn restore(mut self, regions: &mut Regions<Arc<Made>>, grid: &Grid) {
+        self.failed.extend(self.open.drain(..).filter(|call| call.limited.await_end(grid).is_err()));
+        // The last first: under it may be what another has failed to make.
+        for former in self.failed.iter().rev().flat_map(|call| &call.results) {
+            let own = regions.iter().filter(|part| Arc::ptr_eq(&part.writer, &former.made)).cloned();
+            for Part { start, end, .. } in own.collect::<Vec<_>>() {
+                regions.forget(start, end - start);
+                for part in former.regions.parts(start, end - start) {
+                    // SAFETY: promised by the caller.
+                    unsafe { put_back(regions, part.within(start, end)) };
+                }
+                for (first, bytes) in &former.copies {
+                    let (from, to) = ((*first).max(start), (first + bytes.len()).min(end));
+                    if from < to {
+                        let place = std::ptr::with_exposed_provenance_mut(from);
+                        // SAFETY: promised by the caller.
+                        unsafe { memory::write(place, &bytes[from - first..to - first]) };
+                    }
+                }
+            }
+        }
+    }
+}
