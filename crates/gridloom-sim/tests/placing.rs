@@ -136,7 +136,7 @@ impl Stage {
     fn has(&mut self, node: NodeId, datum: DatumId) -> bool {
         let soon = self.sim.now() + 1_000_000_000;
         while self.sim.next_event(self.client, Some(soon)).is_some() {}
-        self.sim.node(node).store.value(datum).is_some()
+        self.sim.value(node, datum).is_some()
     }
 }
 
