@@ -102,6 +102,11 @@ impl Server {
                     Some(awaited) => {
                         let origin = if awaited.of_call { Origin::Argument } else { Origin::Copied };
                         self.replicas.reserve(datum, awaited.size_bytes, origin, now);
+                        if self.only_awaits(datum) {
+                            for peer in self.replicas.refuse(datum) {
+                                self.refuse_awaited(datum, peer, out);
+                            }
+                        }
                         self.ask(datum, out);
                     }
                     // A task that is held behind this one makes it.

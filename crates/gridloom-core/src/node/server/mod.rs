@@ -370,6 +370,7 @@ impl Server {
                 self.on_tasks(now, from, tasks, supplies, false, out);
             }
             Message::Resupply { supplies } => self.on_resupply(now, from, supplies, out),
+            Message::Fetch { datum } if self.only_awaits(datum) => self.refuse_awaited(datum, from, out),
             Message::Fetch { datum } => match self.replicas.fetch(datum, from, now) {
                 Fetch::Now => out.push(Effect::SendDatum { to: from, datum }),
                 Fetch::Later => {}

@@ -82,6 +82,19 @@ impl Server {
         }
     }
 
+    /// Whether a datum is to come here, and from elsewhere. Who asks for it here was told so before its task was called back
+    /// from here: two that wait for one another's copy would wait for ever.
+    pub(super) fn only_awaits(&self, datum: DatumId) -> bool {
+        let is_to_come = self.awaited.contains_key(&datum) && self.replicas.is_known(datum);
+        is_to_come && !self.replicas.is_here(datum) && !self.executor.makes(datum)
+    }
+
+    /// Its owner knows who has it.
+    pub(super) fn refuse_awaited(&self, datum: DatumId, peer: NodeId, out: &mut Vec<Effect>) {
+        let why = format!("server '{}' waits for it itself", self.config.name);
+        send(out, peer, Message::FetchRefused { datum, why });
+    }
+
     /// Tells the owner that a datum does not come from where it was to; a new source will be named.
     pub(super) fn supply_failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Effect>) {
         if let Some(awaited) = self.awaited.get_mut(&datum)
