@@ -19,7 +19,7 @@ CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
 CASES = 227
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "mixed.c")
+APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
@@ -280,6 +280,21 @@ def test_a_remote_datum_outlives_its_server(suite, lost, agent, serve, monkeypat
     said, errors = program.communicate("0\n", timeout=120)
     assert program.returncode == 0, errors
     assert said.strip() == ("3 at the client, 12000 in all" if left else "GRPC_INVALID_DATA_NP"), said + errors
+
+
+def test_an_object_is_lost_with_its_server(suite, agent, serve, monkeypatch):
+    """Its calls fail, its process is gone, and the next one is made elsewhere."""
+    monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+    servers = {name: serve(name) for name in ("server-1", "server-2")}
+    program = compile_c([SUITE / "lost_object.c"], suite / "lost_object", "-std=c99")
+    program = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lives_on = re.fullmatch(r"lives on (server-\d)\n", program.stdout.readline()).group(1)
+    servers[lives_on].kill()
+    servers[lives_on].wait()
+    said, errors = program.communicate("\n", timeout=120)
+    assert program.returncode == 0, errors
+    lost = "GRPC_INVALID_OBJECT_HANDLE_NP\n"
+    assert said == f"{lost}{lost}another has 102\n", said + errors
 
 
 def test_a_remote_datum_outlives_its_simulated_server(suite, lost):

@@ -1,4 +1,4 @@
-// The C++ header: calls, results, errors, remote data, a group that is left by return.
+// The C++ header: calls, results, errors, remote data, objects, a group that is left by return.
 //
 //   cpp CONFIGURATION
 #include <grpc.hpp>
@@ -38,6 +38,25 @@ static int errors() {
     return 0;
 }
 
+static int objects() {
+    gridrpc::object account("account");
+    long sum = 0, count = 0;
+    account.invoke("add", 5, gridrpc::out(sum), gridrpc::out(count));
+    CHECK(sum == 105 && count == 1);
+    gridrpc::call begun = account.async("add", -5, gridrpc::out(sum), gridrpc::out(count));
+    begun.wait();
+    CHECK(sum == 100 && count == 2);
+    account.end();
+    try {
+        gridrpc::object none("acount");
+    } catch (const gridrpc::error &error) {
+        CHECK(error.code() == GRPC_CLASS_NOT_FOUND_NP);
+        return 0;
+    }
+    CHECK(!"there is no such class");
+    return 0;
+}
+
 static int run() {
     gridrpc::function add("gridrpc/add"), axpy("gridrpc/axpy"), upper("gridrpc/upper"), sum("gridrpc/sum");
     std::vector<double> x(3, 1.0);
@@ -64,6 +83,7 @@ static int run() {
     double all = 0;
     sum(3L, y, gridrpc::out(all));
     CHECK(all == 12);
+    if (objects() != 0) return 1;
     return errors();
 }
 

@@ -179,6 +179,44 @@ private:
     bool owns_;
 };
 
+/* An object of a class: on the server with the most room, or on the one named. Its end waits for its calls. */
+class object {
+public:
+    explicit object(const std::string &class_name) : owns_(true) {
+        check(grpc_object_handle_default_np(&handle_, class_name.c_str()));
+    }
+    object(const std::string &server, const std::string &class_name) : owns_(true) {
+        check(grpc_object_handle_init_np(&handle_, server.c_str(), class_name.c_str()));
+    }
+    object(object &&other) noexcept : handle_(other.handle_), owns_(other.owns_) { other.owns_ = false; }
+    object(const object &) = delete;
+    object &operator=(const object &) = delete;
+    ~object() {
+        if (owns_) grpc_object_handle_destruct_np(&handle_);
+    }
+
+    /* Calls a method and waits for its end. */
+    template <typename... Arguments> void invoke(const std::string &method, Arguments &&...arguments) {
+        check(grpc_invoke_np(&handle_, method.c_str(), passing::as(arguments, 0)...));
+    }
+    /* Begins a call of a method, which runs after those before it. */
+    template <typename... Arguments> call async(const std::string &method, Arguments &&...arguments) {
+        grpc_sessionid_t id = GRPC_SESSIONID_VOID;
+        check(grpc_invoke_async_np(&handle_, method.c_str(), &id, passing::as(arguments, 0)...));
+        return call(id);
+    }
+    /* Ends it now, and throws what went wrong. */
+    void end() {
+        owns_ = false;
+        check(grpc_object_handle_destruct_np(&handle_));
+    }
+    grpc_object_handle_t_np *handle() noexcept { return &handle_; }
+
+private:
+    grpc_object_handle_t_np handle_;
+    bool owns_;
+};
+
 /* The sessions of all threads. */
 inline void wait_all() { check(grpc_wait_all()); }
 

@@ -14,6 +14,7 @@ use super::code::{Failed, GRPC_INVALID_DATA_NP, Outcome, run};
 use super::datum::Remote;
 use super::description::Keys;
 use super::library::{Library, library};
+use super::map;
 use super::memory;
 
 /// `struct grpc_remote_np`: what a `grpc_remote_t` leads to. Its address is what counts, and nothing is there: handles are
@@ -83,7 +84,7 @@ impl Remotes {
             return Ok(());
         }
         let was_datum = self.table().given_up.contains(&pointer.addr());
-        if size_bytes < size_of::<u64>() as u64 || !was_datum && !is_read {
+        if size_bytes < size_of::<u64>() as u64 || !was_datum && !is_read || map::hides(pointer.addr()) {
             return Ok(());
         }
         // SAFETY: promised by the caller; where a datum was, it has a value too.

@@ -83,7 +83,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             for class in &parsed.classes {
                 print_line(&format!("class {}", class.name))?;
-                class.methods.iter().try_for_each(|method| print_line(&format!("  {}", method.signature)))?;
+                for method in class.methods.iter().filter(|method| !is_run(&method.signature.name)) {
+                    print_line(&format!("  {}", method.signature))?;
+                    if *c {
+                        let called = method.signature.c_prototype().unwrap_or_else(|why| why);
+                        print_line(&format!("      {called}"))?;
+                    }
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -114,4 +120,9 @@ fn counted(parsed: &idl::IdlFile) -> String {
         classes => counted.push_str(&format!(", {classes} classes")),
     }
     counted
+}
+
+/// Whether a method runs by itself: nobody calls it.
+fn is_run(name: &str) -> bool {
+    idl::class_of(name).is_some_and(|(_, method)| idl::method::runs_by_itself(method))
 }

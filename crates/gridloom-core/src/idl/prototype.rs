@@ -6,6 +6,7 @@
 
 use crate::base::{Dtype, Order};
 use crate::idl::c_text::c_type;
+use crate::idl::method::class_of;
 use crate::idl::signature::{BaseType, Callback, Mode, Param, Signature};
 
 /// How a program in C passes an argument.
@@ -38,19 +39,23 @@ impl Signature {
         (0..self.params.len()).filter(|index| self.params[*index].mode != Mode::Work)
     }
 
-    /// `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`.
+    /// `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`; `grpc_invoke_np(&object, "add", …)` of a
+    /// method.
     ///
     /// # Errors
     /// If a program in C cannot call it: which argument it cannot pass.
     pub fn c_prototype(&self) -> Result<String, String> {
-        let mut arguments = vec!["&handle".to_string()];
+        let (call, mut arguments) = match class_of(&self.name) {
+            Some((_, method)) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
+            None => ("grpc_call", vec!["&handle".to_string()]),
+        };
         for index in self.passed() {
             let param = &self.params[index];
             param.passed().map_err(|what| self.cannot_pass(param, what))?;
             arguments.push(self.c_argument(param));
         }
         arguments.extend(self.callbacks.iter().map(|callback| self.c_callback(callback)));
-        Ok(format!("grpc_call({})", arguments.join(", ")))
+        Ok(format!("{call}({})", arguments.join(", ")))
     }
 
     /// That a program in C cannot pass an argument, which is `what`.

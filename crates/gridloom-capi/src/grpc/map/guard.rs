@@ -111,6 +111,11 @@ pub(super) fn show(start: usize, bytes: usize) {
     }
 }
 
+/// Whether a result belongs there that is somewhere else: what is read there is no value of the program's.
+pub(in super::super) fn hides(address: usize) -> bool {
+    COUNT.load(Ordering::Acquire) > 0 && all().regions.at(address).is_some()
+}
+
 impl All {
     /// What was watched there.
     fn show(&mut self, start: usize, bytes: usize) -> Vec<Part<Watched>> {
