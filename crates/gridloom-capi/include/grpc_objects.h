@@ -35,7 +35,8 @@ typedef struct grpc_object_handle_np {
  * @param[out] handle  It, until grpc_object_handle_destruct_np or grpc_finalize, which ends it without its _finalize.
  * @param class_name  "module/class", or "class" if no other module has it.
  * @return GRPC_CLASS_NOT_FOUND_NP; GRPC_SERVER_NOT_FOUND, if there is no server; GRPC_RPC_REFUSED, if each keeps as many
- *         objects as it may (256); what became of _initialize. MT-safe. */
+ *         objects as it may (256); what became of _initialize, GRPC_TIMEOUT_NP if it took longer than session_timeout of
+ *         the configuration. MT-safe. */
 grpc_error_t grpc_object_handle_default_np(grpc_object_handle_t_np *handle, const char *class_name);
 
 /* Likewise, on that server: its name, an address, or a name of the configuration, as for grpc_function_handle_init.

@@ -12,7 +12,7 @@
  * as an output it names the result from then on, as INOUT both. Calls that are under way keep the value that they were
  * given. Its result need not be there: what reads it waits. What is passed by value cannot be remote, nor can a text.
  * A call may read an array as another one of as many bytes, as it lies in memory; if the type differs it goes through
- * the client. A call through a handle that is bound to a server runs elsewhere if the server is lost.
+ * the client. A call through a handle that is bound to a server fails if the server is lost.
  *
  * A handle that was freed is no memory: a call that is given one is GRPC_INVALID_DATA_NP.
  *

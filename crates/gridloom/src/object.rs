@@ -4,6 +4,8 @@
 //! its process or its server it is lost, and further calls fail ([`TaskError::ObjectLost`], [`TaskError::ServerLost`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use gridloom_core::base::{NodeId, ObjectId, TaskError};
 use gridloom_core::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
@@ -29,15 +31,17 @@ pub struct Object {
     /// Of its methods: they are known as long as it lives, whatever becomes of an agent.
     signatures: Arc<[Arc<Signature>]>,
     place: Place,
+    is_ended: Arc<AtomicBool>,
 }
 
 impl Grid {
     /// Makes an object of that class (`module/class`, or `class` if no other module has it), on that server, or else on the
-    /// one that has the fewest of this session's objects for its slots and speed; waits until its `_initialize` has run.
+    /// one that has the fewest of this session's objects for its slots and speed; waits until its `_initialize` has run, which it may
+    /// for so long.
     ///
     /// # Errors
     /// [`Error::UnknownClass`] if no server offers it, or that one does not; what became of `_initialize`.
-    pub fn object(&self, class: &str, server: Option<NodeId>) -> Result<Object, Error> {
+    pub fn object(&self, class: &str, server: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
         let class = self.class(class)?;
         let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
         let all = self.functions();
@@ -53,8 +57,16 @@ impl Grid {
             };
             let place = Place { object, server };
             self.note_object(server, 1);
-            match initialize.clone().at(place).submit(&[], &[], None).and_then(Pending::wait) {
-                Ok(_) => return Ok(Object { grid: self.clone(), class: class.into(), signatures, place }),
+            match initialize.clone().at(place).submit(&[], &[], limit).and_then(Pending::wait) {
+                Ok(_) => {
+                    return Ok(Object {
+                        grid: self.clone(),
+                        class: class.into(),
+                        signatures,
+                        place,
+                        is_ended: Arc::default(),
+                    });
+                }
                 // Another may have room for it: it has not begun there.
                 Err(Error::Task(TaskError::Refused { .. }))
                     if refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
@@ -91,8 +103,12 @@ impl Grid {
     /// The server with the least load of objects that offers that method.
     fn place_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
         let view = self.servers();
+        // Servers that have not measured their speed count as the others do in the mean.
+        let known: Vec<f64> = view.servers.iter().filter_map(|server| server.speed_flops).collect();
+        let mean = known.iter().sum::<f64>().max(1.0) / known.len().max(1) as f64;
         let load = |server: &ServerView| {
-            f64::from(self.objects_on(server.node) + 1) / (f64::from(server.slots) * server.speed_flops.unwrap_or(1.0))
+            let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
+            f64::from(self.objects_on(server.node) + 1) / speed
         };
         let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize));
         let free = offering.filter(|server| !without.contains(&server.node));
@@ -139,16 +155,18 @@ impl Object {
         Function { grid: self.grid.clone(), hash: signature.hash(), signature, only: None, place: Some(self.place) }
     }
 
-    /// Ends it, after the calls that were made: runs its `_finalize`. Without waiting.
+    /// Ends it, after the calls that were made: runs its `_finalize`, for which it may take so long in all. Without waiting.
     ///
     /// # Errors
     /// If its class has no `_finalize`, which would be the server's error.
-    pub fn end(&self) -> Result<Pending, Error> {
+    pub fn end(&self, limit: Option<Duration>) -> Result<Pending, Error> {
         let is_last = |name: &str| class_of(name).is_some_and(|(_, method)| method == FINALIZE);
         let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
         let finalize = finalize.ok_or_else(|| Error::Usage(format!("class '{}' has no {FINALIZE}", self.class)))?;
-        self.grid.note_object(self.place.server, -1);
-        self.own(finalize).submit(&[], &[], None)
+        if !self.is_ended.swap(true, Ordering::Relaxed) {
+            self.grid.note_object(self.place.server, -1);
+        }
+        self.own(finalize).submit(&[], &[], limit)
     }
 }
 

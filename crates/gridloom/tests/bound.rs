@@ -160,3 +160,20 @@ fn a_bound_calls_result_is_lost_with_its_server() {
     assert!(grid.now() > 4.5, "{} s", grid.now());
     is_lost(bound.get());
 }
+
+#[test]
+fn a_chain_of_bound_calls_is_lost_as_a_whole() {
+    let (grid, _, slow) = grid("bound-chain", "at 1s kill slow\n");
+    let group = grid.group("heft");
+    let a = matrix(3000);
+    let x1 = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
+    let x2 = group.call(&slow, &[(&x1).into(), (&a).into()]).unwrap().remove(0);
+    let x3 = group.call(&slow, &[(&x2).into(), (&a).into()]).unwrap().remove(0);
+    group.launch().unwrap();
+    for result in [x1, x2, x3] {
+        assert!(matches!(
+            result.get(),
+            Err(Error::Task(TaskError::ServerLost { .. } | TaskError::DependencyFailed { .. }))
+        ));
+    }
+}

@@ -145,7 +145,7 @@ impl Library {
     /// # Safety
     /// It is one.
     unsafe fn remove_datum(&self, data: *mut CData) {
-        self.remotes.unbind(data.addr());
+        self.remotes.forget(data.addr());
         // SAFETY: promised by the caller.
         unsafe { data.write(CData { mark: GIVEN_UP, number: 0 }) };
     }

@@ -103,7 +103,7 @@ impl Library {
         let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
         let object = match map::discovering(|_, _| ()) {
             Some(()) => None,
-            None => Some(self.grid.object(&class, server)?),
+            None => Some(self.grid.object(&class, server, self.limit)?),
         };
         Ok(Held { class, object, methods: Mutex::default() })
     }
@@ -133,7 +133,7 @@ impl Library {
                 Ok(held) => made.push(held),
                 Err(failed) => {
                     // Their ends are not waited for: it is the error that is told.
-                    made.iter().filter_map(|held| held.object.as_ref()).for_each(|object| drop(object.end()));
+                    made.iter().filter_map(|held| held.object.as_ref()).for_each(|object| drop(object.end(self.limit)));
                     return Err(failed);
                 }
             }
@@ -164,7 +164,7 @@ impl Library {
             return Ok(None);
         }
         let held = self.objects.take(handle)?;
-        Ok(held.object.as_ref().map(Object::end).transpose()?)
+        Ok(held.object.as_ref().map(|object| object.end(self.limit)).transpose()?)
     }
 }
 

@@ -3,7 +3,7 @@
 //! **Invariant:** a pointer is known here by its address only, and never followed. Calls under way have their own share of what
 //! they read, so that a value may be replaced or freed at any time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -55,8 +55,6 @@ struct Table {
     /// The handles, and the program's data.
     by_address: HashMap<usize, Arc<Remote>>,
     by_name: HashMap<String, usize>,
-    /// Where data of the program were that it gave up.
-    given_up: BTreeSet<usize>,
 }
 
 impl Remotes {
@@ -83,11 +81,13 @@ impl Remotes {
         if !HAS_DATA.load(Ordering::Acquire) || pointer.is_null() {
             return Ok(());
         }
-        let was_datum = self.table().given_up.contains(&pointer.addr());
-        if size_bytes < size_of::<u64>() as u64 || !was_datum && !is_read || map::hides(pointer.addr()) {
+        // What is only written to may be the program's new memory where a datum was; what a block has not run through yet need
+        // not have a value.
+        let is_known = is_read && size_bytes >= size_of::<u64>() as u64 && map::discovering(|_, _| ()).is_none();
+        if !is_known || map::hides(pointer.addr()) {
             return Ok(());
         }
-        // SAFETY: promised by the caller; where a datum was, it has a value too.
+        // SAFETY: promised by the caller.
         match unsafe { pointer.cast::<u64>().read_unaligned() } {
             MARK => Err(Failed::new(GRPC_INVALID_DATA_NP, COPIED)),
             GIVEN_UP => Err(Failed::new(GRPC_INVALID_DATA_NP, FREED)),
@@ -132,7 +132,6 @@ impl Remotes {
     pub(super) fn bind(&self, address: usize, datum: Arc<Remote>) {
         let mut table = self.table();
         let old = table.by_address.insert(address, datum);
-        table.given_up.remove(&address);
         HAS_DATA.store(true, Ordering::Release);
         self.count.store(table.by_address.len(), Ordering::Release);
         drop(table);
@@ -140,18 +139,8 @@ impl Remotes {
         drop(old);
     }
 
-    /// The datum at that address is given up.
-    pub(super) fn unbind(&self, address: usize) {
-        self.forget(address);
-        let given_up = &mut self.table().given_up;
-        given_up.insert(address);
-        if given_up.len() > GIVEN_UP_MAX {
-            given_up.pop_first();
-        }
-    }
-
     /// The pointer stands for nothing any more.
-    fn forget(&self, address: usize) {
+    pub(super) fn forget(&self, address: usize) {
         let mut table = self.table();
         let old = table.by_address.remove(&address);
         self.count.store(table.by_address.len(), Ordering::Release);
@@ -192,8 +181,6 @@ impl Table {
 /// In memory that is a datum, and in such that was one.
 pub(super) const MARK: u64 = 0x4772_6964_4461_7461;
 pub(super) const GIVEN_UP: u64 = 0x4772_6964_476f_6e65;
-/// Places of data that were given up that are remembered.
-const GIVEN_UP_MAX: usize = 1 << 16;
 /// So that a call of a program without any looks at nothing else; they stay, as what was freed is to be found out.
 static HAS_HANDLES: AtomicBool = AtomicBool::new(false);
 static HAS_DATA: AtomicBool = AtomicBool::new(false);

@@ -246,7 +246,9 @@ impl Executor {
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
-        if self.running >= self.slots && self.running >= self.slots * queue_depth(&entry.task.function) {
+        // A method that waits behind others must not count as begun: who stops it then would end its object.
+        let depth = if entry.task.object.is_some() { 1 } else { queue_depth(&entry.task.function) };
+        if self.running >= self.slots && self.running >= self.slots * depth {
             return None;
         }
         self.ready.remove(&number);
@@ -391,6 +393,19 @@ mod tests {
         executor.remove(id(4));
         executor.remove(id(3));
         assert!(executor.is_empty() && executor.lines.is_empty() && executor.in_line.is_empty());
+    }
+
+    #[test]
+    fn methods_do_not_queue_behind_short_calls() {
+        let mut executor = Executor::new(1);
+        for task in [task(1, &[], 20), method(2, 7, &[]), task(3, &[], 21)] {
+            executor.add(task, true);
+            executor.admit(|_| true);
+        }
+        assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 1);
+        assert!(executor.next_start(|_| 8).is_none());
+        executor.remove(TaskId { client: NodeId(1), serial: 1 });
+        assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 2);
     }
 
     #[test]

@@ -317,6 +317,10 @@ impl Binding<'_> {
         if flops.is_finite() && flops >= 0.0 {
             return Ok(flops);
         }
+        if flops.is_nan() {
+            // n log n of nothing.
+            return Ok(0.0);
+        }
         let text = work.display(&self.0.signature.params);
         let why = format!("expression '{text}' is {flops}, expected a finite number of operations, 0 or more");
         Err(BindError::Value { function: self.0.function(), what: "work (CalcOrder)".to_string(), why })

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use gridloom_core::base::{DatumId, Meta};
 use gridloom_core::graph::{Argument, Task};
@@ -94,8 +95,8 @@ pub(super) struct Link {
     pub(super) watched_for_writing: bool,
     /// Its socket is no longer watched.
     pub(super) closed: bool,
-    /// It was told to end, and may take its time.
-    pub(super) ending: bool,
+    /// When it was told to end.
+    pub(super) ending: Option<Instant>,
     child: Child,
     words: SharedWords,
     known: BTreeMap<u64, Known>,
@@ -173,7 +174,7 @@ impl Link {
             fault: None,
             watched_for_writing: false,
             closed: false,
-            ending: false,
+            ending: None,
             child,
             words,
             known: BTreeMap::new(),

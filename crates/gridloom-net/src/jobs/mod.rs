@@ -26,9 +26,10 @@ mod objects;
 mod scratch;
 pub mod speed;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_core::base::{DatumId, Meta, ObjectId, TaskError, TaskId};
@@ -50,8 +51,8 @@ pub use alone::Alone;
 pub use config::{JobEvent, JobsConfig, Registration, WorkerToken};
 pub use speed::{measure_speed, processor_time};
 
-/// Time that an idle worker has to end by itself when the server ends.
-const END_GRACE_MS: i64 = 500;
+/// Time that an idle worker has to end by itself: when the server ends, or its object.
+const END_GRACE: Duration = Duration::from_millis(500);
 
 /// The slots.
 pub struct Jobs {
@@ -62,6 +63,8 @@ pub struct Jobs {
     /// Workers of each slot: native, Python.
     slots: Vec<[Option<WorkerToken>; 2]>,
     objects: BTreeMap<ObjectId, WorkerToken>,
+    /// Workers of objects that were told to end.
+    ending: BTreeSet<WorkerToken>,
     backlog: VecDeque<Pending>,
     next_token: u64,
     registrations: Vec<Registration>,
@@ -79,6 +82,7 @@ impl Jobs {
             slots: vec![[None; 2]; config.slots.max(1) as usize],
             functions,
             objects: BTreeMap::new(),
+            ending: BTreeSet::new(),
             links: BTreeMap::new(),
             backlog: VecDeque::new(),
             next_token: 0,
@@ -204,6 +208,7 @@ impl Jobs {
 
     /// Writes what `start` and `ready` have batched.
     pub fn flush(&mut self) {
+        self.end_the_slow();
         let tokens: Vec<WorkerToken> = self.links.keys().copied().collect();
         tokens.into_iter().for_each(|token| self.write(token));
     }
@@ -216,7 +221,9 @@ impl Jobs {
     /// Ends and reaps all workers. Idle ones end by themselves, others are killed.
     pub fn shutdown(mut self) {
         self.links.values().for_each(Link::hang_up);
-        std::mem::take(&mut self.links).into_values().for_each(|link| link.end(END_GRACE_MS));
+        let until = Instant::now() + END_GRACE;
+        let left_ms = || until.saturating_duration_since(Instant::now()).as_millis() as i64;
+        std::mem::take(&mut self.links).into_values().for_each(|link| link.end(left_ms()));
     }
 
     /// Gathers what a task needs.
@@ -397,7 +404,7 @@ impl Jobs {
             Ok(None) if closed && !link.closed => {
                 // It is ending, or has closed its socket for reasons of its own. Its exit will be noticed.
                 link.closed = true;
-                if !link.ending {
+                if link.ending.is_none() {
                     link.kill();
                 }
                 self.registrations.push(Registration::Remove(link.fds()[0], token));

@@ -1,11 +1,13 @@
 //! Objects: each a worker of its own, from its first method until it ends.
 
+use std::time::Instant;
+
 use gridloom_core::base::{ObjectId, TaskError};
 use gridloom_core::idl::class_of;
 use gridloom_core::idl::method::INITIALIZE;
 
 use super::link::Pending;
-use super::{Jobs, WorkerToken};
+use super::{END_GRACE, Jobs, WorkerToken};
 
 impl Jobs {
     /// Ends an object's worker, which has time to end well unless it runs something. No effect on one that is not there.
@@ -14,11 +16,25 @@ impl Jobs {
         let Some(link) = self.links.get_mut(&token) else { return };
         match link.tasks.is_empty() {
             true => {
-                link.ending = true;
+                link.ending = Some(Instant::now());
                 link.hang_up();
+                self.ending.insert(token);
             }
             false => link.kill(),
         }
+    }
+
+    /// Kills workers of objects that do not end by themselves.
+    pub(super) fn end_the_slow(&mut self) {
+        let links = &mut self.links;
+        self.ending.retain(|token| {
+            let Some(link) = links.get_mut(token) else { return false };
+            let is_slow = link.ending.is_some_and(|since| since.elapsed() >= END_GRACE);
+            if is_slow {
+                link.kill();
+            }
+            !is_slow
+        });
     }
 
     /// Whether as many tasks run as there are slots, those that wait behind others apart.

@@ -65,9 +65,10 @@ unsafe extern "C" fn gridloom_files_remove(path: *const c_char, error: *mut c_in
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     fs::create_dir_all(path.parent().unwrap_or(path))?;
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".gridloom-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    let beside = path.with_file_name(name);
+    let mine = format!(".gridloom-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let beside = path.with_file_name(mine);
+    // One of that name is of an earlier process of this number, which was killed while it wrote.
+    let _ = fs::remove_file(&beside);
     let written = File::create_new(&beside).and_then(|mut file| file.write_all(content));
     let placed = written.and_then(|()| fs::rename(&beside, path));
     if placed.is_err() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::graph::{Argument, Output, Task};
 use gridloom_core::idl::expr::Expr;
@@ -201,6 +201,11 @@ impl Bench {
     }
 
     pub fn start(&mut self, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Arc<Task> {
+        self.start_on(None, symbol, args, outs)
+    }
+
+    /// As a method of that object.
+    pub fn start_on(&mut self, object: Option<ObjectId>, symbol: &str, args: Vec<Arg>, outs: Vec<Meta>) -> Arc<Task> {
         let args = args
             .into_iter()
             .map(|arg| match arg {
@@ -211,16 +216,8 @@ impl Bench {
         let outputs = outs.into_iter().map(|meta| Output { datum: datum(), meta }).collect();
         let id = TaskId { client: NodeId(1), serial: datum().serial };
         let function = format!("k/{symbol}");
-        let task = Arc::new(Task {
-            id,
-            function,
-            signature_hash: 0,
-            args,
-            outputs,
-            work_flops: None,
-            only: None,
-            object: None,
-        });
+        let task =
+            Arc::new(Task { id, function, signature_hash: 0, args, outputs, work_flops: None, only: None, object });
         self.jobs.start(task.clone(), &self.store);
         task
     }

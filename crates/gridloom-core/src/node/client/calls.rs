@@ -20,8 +20,8 @@ impl Client {
     ) {
         let sent_bytes = sources.iter().map(|(_, meta)| meta.size_bytes()).sum();
         let chosen = self.calls.choose(&self.grid, &self.links, &task, sent_bytes, way.only);
-        // Its object is there, though an agent that began anew may not know of it yet.
-        let home = way.only.filter(|home| task.object.is_some() && self.members.is_up(*home)).map(|home| (home, 0.0));
+        // It is there, though an agent that began anew may not know of it yet.
+        let home = way.only.filter(|home| self.members.is_up(*home)).map(|home| (home, 0.0));
         let Some((server, run_s)) = chosen.or(home) else {
             let function = task.function.clone();
             let error = match (way.only, self.agent_was_lost && self.grid.servers.is_empty()) {

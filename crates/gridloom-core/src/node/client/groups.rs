@@ -261,7 +261,7 @@ impl Client {
         self.tidy(datum, out);
     }
 
-    /// Drops the copy at one place, if there are others.
+    /// Drops the copy at one place, if there are others: of which one that is not kept may be evicted.
     pub(super) fn give_up(&mut self, datum: DatumId, at: NodeId, out: &mut Vec<Effect>) {
         let Some(run) = self.data.get_mut(&datum) else { return };
         let is_alone = run.holders.len() + usize::from(run.here) < 2;

@@ -159,7 +159,9 @@ impl Client {
     fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
             let only = self.tasks.get(id).and_then(|run| run.task.only);
-            if only.is_some_and(|server| self.grid.server(server).is_none()) {
+            // One that is connected may be unknown to an agent that began anew; it will be known again.
+            let is_away = |server: NodeId| self.grid.server(server).is_none() && !self.members.is_up(server);
+            if only.is_some_and(is_away) {
                 let error = self.bound_to_nobody(*id);
                 self.fail_task(now, *id, error, out);
             }

@@ -65,7 +65,9 @@ impl Client {
             }
         }
         for id in hopeless {
-            let function = self.tasks[&id].task.function.clone();
+            // What read the result of one before has failed, and been forgotten, with it.
+            let Some(run) = self.tasks.get(&id) else { continue };
+            let function = run.task.function.clone();
             let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
             self.fail_task(now, id, error, out);
         }

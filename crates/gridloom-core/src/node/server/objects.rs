@@ -69,6 +69,14 @@ impl Server {
         }
     }
 
+    /// The call that was to make an object is none.
+    pub(super) fn not_made(&mut self, object: ObjectId, task: TaskId) {
+        let is_of = |known: &Object| known.made_by == task;
+        if self.executor.of_object(object).is_empty() && self.objects.0.get(&object).is_some_and(is_of) {
+            self.objects.0.remove(&object);
+        }
+    }
+
     /// A method has ended. Gives its object if that is no more.
     pub(super) fn after_method<T>(
         &mut self,
@@ -114,7 +122,8 @@ impl Server {
     /// What still waits for its turn on an object that is no more fails.
     pub(super) fn object_lost(&mut self, now: Time, object: ObjectId, out: &mut Vec<Effect>) {
         for id in self.executor.of_object(object) {
-            let Some(entry) = self.executor.get(id) else { continue };
+            // One that runs ends with its process.
+            let Some(entry) = self.executor.get(id).filter(|entry| entry.state != State::Running) else { continue };
             let (function, server) = (entry.task.function.clone(), self.config.name.clone());
             let why = "it ended, or was lost, in a call before this one".to_string();
             self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);

@@ -21,7 +21,11 @@ impl Server {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
-            self.executor.add(Arc::new(task), is_call);
+            let (id, object) = (task.id, task.object);
+            if !self.executor.add(Arc::new(task), is_call) {
+                // A number that was given twice: nothing is made for it.
+                object.into_iter().for_each(|object| self.not_made(object, id));
+            }
         }
         for Supply { datum, meta, from: source, address } in supplies {
             if datum.client == from && self.executor.reads(datum) && !self.replicas.is_known(datum) {
