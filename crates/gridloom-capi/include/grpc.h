@@ -99,7 +99,7 @@ typedef int grpc_error_t;
 #define GRPC_SESSION_FAILED 11
 #define GRPC_NOT_COMPLETED 12
 #define GRPC_NONE_COMPLETED 13
-#define GRPC_INVALID_OBJECT_HANDLE_NP 14 /* given by no function yet, as 15 is */
+#define GRPC_INVALID_OBJECT_HANDLE_NP 14
 #define GRPC_CLASS_NOT_FOUND_NP 15
 #define GRPC_TIMEOUT_NP 16
 #define GRPC_CANCELED_NP 17

@@ -21,7 +21,7 @@
  * Others (s3:, http:) are GRPC_INVALID_DATA_NP. SERVER is what grpc_function_handle_init takes. What has been described
  * with extents has to be as long as the file that it is read from. Files of servers are those of servers that offer them:
  * `GRIDLOOM_FILES=FOLDER gridloom serve ... --builtin files`; their paths are relative to FOLDER and lead to nothing
- * outside of it. They are read there, so that their content is on that server then, and written from where it is.
+ * outside of it but by links in it. They are read there, so that their content is on that server then, and written from where it is.
  *
  * Modes, of what is put to the store of a server
  *   GRPC_VOLATILE, GRPC_PERSISTENT  a copy for calls that run there, given up when others need the room. Of what was
@@ -38,8 +38,8 @@
  * datum waits until it is known where it is made, not until it is made. With `gridloom:` its place is where it is made;
  * one that the program gives itself stays with the client, and each call gets it as an argument that the server erases at
  * the call's end. What is to be put to the client's memory or files comes there, and no copy of it stays in the library.
- * If the server is lost, it is made again elsewhere, if its calls can run again, and so are calls that were about to read
- * it; what has no such calls is lost. */
+ * Such calls fail if the server is lost, as those of a handle that is bound to it, and the datum is lost with it. Other
+ * data are made again elsewhere, if their calls can run again, and what has no such calls is lost. */
 #ifndef GRIDLOOM_GRPC_DATA_H
 #define GRIDLOOM_GRPC_DATA_H
 

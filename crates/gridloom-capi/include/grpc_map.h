@@ -101,9 +101,10 @@ grpc_error_t grpc_fetch(const void *pointer);
  * then. NULL: all that stay remote. MT-safe. */
 grpc_error_t grpc_forget_np(const void *pointer);
 
-/* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of its
- * calls; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well, or
- * if the debug mode found reads that were not announced; GRPC_OTHER_ERROR_CODE if they could not be mapped together. The text (grpc_last_error_text_np) says which call, and what was discovered in its place.
+/* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of the
+ * calls that it made; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well, or
+ * if the debug mode found reads that were not announced; GRPC_OTHER_ERROR_CODE if they could not be mapped together. The text
+ * (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);
 

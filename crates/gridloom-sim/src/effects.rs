@@ -188,7 +188,7 @@ impl Simulation {
         let values: Vec<Value> = match results {
             None => task.outputs.iter().map(|output| Value { meta: output.meta.clone(), bytes: None }).collect(),
             Some(results) => {
-                let results = results?;
+                let results = results.map_err(|error| named(error, &self.node(node).name))?;
                 if results.len() != task.outputs.len() {
                     let why = format!("{} results where {} are due", results.len(), task.outputs.len());
                     let (function, server) = (task.function.clone(), self.node(node).name.clone());
@@ -222,4 +222,18 @@ impl Simulation {
         };
         task.args.iter().map(argument).collect()
     }
+}
+
+/// The error with the name of the server, which its bodies do not know.
+fn named(mut error: TaskError, name: &str) -> TaskError {
+    if let TaskError::Crashed { server, .. }
+    | TaskError::Raised { server, .. }
+    | TaskError::WrongResult { server, .. }
+    | TaskError::CannotRun { server, .. }
+    | TaskError::Refused { server, .. }
+    | TaskError::ObjectLost { server, .. } = &mut error
+    {
+        name.clone_into(server);
+    }
+    error
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gridloom_core::base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Task};
+use gridloom_core::idl::method::runs_by_itself;
 use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of, near_names};
 
 use crate::grid::{CallEnd, Callee};
@@ -251,7 +252,8 @@ impl Function {
             )));
         }
         let bound = self.bind(args, named)?;
-        if bound.work_flops.is_none() && self.grid.is_simulated() {
+        let is_run = class_of(self.name()).is_some_and(|(_, method)| runs_by_itself(method));
+        if bound.work_flops.is_none() && self.grid.is_simulated() && !is_run {
             tell_unstated(&self.signature.name);
         }
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();

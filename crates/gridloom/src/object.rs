@@ -41,21 +41,21 @@ impl Grid {
     ///
     /// # Errors
     /// [`Error::UnknownClass`] if no server offers it, or that one does not; what became of `_initialize`.
-    pub fn object(&self, class: &str, server: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
+    pub fn object(&self, class: &str, chosen: Option<NodeId>, limit: Option<Duration>) -> Result<Object, Error> {
         let class = self.class(class)?;
         let initialize = self.function(&format!("{class}.{INITIALIZE}"))?;
         let all = self.functions();
         let is_of_class = |name: &str| class_of(name).is_some_and(|(of, _)| of == class);
         let own = all.iter().filter(|signature| is_of_class(&signature.name));
         let signatures: Arc<[Arc<Signature>]> = own.cloned().map(Arc::new).collect();
-        let object = self.new_object();
         let mut refused = Vec::new();
         loop {
-            let server = match server {
+            let server = match chosen {
                 Some(server) => server,
                 None => self.place_for_object(initialize.name(), &refused)?,
             };
-            let place = Place { object, server };
+            // One that was perhaps begun where it was lost is another.
+            let place = Place { object: self.new_object(), server };
             self.note_object(server, 1);
             match initialize.clone().at(place).submit(&[], &[], limit).and_then(Pending::wait) {
                 Ok(_) => {
@@ -67,9 +67,9 @@ impl Grid {
                         is_ended: Arc::default(),
                     });
                 }
-                // Another may have room for it: it has not begun there.
-                Err(Error::Task(TaskError::Refused { .. }))
-                    if refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
+                // Another may have room for it, or be there.
+                Err(Error::Task(TaskError::Refused { .. } | TaskError::ServerLost { .. }))
+                    if chosen.is_none() && refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
                 {
                     self.note_object(server, -1);
                     refused.push(server);

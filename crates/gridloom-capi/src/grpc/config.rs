@@ -84,6 +84,9 @@ impl Default for Config {
     }
 }
 
+/// Servers of a grid of a program's own: each is some processes.
+const LOCAL_SERVERS_MAX: usize = 256;
+
 impl Default for Local {
     fn default() -> Local {
         let LocalConfig { servers, slots, .. } = LocalConfig::default();
@@ -138,6 +141,13 @@ impl Config {
             ));
         }
         limit(config.session_timeout).map_err(|why| of("session_timeout", format!("session_timeout is {why}")))?;
+        if config.local.servers > LOCAL_SERVERS_MAX {
+            let why = format!(
+                "servers of [local] is {}; at most {LOCAL_SERVERS_MAX} run on one machine",
+                config.local.servers
+            );
+            return Err(of("servers", why));
+        }
         let memory = config.local.memory_bytes();
         memory.map_err(|why| of("memory", format!("memory of [local]: {why}")))?;
         let is_file = |path: &&mut PathBuf| !path.to_str().is_some_and(|path| path.starts_with("builtin:"));

@@ -48,8 +48,9 @@ impl Uri {
                     _ => Err(wrong("a path is missing; give file:PATH, or file://SERVER/PATH")),
                 },
             },
-            "gridloom" => match rest.trim_matches('/') {
-                "" => Ok(Uri::Grid),
+            "gridloom" if rest.is_empty() => Ok(Uri::Grid),
+            "gridloom" => match rest.strip_prefix("//").map_or("", |server| server.trim_end_matches('/')) {
+                "" => Err(wrong("a server is missing; give gridloom:, or gridloom://SERVER")),
                 server if server.contains('/') => Err(wrong("what lies in a server's store has no names there")),
                 server => Ok(Uri::Store(server.into())),
             },
@@ -91,7 +92,6 @@ mod tests {
             assert_eq!((Uri::parse(text).unwrap(), uri.to_string().as_str()), (uri, text));
         }
         assert_eq!(Uri::parse("file:///a").unwrap(), Uri::File("/a".into()));
-        assert_eq!(Uri::parse("gridloom://").unwrap(), Uri::Grid);
     }
 
     #[test]
@@ -107,6 +107,9 @@ mod tests {
             "file://s",
             "file://s/",
             "gridloom://s/a",
+            "gridloom://",
+            "gridloom:s",
+            "gridloom:/s",
         ] {
             let failed = Uri::parse(text).unwrap_err();
             assert!(failed.code == GRPC_INVALID_DATA_NP && failed.text.contains(&format!("'{text}'")), "{text}");

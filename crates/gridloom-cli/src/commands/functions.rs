@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom_core::idl::class_of;
+use gridloom_core::idl::method::runs_by_itself;
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
@@ -51,7 +53,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if functions.is_empty() {
         print_line("no functions are offered; start a server with 'gridloom serve'")?;
     }
-    for signature in &functions {
+    let is_run = |name: &str| class_of(name).is_some_and(|(_, method)| runs_by_itself(method));
+    for signature in functions.iter().filter(|signature| !is_run(&signature.name)) {
         print_line(&signature.to_string())?;
         if !options.names.is_empty() {
             print_line(&format!("    {}", signature.c_prototype().unwrap_or_else(|why| why)))?;

@@ -175,7 +175,7 @@ fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::idl::{Body, Mode};
+    use gridloom_core::idl::{Body, Mode, Passed};
 
     #[test]
     fn all_descriptions_are_read() {
@@ -189,7 +189,8 @@ mod tests {
                 let call = signature.c_prototype().unwrap();
                 let mut rest = call.strip_prefix("grpc_call(&handle, ").unwrap();
                 for param in &signature.params {
-                    let name = format!("{}{}", if param.is_array || param.is_output() { '*' } else { ' ' }, param.name);
+                    let is_address = !matches!(param.passed(), Ok(Passed::Value(_)));
+                    let name = format!("{}{}", if is_address { '*' } else { ' ' }, param.name);
                     match (param.mode, rest.find(&name)) {
                         (Mode::Work, at) => assert_eq!(at, None, "scratch memory is passed: {call}"),
                         (_, Some(at)) => rest = &rest[at + name.len()..],
