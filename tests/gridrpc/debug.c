@@ -1,9 +1,13 @@
 /* The debug mode of blocks: memory whose value is elsewhere shows it, and reads of whole pages of it are found out. */
 #include "suite.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -189,6 +193,107 @@ static void parts_are_brought_together(void) {
     CHECK(strstr(grpc_last_error_text_np(), "(call 2 of the block)") != NULL);
 }
 
+/* A thread's part of a result, and a pipe. */
+typedef struct reader {
+    const double *values;
+    int n, ends[2], is_right;
+    double first;
+} reader;
+
+enum { READERS = 4, HUGE_PART = 1 << 19 };
+
+/* The system tells of closed memory without a fault: what it reads there first has to be the value. */
+static void *reads_when_open(void *data) {
+    reader *own = data;
+    const double *last = own->values + own->n - 1;
+    double seen = 0;
+    while (write(own->ends[1], last, sizeof *last) != (ssize_t)sizeof *last) sched_yield();
+    own->is_right = read(own->ends[0], &seen, sizeof seen) == (ssize_t)sizeof seen && seen == own->first + own->n - 1;
+    for (int i = 0; i < own->n; i++) own->is_right &= own->values[i] == own->first + i;
+    return NULL;
+}
+
+static void *reads_at_once(void *data) {
+    reader *own = data;
+    own->is_right = 1;
+    for (int i = 0; i < own->n; i++) own->is_right &= own->values[i] == own->first + i;
+    return NULL;
+}
+
+/* Each sees the value or waits for it, whoever was the first. */
+static void threads_read_values(void) {
+    reader readers[READERS];
+    pthread_t threads[READERS];
+    void *made = NULL;
+    BUFFERS();
+    HANDLE(steps, "steps");
+    CHECK(posix_memalign(&made, (size_t)sysconf(_SC_PAGESIZE), (size_t)READERS * HUGE_PART * sizeof(double)) == 0);
+    double *all = made;
+    for (int k = 0; k < READERS; k++) {
+        readers[k] = (reader){all + k * HUGE_PART, HUGE_PART, {-1, -1}, 0, k * HUGE_PART};
+        CHECK(pipe(readers[k].ends) == 0);
+    }
+    grpc_map("auto") {
+        grpc_call(&steps, 1, READERS * HUGE_PART, all);
+        grpc_local() {
+            if (!finds_reads()) OK(grpc_fetch(all));
+            for (int k = 0; k < READERS; k++)
+                pthread_create(&threads[k], NULL, k == READERS - 1 ? reads_when_open : reads_at_once, &readers[k]);
+            for (int k = 0; k < READERS; k++) pthread_join(threads[k], NULL);
+        }
+    }
+    for (int k = 0; k < READERS; k++) {
+        CHECK(close(readers[k].ends[0]) == 0 && close(readers[k].ends[1]) == 0);
+        CHECK(readers[k].is_right);
+    }
+    free(made);
+    if (finds_reads()) EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
+}
+
+/* It cannot be written while it is closed: other threads may have read what it was filled with. */
+static void shared_memory_is_told(void) {
+    BUFFERS();
+    FILE *file = tmpfile();
+    CHECK(file != NULL && ftruncate(fileno(file), LARGE * sizeof(double)) == 0);
+    y = mmap(NULL, LARGE * sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
+    fclose(file);
+    CHECK(y != MAP_FAILED);
+    fill(y, LARGE, 10);
+    grpc_map("auto") {
+        grpc_call(&axpy, LARGE, 1.0, x, y);
+        grpc_local() seen = y[600];
+    }
+    int is_right = is_all(y, LARGE, 11);
+    munmap(y, LARGE * sizeof(double));
+    CHECK(is_right);
+    if (!finds_reads()) return;
+    EQUAL(11, seen);
+    EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
+    CHECK(strstr(grpc_last_error_text_np(), "byte 4800 of 32768"));
+    CHECK(strstr(grpc_last_error_text_np(), "opened before it was written"));
+}
+
+static void tell(int *round, double *value) { (void)round, (void)value; }
+
+static void ask(double *factor, int *calls) { *factor = 1, ++*calls; }
+
+/* Of a result that is brought, a part that calls without a place in the plan were to write over, and did not. */
+static void parts_that_are_put_back_are_brought(void) {
+    grpc_sessionid_t id;
+    BUFFERS();
+    HANDLE(ends, "report");
+    grpc_map("auto") {
+        grpc_call(&axpy, LARGE, 1.0, x, y);
+        grpc_call(&ends, 3, -1, y + 7, tell, ask);
+        OK(grpc_call_async(&ends, &id, 3, -1, y + LARGE / 2, tell, ask));
+        grpc_local() seen = y[LARGE - 1];
+    }
+    EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
+    EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));
+    CHECK(is_all(y, LARGE, 11));
+    if (finds_reads()) EQUAL(11, seen);
+}
+
 /* A value that was in memory before it was filled. */
 static void failed_calls_change_nothing(void) {
     BUFFERS();
@@ -284,6 +389,97 @@ static void other_faults_are_not_touched(void) {
     EQUAL(SIGSEGV, WTERMSIG(status));
 }
 
+/* A fault on a page that was opened before the handler looked. */
+static void faults_late(double *value) {
+    struct sigaction action;
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    info.si_signo = SIGSEGV;
+    info.si_code = SEGV_ACCERR;
+    info.si_addr = value;
+    if (sigaction(SIGSEGV, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) != 0)
+        action.sa_sigaction(SIGSEGV, &info, NULL);
+}
+
+static void late_faults_are_not_passed_on(void) {
+    struct sigaction action;
+    BUFFERS();
+    for (int round = 0; round < 3 && finds_reads(); round++) {
+        grpc_map("auto") {
+            grpc_call(&axpy, LARGE, 1.0, x, y);
+            grpc_local() {
+                seen = y[600];
+                faults_late(y + 600);
+            }
+        }
+        EQUAL(11 + round, seen);
+    }
+    CHECK(sigaction(SIGSEGV, NULL, &action) == 0);
+    CHECK(!finds_reads() || (action.sa_flags & SA_SIGINFO) != 0);
+}
+
+/* Whether the thread that sees to faults takes no other signals; -1 if there is no such thread. */
+static int takes_no_signals(void) {
+    char path[300], line[300] = "";
+    DIR *threads = opendir("/proc/self/task");
+    int takes_none = -1;
+    for (struct dirent *one; threads != NULL && (one = readdir(threads)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/self/task/%.200s/status", one->d_name);
+        FILE *file = fopen(path, "r");
+        int is_own = 0;
+        while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+            unsigned long long blocked;
+            is_own |= strncmp(line, "Name:\tgridloom-guard", 20) == 0;
+            if (!is_own || sscanf(line, "SigBlk: %llx", &blocked) != 1) continue;
+            const unsigned long long faults = 1ULL << (SIGSEGV - 1) | 1ULL << (SIGBUS - 1);
+            takes_none = (blocked & 1ULL << (SIGALRM - 1)) != 0 && (blocked & faults) == 0;
+        }
+        if (file != NULL) fclose(file);
+    }
+    if (threads != NULL) closedir(threads);
+    return takes_none;
+}
+
+/* Where a block's read is found out, and the value is right. */
+static int finds_a_read(double *x, double *y) {
+    grpc_function_handle_t axpy;
+    double seen = 0;
+    setenv("GRIDLOOM_GRPC_DEBUG", "1", 1);
+    if (grpc_initialize(suite_config) != GRPC_NO_ERROR) return 0;
+    if (grpc_function_handle_default(&axpy, "gridrpc/axpy") != GRPC_NO_ERROR) return 0;
+    fill(y, LARGE, 10);
+    grpc_map("auto") {
+        grpc_call(&axpy, LARGE, 1.0, x, y);
+        grpc_local() seen = y[600];
+    }
+    int is_told = grpc_map_error_np() == GRPC_MAP_DIFFERS_NP && seen == 11;
+    return (is_told || !finds_reads()) && is_all(y, LARGE, 11) && grpc_finalize() == GRPC_NO_ERROR;
+}
+
+/* Its own thread sees to its faults. As it ends by a signal, what watches memory looks at its parent. */
+static void a_child_has_its_own(void) {
+    int ends[2];
+    char answer = 'n';
+    BUFFERS();
+    grpc_map("auto") {
+        grpc_call(&axpy, LARGE, 1.0, x, y);
+        grpc_local() seen = y[600];
+    }
+    if (finds_reads()) EQUAL(1, takes_no_signals());
+    OK(grpc_finalize());
+    CHECK(pipe(ends) == 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        if (finds_a_read(x, y) && (!finds_reads() || takes_no_signals() == 1)) answer = 'y';
+        while (write(ends[1], &answer, 1) == 1) kill(getpid(), SIGKILL);
+    }
+    close(ends[1]);
+    CHECK(child > 0 && read(ends[0], &answer, 1) == 1 && waitpid(child, NULL, 0) == child);
+    close(ends[0]);
+    EQUAL('y', answer);
+}
+
 const test_case debug_cases[] = {
     {"debug: reads of what is elsewhere are told, and right", reads_are_told},
     {"debug: reads that are said are not told", reads_that_are_said_are_not_told},
@@ -291,8 +487,13 @@ const test_case debug_cases[] = {
     {"debug: writes that are said are not told", writes_that_are_said_are_not_told},
     {"debug: pages with other data are left alone", pages_with_other_data_are_left_alone},
     {"debug: parts of a result are brought together", parts_are_brought_together},
+    {"debug: threads read values", threads_read_values},
+    {"debug: shared memory is told", shared_memory_is_told},
+    {"debug: parts that are put back are brought", parts_that_are_put_back_are_brought},
     {"debug: calls that fail change nothing", failed_calls_change_nothing},
     {"debug: nothing stays closed", nothing_stays_closed},
     {"debug: other faults are not touched", other_faults_are_not_touched},
+    {"debug: late faults are not passed on", late_faults_are_not_passed_on},
+    {"debug: a child has its own session and thread", a_child_has_its_own},
     {NULL, NULL},
 };

@@ -4,14 +4,18 @@
 //! the thread that opens pages of it through a pipe, and waits. Every other fault goes to the handler that was there before.
 //!
 //! **Invariants:** a page that is closed lies in a slot; slots and the protection of pages are changed under one lock, which is not
-//! this module's (`Pages` is that lock's).
+//! this module's (`Pages` is that lock's). Who finds no slot for a fault on a page that was closed finds that more was opened.
+//!
+//! A child made by `fork` has the slots and the handler, but not the thread: its pages are opened and no more, until it watches itself.
 //!
 //! **Limits:** it is for Linux, and not under valgrind, which does not go on precisely where a fault was. A system call that is
-//! given closed memory fails with `EFAULT`. A handler that the program sets later has to pass on what is not its own.
+//! given closed memory fails with `EFAULT`. Memory that is shared cannot be written while it is closed. A handler that the program
+//! sets later has to pass on what is not its own.
 
 use std::ffi::{c_int, c_void};
-use std::io::Read;
+use std::io::{PipeReader, Read};
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -24,7 +28,10 @@ pub(super) struct Fault {
 }
 
 /// The pages that are closed. Whoever has it changes them.
-pub(super) struct Pages(());
+pub(super) struct Pages {
+    /// Whether faults are seen to, once that was asked for.
+    is_watched: Option<bool>,
+}
 
 /// Runs of pages that are closed, each from its first address up to its end; no such run begins at 0.
 static SLOTS: [Slot; SLOTS_MAX] = [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; SLOTS_MAX];
@@ -55,7 +62,25 @@ impl Slot {
 
 impl Pages {
     pub(super) const fn new() -> Pages {
-        Pages(())
+        Pages { is_watched: None }
+    }
+
+    /// Whether faults are seen to from now on, by `open` on a thread of its own; it stays as long as the process.
+    pub(super) fn watch(&mut self, open: fn(&Fault)) -> bool {
+        *self.is_watched.get_or_insert_with(|| !is_in_valgrind() && start(open).is_some())
+    }
+
+    /// This is another process, made by `fork`: what the one before closed is opened, and nobody watches.
+    pub(super) fn begin_again(&mut self) {
+        self.open(0, usize::MAX / page_bytes() * page_bytes());
+        self.is_watched = None;
+    }
+
+    /// Writes there whether or not it is closed, if that is possible; otherwise some of it may be written.
+    pub(super) fn write(&mut self, start: usize, bytes: &[u8]) -> bool {
+        // Of this process: an open file would stay a parent's. The system writes to what may be copied, however it is protected.
+        let memory = std::fs::OpenOptions::new().write(true).open("/proc/self/mem");
+        memory.and_then(|memory| memory.write_all_at(bytes, start as u64)).is_ok()
     }
 
     /// Closes the whole pages from there up to `end`, if there are any and that is possible.
@@ -82,12 +107,14 @@ impl Pages {
                 continue;
             }
             open_run(first.max(start), last.min(end));
-            slot.set(0, 0);
-            if first < start {
-                slot.set(first, start);
-            }
+            OPENINGS.fetch_add(1, Ordering::AcqRel);
+            // What stays closed is in a slot all the while.
             if end < last {
                 self.keep(end, last);
+            }
+            match first < start {
+                true => slot.end.store(start, Ordering::Release),
+                false => slot.set(0, 0),
             }
         }
     }
@@ -121,16 +148,9 @@ fn protect(start: usize, end: usize, protection: c_int) -> bool {
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static OPENER: AtomicI32 = AtomicI32::new(0);
-static RETRIED: AtomicUsize = AtomicUsize::new(0);
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// The handler before was for one fault only, and has had it.
 static IS_BEFORE_OVER: AtomicBool = AtomicBool::new(false);
-
-/// Whether faults are seen to from now on, by `open` on a thread of its own; it stays as long as the process.
-pub(super) fn watch(open: fn(&Fault)) -> bool {
-    static IS_WATCHED: OnceLock<bool> = OnceLock::new();
-    *IS_WATCHED.get_or_init(|| !is_in_valgrind() && start(open).is_some())
-}
 
 /// It loads a library of its own into every program.
 fn is_in_valgrind() -> bool {
@@ -138,25 +158,50 @@ fn is_in_valgrind() -> bool {
 }
 
 fn start(open: fn(&Fault)) -> Option<()> {
-    let (mut asked, asks) = std::io::pipe().ok()?;
-    let opens = move || {
-        OPENER.store(thread_id(), Ordering::Release);
-        let mut address = [0; size_of::<usize>()];
-        while asked.read_exact(&mut address).is_ok() {
-            let asked = std::ptr::with_exposed_provenance::<Asked>(usize::from_ne_bytes(address));
-            // SAFETY: it is on the stack of a thread that waits until it is done.
-            let asked = unsafe { &*asked };
-            // Whatever goes wrong, who waits goes on.
-            let _ = std::panic::catch_unwind(|| open(&asked.fault));
-            open_still_closed(asked.fault.address);
-            asked.is_done.store(1, Ordering::Release);
-            // SAFETY: wakes who waits for that number. Who has seen it already may be gone with it: then nobody is woken.
-            unsafe { libc::syscall(libc::SYS_futex, &raw const asked.is_done, libc::FUTEX_WAKE, 1) };
-        }
-    };
-    std::thread::Builder::new().name("gridloom-guard".into()).spawn(opens).ok()?;
+    let (asked, asks) = std::io::pipe().ok()?;
+    spawn(move || open_what_is_asked(asked, open))?;
     PIPE.store(asks.into_raw_fd(), Ordering::Release);
     PROCESS.store(std::process::id().cast_signed(), Ordering::Release);
+    // A child has its parent's handler.
+    if BEFORE.get().is_some() { Some(()) } else { set_handler() }
+}
+
+/// On a thread that takes no signals but of its own faults: the program's handlers run where the program does.
+fn spawn(run: impl FnOnce() + Send + 'static) -> Option<()> {
+    let mut taken = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a set that is filled before it is used; a thread begins with the signals of who starts it.
+    unsafe {
+        libc::sigfillset(taken.as_mut_ptr());
+        libc::sigdelset(taken.as_mut_ptr(), libc::SIGSEGV);
+        libc::sigdelset(taken.as_mut_ptr(), libc::SIGBUS);
+        if libc::pthread_sigmask(libc::SIG_SETMASK, taken.as_ptr(), before.as_mut_ptr()) != 0 {
+            return None;
+        }
+    }
+    let spawned = std::thread::Builder::new().name("gridloom-guard".into()).spawn(run);
+    // SAFETY: what was there before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
+    spawned.is_ok().then_some(())
+}
+
+fn open_what_is_asked(mut asked: PipeReader, open: fn(&Fault)) {
+    OPENER.store(thread_id(), Ordering::Release);
+    let mut address = [0; size_of::<usize>()];
+    while asked.read_exact(&mut address).is_ok() {
+        let asked = std::ptr::with_exposed_provenance::<Asked>(usize::from_ne_bytes(address));
+        // SAFETY: it is on the stack of a thread that waits until it is done.
+        let asked = unsafe { &*asked };
+        // Whatever goes wrong, who waits goes on.
+        let _ = std::panic::catch_unwind(|| open(&asked.fault));
+        open_still_closed(asked.fault.address);
+        asked.is_done.store(1, Ordering::Release);
+        // SAFETY: wakes who waits for that number. Who has seen it already may be gone with it: then nobody is woken.
+        unsafe { libc::syscall(libc::SYS_futex, &raw const asked.is_done, libc::FUTEX_WAKE, 1) };
+    }
+}
+
+fn set_handler() -> Option<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: an action whose fields are all set or zero, which is an empty mask; a handler that calls only what one may. The one
@@ -197,7 +242,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         match found {
             Some(run) => return ask(address, run, context),
             // Perhaps it was opened just now: then it does not come again.
-            None if RETRIED.swap(address, Ordering::AcqRel) != address => return,
+            None if is_first(address) => return,
             None => {}
         }
     }
@@ -206,6 +251,35 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 
 /// The page may not be touched so, though it is there.
 const SEGV_ACCERR: c_int = 2;
+
+/// How often pages were opened.
+static OPENINGS: AtomicUsize = AtomicUsize::new(0);
+/// Faults without a slot: the last one of each thread, or of threads that share a place.
+static LAST: [Last; 64] = [const { Last::new() }; 64];
+
+struct Last {
+    address: AtomicUsize,
+    thread: AtomicI32,
+    openings: AtomicUsize,
+}
+
+impl Last {
+    const fn new() -> Last {
+        Last { address: AtomicUsize::new(0), thread: AtomicI32::new(0), openings: AtomicUsize::new(0) }
+    }
+}
+
+/// Whether this thread has not had that fault without a slot before, or pages were opened since.
+fn is_first(address: usize) -> bool {
+    let (thread, openings) = (thread_id(), OPENINGS.load(Ordering::Acquire));
+    let last = &LAST[thread.unsigned_abs() as usize % LAST.len()];
+    let was = (
+        last.address.swap(address, Ordering::AcqRel),
+        last.thread.swap(thread, Ordering::AcqRel),
+        last.openings.swap(openings, Ordering::AcqRel),
+    );
+    was != (address, thread, openings)
+}
 
 /// Waits until the page is open.
 fn ask(address: usize, (start, end): (usize, usize), context: *mut c_void) {

@@ -24,7 +24,7 @@ use super::super::work::{Limited, Work};
 use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
 use super::guard::{self, Guard};
 use super::known::{Known, Range};
-use super::made::{Made, bring, put_back};
+use super::made::{Made, bring, put_back, write_if_here};
 use super::overwritten::{Former, Overwritten};
 use super::regions::{Found, Part};
 
@@ -104,11 +104,15 @@ impl Run {
                 self.calls.push(Call::Mapped(limited.clone()));
                 return limited.await_end(&self.library.grid);
             }
-            MadeCall::Apart { work, written } => {
+            MadeCall::Apart { work, written, former } => {
                 let outcome = unsafe { work.collect(&self.library) };
-                // Of a call that failed, what was there before is there still.
-                if outcome.is_ok() {
-                    written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
+                match outcome.is_ok() {
+                    true => written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes)),
+                    // What was there before is there still, and the regions say so.
+                    false => former.iter().for_each(|part| {
+                        self.guard.hide(part);
+                        unsafe { write_if_here(part) };
+                    }),
                 }
                 outcome
             }
@@ -130,9 +134,8 @@ impl Run {
                 self.calls.push(Call::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Grouped(limited, Vec::new()), origin)
             }
-            MadeCall::Apart { work, written } => {
+            MadeCall::Apart { work, written, former } => {
                 let session = self.library.sessions.begin(work, origin);
-                let former = self.parts_there(&written);
                 written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
                 self.apart.push(Apart { written, former, session: session.clone() });
                 self.calls.push(Call::Session(session.clone()));
@@ -179,11 +182,12 @@ impl Run {
         let Some(group) = group else {
             // SAFETY: promised by the caller.
             let work = unsafe { opened.send(survey, |item| self.input(opened, item).map(Some)) }?;
+            let former = self.parts_there(&written);
             for (start, bytes) in &written {
                 guard::show(*start, *bytes);
                 self.known.forget_passed(*start, *bytes);
             }
-            return Ok(MadeCall::Apart { work, written });
+            return Ok(MadeCall::Apart { work, written, former });
         };
         let results: Vec<(String, usize, usize, bool)> = items
             .iter()
@@ -235,7 +239,7 @@ impl Run {
             formers.push(unsafe { Former::new(&self.known.regions, start, bytes, &made, self.guard.is_on()) });
             self.known.write(start, bytes, made.clone());
             self.touched.push((start, bytes));
-            self.guard.hide(start, bytes, &made);
+            self.guard.hide(&Part { start, end: start + bytes, writer: made, offset: 0, whole: bytes });
         }
         self.overwritten.note(limited, formers);
     }
@@ -294,8 +298,12 @@ impl Run {
         for Apart { former, session, .. } in met {
             // How it ended is told to who waits for it, and at the block's end. Of one that failed, what was there is there still.
             if self.library.await_ended(&session).is_err() {
-                // SAFETY: memory of the block's calls.
-                former.into_iter().for_each(|part| unsafe { put_back(&mut self.known.regions, part) });
+                for part in former {
+                    // It is watched before it is looked whether it was brought meanwhile: from then on it is brought with the rest.
+                    self.guard.hide(&part);
+                    // SAFETY: memory of the block's calls.
+                    unsafe { put_back(&mut self.known.regions, part) };
+                }
             }
         }
     }
@@ -423,5 +431,5 @@ struct Apart {
 /// A call on its way.
 enum MadeCall {
     Mapped(Arc<Limited>),
-    Apart { work: Work, written: Vec<Range> },
+    Apart { work: Work, written: Vec<Range>, former: Vec<Part<Arc<Made>>> },
 }

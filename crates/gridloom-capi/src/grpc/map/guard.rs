@@ -2,18 +2,22 @@
 //! so that who reads them is found out.
 //!
 //! A read of a closed page is reported: which result lies there, which call made it, and what the program should have said. Its value
-//! is brought, the pages are opened, and the program goes on with it. So it runs right, though not as it was planned for.
+//! is brought and written, then the pages are opened, and the program goes on with it. So it runs right, though not as it was planned
+//! for; other threads, too, since no page is open before it has its value. But memory that is shared is opened first.
 //!
 //! **Invariants**
 //! - What is watched lies in memory that a call of a block was given for a result, as long as that is in the block's regions and not
-//!   brought; the block opens it before anything else is written there, and all of it when it ends.
+//!   brought; the block opens it before anything else is written there, and all of it when it ends. Where that fails it is watched
+//!   again: a result that is brought has all its parts.
 //! - Pages that have a byte of anything else are not closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use gridloom::Value;
+
 use super::super::memory;
-use super::faults::{self, Fault, Pages};
+use super::faults::{Fault, Pages};
 use super::made::Made;
 use super::regions::{Part, Regions};
 
@@ -38,15 +42,19 @@ struct Watched {
 struct All {
     regions: Regions<Watched>,
     pages: Pages,
+    /// Whose they are.
+    process: u32,
 }
 
 static ALL: LazyLock<Mutex<All>> =
-    LazyLock::new(|| Mutex::new(All { regions: Regions::default(), pages: Pages::new() }));
+    LazyLock::new(|| Mutex::new(All { regions: Regions::default(), pages: Pages::new(), process: std::process::id() }));
 /// Blocks that are debugged: while there is none, nothing is looked up.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn all() -> MutexGuard<'static, All> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.be_own();
+    all
 }
 
 impl Guard {
@@ -61,15 +69,17 @@ impl Guard {
         self.reads.is_some()
     }
 
-    /// A result belongs there, and is somewhere else.
-    pub(super) fn hide(&self, start: usize, bytes: usize, made: &Arc<Made>) {
+    /// That part of a result belongs there, and is somewhere else.
+    pub(super) fn hide(&self, part: &Part<Arc<Made>>) {
         let Some(reads) = &self.reads else { return };
         let mut all = all();
-        let former = all.show(start, bytes);
-        fill(start, bytes);
-        if faults::watch(bring) {
-            all.regions.write(start, bytes, Watched { made: made.clone(), reads: reads.clone() });
-            all.pages.close(start, start + bytes);
+        let bytes = part.end - part.start;
+        let former = all.show(part.start, bytes);
+        fill(part.start, bytes);
+        if all.pages.watch(bring) {
+            let watched = Watched { made: part.writer.clone(), reads: reads.clone() };
+            all.regions.put(part.clone().of(watched));
+            all.pages.close(part.start, part.end);
         }
         drop(all);
         // Results end outside of the lock, here and below.
@@ -111,12 +121,62 @@ pub(super) fn show(start: usize, bytes: usize) {
     }
 }
 
+/// Writes those parts of a result's value. What is watched of them is closed until all is written, if that is possible; whether it was.
+///
+/// # Safety
+/// They lie in memory that was given to a call for this result.
+pub(super) unsafe fn write(made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> bool {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        // SAFETY: promised by the caller.
+        return made.hand_out(value, parts, |start, bytes| unsafe { write_open(start, bytes) });
+    }
+    let mut all = all();
+    // SAFETY: promised by the caller.
+    let (is_in_time, former) = unsafe { all.write(made, value, parts) };
+    drop(all);
+    drop(former);
+    is_in_time
+}
+
+unsafe fn write_open(start: usize, bytes: &[u8]) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start), bytes) };
+    true
+}
+
 /// Whether a result belongs there that is somewhere else: what is read there is no value of the program's.
 pub(in super::super) fn hides(address: usize) -> bool {
     COUNT.load(Ordering::Acquire) > 0 && all().regions.at(address).is_some()
 }
 
 impl All {
+    /// In a child made by `fork` what its parent watched is opened; of its results nothing can be used or ended there.
+    fn be_own(&mut self) {
+        let process = std::process::id();
+        if std::mem::replace(&mut self.process, process) != process {
+            self.pages.begin_again();
+            std::mem::forget(std::mem::take(&mut self.regions));
+        }
+    }
+
+    /// See the function of this name: whether it was possible, and what was watched there.
+    unsafe fn write(&mut self, made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> (bool, Vec<Part<Watched>>) {
+        let is_watched = parts.iter().any(|part| !self.regions.parts(part.start, part.end - part.start).is_empty());
+        let is_in_time = is_watched && made.hand_out(value, parts, |start, bytes| self.pages.write(start, bytes));
+        let former = parts.iter().flat_map(|part| self.show(part.start, part.end - part.start)).collect();
+        if !is_in_time {
+            // SAFETY: promised by the caller.
+            made.hand_out(value, parts, |start, bytes| unsafe { write_open(start, bytes) });
+        }
+        (is_in_time || !is_watched, former)
+    }
+
+    /// What is watched of a result.
+    fn parts_of(&self, made: &Arc<Made>) -> Vec<Part<Arc<Made>>> {
+        let own = self.regions.iter().filter(|part| Arc::ptr_eq(&part.writer.made, made));
+        own.map(|part| part.clone().of(made.clone())).collect()
+    }
+
     /// What was watched there.
     fn show(&mut self, start: usize, bytes: usize) -> Vec<Part<Watched>> {
         let former = self.regions.parts(start, bytes);
@@ -145,29 +205,37 @@ fn bring(fault: &Fault) {
          knowing: {say}",
         made.name, fault.address
     );
-    let value = made.value();
-    if let Err(failed) = &value {
-        text = format!("{text} (there is no value to bring: {})", failed.text);
+    match made.value() {
+        Ok(value) if !bring_value(&made, &value) => text += BROUGHT_LATE,
+        Ok(_) => {}
+        Err(failed) => {
+            text = format!("{text} (there is no value to bring: {})", failed.text);
+            let parts = all().parts_of(&made);
+            parts.iter().for_each(|part| show(part.start, part.end - part.start));
+        }
     }
     // Nobody reads on: there is nowhere to say it.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("gridloom: grpc_map: {text}\n").as_bytes());
     reads.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+}
+
+const BROUGHT_LATE: &str = " (it was opened before it was written, as shared memory has to be: what other threads read there \
+                            meanwhile may be no value)";
+
+/// Writes all that is watched of a result; whether it was closed until then.
+fn bring_value(made: &Arc<Made>, value: &Value) -> bool {
     let mut all = all();
-    let is_of = |part: &&Part<Watched>| Arc::ptr_eq(&part.writer.made, &made);
-    let of = |part: &Part<Watched>| Part {
-        start: part.start,
-        end: part.end,
-        writer: made.clone(),
-        offset: part.offset,
-        whole: part.whole,
-    };
-    let parts: Vec<Part<Arc<Made>>> = all.regions.iter().filter(is_of).map(of).collect();
-    parts.iter().for_each(|part| drop(all.show(part.start, part.end - part.start)));
-    if value.is_ok() {
-        // SAFETY: memory that a block's call was given for this result, and that the block, which holds no other lock of it, has
-        // not given to anything else. What fails was found out above.
-        let _ = unsafe { made.write(&parts.iter().collect::<Vec<_>>()) };
+    let parts = all.parts_of(made);
+    if parts.is_empty() {
+        // It was opened meanwhile.
+        return true;
     }
+    // SAFETY: memory that a block's call was given for this result, and that the block, which holds no other lock of it, has not
+    // given to anything else.
+    let (is_in_time, former) = unsafe { all.write(made, value, &parts.iter().collect::<Vec<_>>()) };
+    drop(all);
+    drop(former);
+    is_in_time
 }
 
 /// What stands where a result does not come by itself.

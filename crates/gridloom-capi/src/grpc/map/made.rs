@@ -54,23 +54,22 @@ impl Made {
         Ok(value)
     }
 
-    /// Writes those parts of it into the program's memory.
-    ///
-    /// # Safety
-    /// They lie in memory that was given to a call for this result.
-    pub(super) unsafe fn write(&self, parts: &[&Part<Arc<Made>>]) -> Outcome<()> {
-        let value = self.value()?;
+    /// Hands out those parts of its value, each with its first address. If all are taken it is here.
+    pub(super) fn hand_out(
+        &self,
+        value: &Value,
+        parts: &[&Part<Arc<Made>>],
+        mut take: impl FnMut(usize, &[u8]) -> bool,
+    ) -> bool {
         // A simulation that does not run bodies has no content.
-        if let Some(payload) = value.payload() {
+        let are_taken = value.payload().is_none_or(|payload| {
             let bytes = arranged(value.meta(), payload, &self.meta);
-            for part in parts {
-                let from = &bytes[part.offset..part.offset + (part.end - part.start)];
-                // SAFETY: promised by the caller.
-                unsafe { memory::write(std::ptr::with_exposed_provenance_mut(part.start), from) };
-            }
+            parts.iter().all(|part| take(part.start, &bytes[part.offset..part.offset + (part.end - part.start)]))
+        });
+        if are_taken {
+            *self.here() = Some(value.clone());
         }
-        *self.here() = Some(value);
-        Ok(())
+        are_taken
     }
 
     /// Whether the program has changed it since it was brought.
@@ -98,7 +97,7 @@ impl Made {
 /// Writes all parts of these results that are not here.
 ///
 /// # Safety
-/// As for [`Made::write`].
+/// They lie in memory that was given to calls for these results.
 pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>>]) -> Outcome<()> {
     let mut by_writer: BTreeMap<*const Made, Vec<&Part<Arc<Made>>>> = BTreeMap::new();
     let needed: BTreeSet<*const Made> = parts.iter().map(|part| Arc::as_ptr(&part.writer)).collect();
@@ -108,25 +107,39 @@ pub(super) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>
     }
     let mut outcome = Ok(());
     for parts in by_writer.values() {
-        parts.iter().for_each(|part| guard::show(part.start, part.end - part.start));
-        // SAFETY: promised by the caller.
-        outcome = outcome.and(unsafe { parts[0].writer.write(parts) });
+        let made = &parts[0].writer;
+        let brought = made.value().map(|value| {
+            // SAFETY: promised by the caller.
+            unsafe { guard::write(made, &value, parts) };
+        });
+        if brought.is_err() {
+            parts.iter().for_each(|part| guard::show(part.start, part.end - part.start));
+        }
+        outcome = outcome.and(brought);
     }
     outcome
 }
 
-/// Says of memory again that a result belongs there, which others were to write over. If it was brought meanwhile, that was without
-/// this part.
+/// Says of memory again that a result belongs there, which others were to write over.
 ///
 /// # Safety
-/// As for [`Made::write`].
+/// As for [`bring`].
 pub(super) unsafe fn put_back(regions: &mut Regions<Arc<Made>>, part: Part<Arc<Made>>) {
-    if part.writer.is_here() {
-        // What was brought once can be written.
-        // SAFETY: promised by the caller.
-        let _ = unsafe { part.writer.write(&[&part]) };
-    }
+    // SAFETY: promised by the caller.
+    unsafe { write_if_here(&part) };
     regions.put(part);
+}
+
+/// If a result was brought while others were to write over this part of it, that was without the part: it is written now.
+///
+/// # Safety
+/// As for [`bring`].
+pub(super) unsafe fn write_if_here(part: &Part<Arc<Made>>) {
+    let here = part.writer.here().clone();
+    if let Some(value) = here {
+        // SAFETY: promised by the caller.
+        unsafe { guard::write(&part.writer, &value, &[part]) };
+    }
 }
 
 /// Results that stay where they are, by the memory that they are of.

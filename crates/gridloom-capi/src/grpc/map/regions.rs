@@ -48,6 +48,14 @@ impl<W> Part<W> {
     }
 }
 
+impl<W> Part<W> {
+    /// The same memory, with another name for the writer.
+    pub(crate) fn of<V>(self, writer: V) -> Part<V> {
+        let Part { start, end, offset, whole, .. } = self;
+        Part { start, end, writer, offset, whole }
+    }
+}
+
 impl<W: Clone> Part<W> {
     /// What of it lies between these addresses, where something of it does.
     pub(crate) fn within(&self, start: usize, end: usize) -> Part<W> {
