@@ -199,7 +199,7 @@ fn functions_of_globals_are_called_and_checked_files_counted() {
 }
 
 #[test]
-fn classes_are_checked_shown_and_compiled_and_not_served_yet() {
+fn classes_are_checked_shown_compiled_and_served() {
     let idl = "Module m;\nGlobals { static int step(void) { return 2; } }\nDefClass counter \"counts\" {\n  DefState { int total = 40; }\n  \
                DefMethod _initialize() { total += step(); }\n  DefMethod get(OUT int *r) { *r = total; }\n}\n\
                DefClass other { DefState { int total; } DefMethod set(IN int n) { total = n; } }\n";
@@ -209,14 +209,19 @@ fn classes_are_checked_shown_and_compiled_and_not_served_yet() {
         succeeds(gridloom(&["idl", "check", text(&file)])),
         format!("{}: 0 functions, 2 classes\n", file.display())
     );
-    let shown = "class m/counter\n  m/counter._initialize() -> ()\n  m/counter.get() -> r: int32\n\
-                 class m/other\n  m/other.set(n: int32) -> ()\n";
+    let shown = "class m/counter\n  m/counter.get() -> r: int32\nclass m/other\n  m/other.set(n: int32) -> ()\n";
     assert_eq!(succeeds(gridloom(&["idl", "show", text(&file)])), shown);
     let library = folder.join("m.so");
     let printed = succeeds(gridloom(&["idl", "compile", text(&file), "-o", text(&library), "--keep"]));
     let made = ["m.counter.so", "m.other.so"].map(|name| folder.join(name));
     assert_eq!(printed, format!("{}\n{}\n", made[0].display(), made[1].display()));
     assert!(made.iter().all(|library| library.exists()) && folder.join("m.counter.c").exists());
-    let (_, error) = said(serve_command_of(&Grid::start(), &file, &[]));
-    assert!(error.contains("objects are not served yet, and 'm/counter' is a class; write its methods"), "{error}");
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &file, &[]));
+    assert_eq!(
+        succeeds(grid.command(&["functions"])).lines().filter(|line| line.starts_with('m')).collect::<Vec<_>>(),
+        ["m/counter.get() -> r: int32", "m/other.set(n: int32) -> ()"]
+    );
+    let (_, error) = said(grid.command(&["call", "m/counter.get"]));
+    assert!(error.contains("is a method: make an object of class 'm/counter'"), "{error}");
 }

@@ -46,6 +46,7 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
     for file in files {
         if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::BUILTIN_WORD)) {
             if bodies == InlineBodies::Unused {
+                builtin::check_named_blas()?;
                 offer.definitions.extend(builtin::builtin_definitions(name)?);
             } else if name != builtin::LINALG || files.len() == 1 || builtin::finds_blas(named) {
                 offer.add(builtin::builtin_offer(name, named)?);

@@ -88,14 +88,24 @@ pub fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
     let builtin = find(name)?;
     let variable = blas_variable().filter(|_| name != "fftw");
     let has_blas = variable.is_some() && [LINALG, "blas"].contains(&name);
-    if let Some(library) = variable.as_ref().filter(|path| path.components().count() > 1 && !path.exists()) {
-        let library = library.display();
-        return Err(Error::Input(format!("{library}: no such library, which {BLAS_VARIABLE} names")));
+    if variable.is_some() {
+        check_named_blas()?;
     }
     let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
     // A BLAS that is named does.
     let folders = if has_blas { Vec::new() } else { places() };
     offer_from(builtin, named, &folders)
+}
+
+/// What the environment names has to be there.
+pub(crate) fn check_named_blas() -> Result<(), Error> {
+    match blas_variable().filter(|path| path.components().count() > 1 && !path.exists()) {
+        None => Ok(()),
+        Some(library) => {
+            let library = library.display();
+            Err(Error::Input(format!("{library}: no such library, which {BLAS_VARIABLE} names")))
+        }
+    }
 }
 
 /// Whether a library is named, or there under its usual name, that looks as if it had BLAS.
