@@ -19,6 +19,7 @@ use super::code::{Failed, Outcome};
 use super::datum::Remote;
 use super::deliver::{Destination, Target};
 use super::library::Library;
+use super::map;
 use super::memory;
 use super::slots::{ReadingPlan, Slot};
 
@@ -169,7 +170,9 @@ unsafe fn check_memory(
     pointer: *mut c_void,
     meta: &Meta,
 ) -> Outcome<()> {
-    let is_read = param.is_input() && can_be_remote(param);
+    // In a block, and where a result stays remote, memory need not have the value that stands for it.
+    let is_here = || !map::is_open() && !library.staying.is_there(pointer.addr());
+    let is_read = param.is_input() && can_be_remote(param) && is_here();
     let size_bytes = if can_be_remote(param) { meta.size_bytes() } else { 0 };
     // SAFETY: promised by the caller.
     unsafe { library.remotes.check(pointer, size_bytes, is_read) }.map_err(|failed| {

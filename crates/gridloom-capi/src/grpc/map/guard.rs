@@ -144,11 +144,6 @@ unsafe fn write_open(start: usize, bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether a result belongs there that is somewhere else: what is read there is no value of the program's.
-pub(in super::super) fn hides(address: usize) -> bool {
-    COUNT.load(Ordering::Acquire) > 0 && all().regions.at(address).is_some()
-}
-
 impl All {
     /// In a child made by `fork` what its parent watched is opened; of its results nothing can be used or ended there.
     fn be_own(&mut self) {

@@ -155,6 +155,11 @@ impl Staying {
         self.lock().clone()
     }
 
+    /// Whether the result that belongs there stays remote.
+    pub(crate) fn is_there(&self, address: usize) -> bool {
+        self.lock().at(address).is_some()
+    }
+
     /// What stands for memory that a call reads, if a result is there; parts of results are brought.
     pub(crate) fn known(&self, item: &Item<'_>) -> Outcome<Option<Arg>> {
         let (start, bytes) = item.range();

@@ -33,7 +33,6 @@ use super::library::{Library, library};
 use super::memory;
 pub(super) use discover::Discovery;
 use follow::{Ended, Run};
-pub(super) use guard::hides;
 pub(super) use made::Staying;
 
 /// `grpc_mapped_np`: its beginning, which is all that the library uses.
