@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 232
+CASES = 233
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
 # What needs memory that not every machine has.
@@ -268,17 +268,23 @@ def lost(suite):
     return compile_c([SUITE / "lost.c"], suite / "lost", "-std=c99")
 
 
+def goes_on_without(servers, program, names, line):
+    """Kills the server that the program names first, and lets it go on; what it then says."""
+    program = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = servers[re.fullmatch(names, program.stdout.readline()).group(1)]
+    server.kill()
+    server.wait()
+    said, errors = program.communicate(line, timeout=120)
+    assert program.returncode == 0, errors
+    return said, errors
+
+
 @pytest.mark.parametrize("left", [1, 0])
 def test_a_remote_datum_outlives_its_server(suite, lost, agent, serve, monkeypatch, left):
     """It is made again on the server that is left; if none is, it is lost."""
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     servers = {name: serve(name) for name in ("server-1", "server-2")[: left + 1]}
-    program = subprocess.Popen([lost], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    made_on = re.fullmatch(r"made on (server-\d)\n", program.stdout.readline()).group(1)
-    servers[made_on].kill()
-    servers[made_on].wait()
-    said, errors = program.communicate("0\n", timeout=120)
-    assert program.returncode == 0, errors
+    said, errors = goes_on_without(servers, lost, r"made on (server-\d)\n", "0\n")
     assert said.strip() == ("3 at the client, 12000 in all" if left else "GRPC_INVALID_DATA_NP"), said + errors
 
 
@@ -287,12 +293,7 @@ def test_an_object_is_lost_with_its_server(suite, agent, serve, monkeypatch):
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)
     servers = {name: serve(name) for name in ("server-1", "server-2")}
     program = compile_c([SUITE / "lost_object.c"], suite / "lost_object", "-std=c99")
-    program = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    lives_on = re.fullmatch(r"lives on (server-\d)\n", program.stdout.readline()).group(1)
-    servers[lives_on].kill()
-    servers[lives_on].wait()
-    said, errors = program.communicate("\n", timeout=120)
-    assert program.returncode == 0, errors
+    said, errors = goes_on_without(servers, program, r"lives on (server-\d)\n", "\n")
     lost = "GRPC_INVALID_OBJECT_HANDLE_NP\n"
     assert said == f"{lost}{lost}another has 102\n", said + errors
 

@@ -5,23 +5,13 @@
 
 enum { N = 1000, REPORT = 8192 };
 
-static int is_all(const double *values, int n, double expected) {
-    for (int i = 0; i < n; i++)
-        if (values[i] != expected) return 0;
-    return 1;
-}
-
-static void fill(double *values, int n, double value) {
-    for (int i = 0; i < n; i++) values[i] = value;
-}
-
 #define BUFFERS()                                                                                                      \
     static double x[N], y[N], z[N];                                                                                    \
     double total = -1;                                                                                                 \
     (void)total;                                                                                                       \
-    fill(x, N, 1);                                                                                                     \
-    fill(y, N, 10);                                                                                                    \
-    fill(z, N, 100);                                                                                                   \
+    suite_fill(x, N, 1);                                                                                                     \
+    suite_fill(y, N, 10);                                                                                                    \
+    suite_fill(z, N, 100);                                                                                                   \
     BEGIN();                                                                                                           \
     HANDLE(axpy, "axpy");                                                                                              \
     HANDLE(sum, "sum");                                                                                                \
@@ -57,8 +47,8 @@ static void bound_and_late_handles(void) {
         OK(grpc_call(&sum, (long)N, z, &total));
     }
     OK(grpc_map_error_np());
-    CHECK(is_all(y, N, 13));
-    CHECK(is_all(z, N, 113));
+    CHECK(suite_is_all(y, N, 13));
+    CHECK(suite_is_all(z, N, 113));
     EQUAL(113.0 * N, total);
     OK(grpc_session_info_get_np(id, &info));
     TEXT(suite_server(), info.server);
@@ -80,8 +70,8 @@ static void all_calls_are_bound(void) {
         CHECK(strstr(report(), "5 calls on 1 server,") != NULL);
         CHECK(strstr(report(), "server-3") != NULL);
     }
-    CHECK(is_all(y, N, 10 + 4 * 2));
-    CHECK(is_all(z, N, 100 + 4 * 3));
+    CHECK(suite_is_all(y, N, 10 + 4 * 2));
+    CHECK(suite_is_all(z, N, 100 + 4 * 3));
 }
 
 /* The second run has another handle than the first. */
@@ -92,7 +82,7 @@ static void a_call_that_is_bound_otherwise(void) {
     grpc_map("auto") OK(grpc_call(grpc_map_phase_np() == 1 ? &axpy : &bound, N, 1.0, x, y));
     EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
     CHECK(strstr(grpc_last_error_text_np(), "it is bound to 'server-2'") != NULL);
-    CHECK(is_all(y, N, 11));
+    CHECK(suite_is_all(y, N, 11));
 }
 
 /* What transpose() makes of the first is read in three other shapes; only as it is at the end it comes here. */
@@ -175,7 +165,7 @@ static void failed_calls_change_nothing(void) {
     OK(grpc_call(&axpy, N, 1.0, x, y));
     EXPECT(GRPC_TIMEOUT_NP, grpc_call(&stalls, N, y));
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_call(&refuses, N, y));
-    CHECK(is_all(y, N, 11));
+    CHECK(suite_is_all(y, N, 11));
 }
 
 /* The same in a block, though what was there before was never here; who reads it within fails. */
@@ -195,8 +185,8 @@ static void failed_calls_of_a_block_change_nothing(void) {
     EXPECT(GRPC_TIMEOUT_NP, grpc_map_error_np());
     EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));
     EQUAL(-1, total);
-    CHECK(is_all(y, N, 11));
-    CHECK(is_all(z, N, 101));
+    CHECK(suite_is_all(y, N, 11));
+    CHECK(suite_is_all(z, N, 101));
 }
 
 /* The rest of what was there before is fetched before the block's end. */
@@ -212,7 +202,7 @@ static void failed_calls_on_a_part(void) {
     }
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
     EQUAL(11, last);
-    CHECK(is_all(y, N, 11));
+    CHECK(suite_is_all(y, N, 11));
 }
 
 static void tell(int *round, double *x) { (void)round, (void)x; }
@@ -252,11 +242,11 @@ static void failed_calls_that_were_written_over(void) {
         grpc_call(&steps, 2, 5, z + 10);
     }
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
-    CHECK(is_all(y, N, 11));
-    CHECK(is_all(z, 10, 101));
+    CHECK(suite_is_all(y, N, 11));
+    CHECK(suite_is_all(z, 10, 101));
     EQUAL(0, z[10]);
     EQUAL(14, z[19]);
-    CHECK(is_all(z + 20, N - 20, 101));
+    CHECK(suite_is_all(z + 20, N - 20, 101));
 }
 
 /* What stays remote, in a block that gives it another value in vain, and in a plain call. */
@@ -279,7 +269,7 @@ static void failed_calls_on_what_stays_remote(void) {
     OK(grpc_call(&sum, (long)N, y, &total));
     EQUAL(11.0 * N, total);
     OK(grpc_fetch(y));
-    CHECK(is_all(y, N, 11));
+    CHECK(suite_is_all(y, N, 11));
 }
 
 const test_case block_cases[] = {

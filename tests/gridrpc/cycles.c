@@ -7,7 +7,7 @@
  * has given away, to the byte, where it says so; LEAK bytes a round are lost on purpose, to see that this is seen. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

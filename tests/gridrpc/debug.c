@@ -23,16 +23,6 @@ static double pattern(void) {
     return value;
 }
 
-static int is_all(const double *values, int n, double expected) {
-    for (int i = 0; i < n; i++)
-        if (values[i] != expected) return 0;
-    return 1;
-}
-
-static void fill(double *values, int n, double value) {
-    for (int i = 0; i < n; i++) values[i] = value;
-}
-
 /* Under valgrind memory is filled, and that is all: a program does not go on precisely where a fault was. */
 static int finds_reads(void) {
     const char *loaded = getenv("LD_PRELOAD");
@@ -52,9 +42,9 @@ static double *pages(void) {
     double *y = pages(), total = -1, seen = 0;                                                                         \
     (void)total, (void)seen;                                                                                           \
     CHECK(y != NULL);                                                                                                  \
-    fill(x, LARGE, 1);                                                                                                 \
-    fill(y, LARGE, 10);                                                                                                \
-    fill(z, LARGE, 100);                                                                                               \
+    suite_fill(x, LARGE, 1);                                                                                                 \
+    suite_fill(y, LARGE, 10);                                                                                                \
+    suite_fill(z, LARGE, 100);                                                                                               \
     setenv("GRIDLOOM_GRPC_DEBUG", "1", 1);                                                                             \
     grpc_error_t began = grpc_initialize(suite_config);                                                                \
     unsetenv("GRIDLOOM_GRPC_DEBUG");                                                                                   \
@@ -81,7 +71,7 @@ static void reads_are_told(void) {
     EQUAL(11, seen);
     EQUAL(11, again);
     EQUAL(11.0 * LARGE, total);
-    CHECK(is_all(y, LARGE, 11));
+    CHECK(suite_is_all(y, LARGE, 11));
     EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
     CHECK(strstr(grpc_last_error_text_np(), "the program reads result 'y' of 'gridrpc/axpy' (call 2 of the block)"));
     CHECK(strstr(grpc_last_error_text_np(), "byte 4800 of 32768"));
@@ -135,12 +125,12 @@ static void writes_that_are_said_are_not_told(void) {
     grpc_map("auto") {
         grpc_call(&axpy, LARGE, 1.0, x, y);
         grpc_local_writes(y);
-        grpc_local() fill(y, LARGE, 5);
+        grpc_local() suite_fill(y, LARGE, 5);
         grpc_call(&axpy, LARGE, 1.0, y, z);
     }
     OK(grpc_map_error_np());
-    CHECK(is_all(y, LARGE, 5));
-    CHECK(is_all(z, LARGE, 105));
+    CHECK(suite_is_all(y, LARGE, 5));
+    CHECK(suite_is_all(z, LARGE, 105));
 }
 
 /* Less than a page, and pages that others have a share in: they are filled only. */
@@ -148,7 +138,7 @@ static void pages_with_other_data_are_left_alone(void) {
     double small[SMALL];
     double before = 0, first = 0, last = 0, after = 0;
     BUFFERS();
-    fill(small, SMALL, 1);
+    suite_fill(small, SMALL, 1);
     grpc_map("auto") {
         grpc_call(&axpy, SMALL, 1.0, x, small);
         grpc_call(&axpy, LARGE - 4, 1.0, x, y + 2);
@@ -166,8 +156,8 @@ static void pages_with_other_data_are_left_alone(void) {
     EQUAL(pattern(), first);
     EQUAL(pattern(), last);
     EQUAL(10, after);
-    CHECK(is_all(small, SMALL, 2));
-    CHECK(is_all(y + 2, LARGE - 4, 11));
+    CHECK(suite_is_all(small, SMALL, 2));
+    CHECK(suite_is_all(y + 2, LARGE - 4, 11));
 }
 
 /* Parts of one result, between which another lies. */
@@ -183,9 +173,9 @@ static void parts_are_brought_together(void) {
             seen += y[LARGE / 2 + 7];
         }
     }
-    CHECK(is_all(y, LARGE / 2, 11));
+    CHECK(suite_is_all(y, LARGE / 2, 11));
     EQUAL(LARGE / 4 - 1, y[LARGE / 2 + LARGE / 4 - 1]);
-    CHECK(is_all(y + LARGE / 2 + LARGE / 4, LARGE / 4, 11));
+    CHECK(suite_is_all(y + LARGE / 2 + LARGE / 4, LARGE / 4, 11));
     if (!finds_reads()) return;
     EQUAL(11 + 11 + 7, seen);
     EXPECT(GRPC_MAP_DIFFERS_NP, grpc_map_error_np());
@@ -258,12 +248,12 @@ static void shared_memory_is_told(void) {
     y = mmap(NULL, LARGE * sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
     fclose(file);
     CHECK(y != MAP_FAILED);
-    fill(y, LARGE, 10);
+    suite_fill(y, LARGE, 10);
     grpc_map("auto") {
         grpc_call(&axpy, LARGE, 1.0, x, y);
         grpc_local() seen = y[600];
     }
-    int is_right = is_all(y, LARGE, 11);
+    int is_right = suite_is_all(y, LARGE, 11);
     munmap(y, LARGE * sizeof(double));
     CHECK(is_right);
     if (!finds_reads()) return;
@@ -290,7 +280,7 @@ static void parts_that_are_put_back_are_brought(void) {
     }
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
     EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));
-    CHECK(is_all(y, LARGE, 11));
+    CHECK(suite_is_all(y, LARGE, 11));
     if (finds_reads()) EQUAL(11, seen);
 }
 
@@ -305,8 +295,8 @@ static void failed_calls_change_nothing(void) {
     }
     EXPECT(GRPC_COMMUNICATION_FAILED, grpc_map_error_np());
     EQUAL(pattern(), seen);
-    CHECK(is_all(y, LARGE, 10));
-    CHECK(is_all(z, LARGE, 100));
+    CHECK(suite_is_all(y, LARGE, 10));
+    CHECK(suite_is_all(z, LARGE, 100));
 }
 
 /* The memory is given up, left by return, or its block's session has ended: nothing is closed any more. */
@@ -321,20 +311,20 @@ static double leaves(grpc_function_handle_t *axpy, double *x, double *y) {
 static void nothing_stays_closed(void) {
     BUFFERS();
     EQUAL(1, leaves(&axpy, x, y));
-    CHECK(is_all(y, LARGE, 11));
+    CHECK(suite_is_all(y, LARGE, 11));
     grpc_map("auto") {
         grpc_stays_remote(y);
         grpc_call(&axpy, LARGE, 1.0, x, y);
         grpc_call(&axpy, LARGE, 1.0, x, z);
         OK(grpc_forget_np(z));
-        grpc_local() fill(z, LARGE, 3);
+        grpc_local() suite_fill(z, LARGE, 3);
     }
     OK(grpc_map_error_np());
-    CHECK(is_all(z, LARGE, 3));
+    CHECK(suite_is_all(z, LARGE, 3));
     /* It stays remote, and is filled. */
     EQUAL(pattern(), y[LARGE / 2]);
     OK(grpc_fetch(y));
-    CHECK(is_all(y, LARGE, 12));
+    CHECK(suite_is_all(y, LARGE, 12));
 }
 
 static void on_fault(int number, siginfo_t *info, void *context) {
@@ -447,13 +437,13 @@ static int finds_a_read(double *x, double *y) {
     setenv("GRIDLOOM_GRPC_DEBUG", "1", 1);
     if (grpc_initialize(suite_config) != GRPC_NO_ERROR) return 0;
     if (grpc_function_handle_default(&axpy, "gridrpc/axpy") != GRPC_NO_ERROR) return 0;
-    fill(y, LARGE, 10);
+    suite_fill(y, LARGE, 10);
     grpc_map("auto") {
         grpc_call(&axpy, LARGE, 1.0, x, y);
         grpc_local() seen = y[600];
     }
     int is_told = grpc_map_error_np() == GRPC_MAP_DIFFERS_NP && seen == 11;
-    return (is_told || !finds_reads()) && is_all(y, LARGE, 11) && grpc_finalize() == GRPC_NO_ERROR;
+    return (is_told || !finds_reads()) && suite_is_all(y, LARGE, 11) && grpc_finalize() == GRPC_NO_ERROR;
 }
 
 /* Its own thread sees to its faults. As it ends by a signal, what watches memory looks at its parent. */

@@ -295,6 +295,26 @@ static void callbacks_that_call(void) {
     EQUAL(2.5, sum);
 }
 
+/* Both on one server of one slot: who waits for its callback keeps the slot from nobody. */
+static void callbacks_that_call_their_server(void) {
+    double sum = 0;
+    BEGIN();
+    HANDLE(handle, "report");
+    grpc_function_handle_t there;
+    OK(grpc_function_handle_init(&there, suite_server(), "gridrpc/report"));
+    OK(grpc_function_handle_init(&adding, suite_server(), "gridrpc/add"));
+    listen(call_and_wait);
+    for (int round = 0; round < 3; round++) {
+        own = GRPC_SESSIONID_VOID;
+        added = 0;
+        OK(grpc_call_async(&there, &own, 3, 5, &sum, tell, ask));
+        OK(grpc_wait(own));
+        EQUAL(5, added);
+        EQUAL(2.5, sum);
+    }
+    OK(grpc_call(&handle, 3, 10, &sum, tell, ask));
+}
+
 static void cancel_own(void) { grpc_cancel(own); }
 
 static void callbacks_of_what_is_cancelled(void) {
@@ -335,6 +355,7 @@ const test_case kind_cases[] = {
     {"callbacks: values both ways", callbacks_both_ways},
     {"callbacks: one at a time", callbacks_one_at_a_time},
     {"callbacks: call, and do not wait for their own", callbacks_that_call},
+    {"callbacks: call the server that waits for them", callbacks_that_call_their_server},
     {"callbacks: of a call that is cancelled", callbacks_of_what_is_cancelled},
     {"callbacks: at most once", callbacks_at_most_once},
     {NULL, NULL},

@@ -4,7 +4,7 @@
  *
  * Says which server made it. Goes on with the next line of its input; "SECONDS" first lets so much time pass, for a
  * simulation. Then reads the datum twice: at the client, and by a call. */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* A block whose server is lost in the middle, with a result that only it had: says which, waits for a line, and goes on.
  *
  *   lost_block CONFIGURATION */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 
 enum { N = 100000 };

@@ -1,7 +1,7 @@
 /* A block with calls that are bound to a server, which is lost: says which, waits for a line, and goes on.
  *
  *   lost_bound SERVER */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 
 enum { N = 100000 };

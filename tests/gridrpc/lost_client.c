@@ -2,7 +2,7 @@
  *
  *   lost_client make   makes a datum, puts it to a file of server-1 and its description beside it
  *   lost_client        finds both, in another process, and says what it found */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 
 enum { N = 4000 };

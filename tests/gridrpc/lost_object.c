@@ -3,7 +3,7 @@
  *   lost_object CONFIGURATION
  *
  * Says where it lives. Goes on with the next line of its input: calls it once more, makes another, and calls that. */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 
 int main(int argc, char **argv) {

@@ -1,7 +1,7 @@
 /* One program against functions of both kinds: a native library's, and Python's, whose sizes come last of the inputs.
  *
  *   mixed CONFIGURATION */
-#include "must.h"
+#include "../../examples/gridrpc/example.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -51,6 +51,16 @@ int suite_text(const char *expected, const char *got, const char *what, const ch
 
 void suite_skip(const char *why) { skipped = why; }
 
+void suite_fill(double *values, int n, double value) {
+    for (int i = 0; i < n; i++) values[i] = value;
+}
+
+int suite_is_all(const double *values, int n, double expected) {
+    for (int i = 0; i < n; i++)
+        if (values[i] != expected) return 0;
+    return 1;
+}
+
 const char *suite_server(void) { return server; }
 
 /* In a handler of a signal: only write() is safe. */

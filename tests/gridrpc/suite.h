@@ -61,6 +61,10 @@ int suite_text(const char *expected, const char *got, const char *what, const ch
         EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));                                                                    \
     } while (0)
 
+/* What cases begin with and look for: all values are that one. */
+void suite_fill(double *values, int n, double value);
+int suite_is_all(const double *values, int n, double expected);
+
 /* The name of a server of the grid; the suite's own copy. */
 const char *suite_server(void);
 

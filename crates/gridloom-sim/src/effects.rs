@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gridloom_core::base::limits::{EAGER_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
-use gridloom_core::flow::{Execution, HostIndex};
+use gridloom_core::flow::{ActionId, Execution, HostIndex};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::{Effect, Input};
 
@@ -95,7 +95,9 @@ impl Simulation {
 
     fn start_task(&mut self, node: NodeId, task: Arc<Task>) {
         let state = self.node(node);
-        let (name, slots, started) = (&state.name, state.slots, state.tasks.len());
+        // Who waits for its program takes no slot.
+        let started = state.tasks.values().filter(|running| running.asking.is_none()).count();
+        let (name, slots) = (&state.name, state.slots);
         assert!(
             (started as u64) < u64::from(slots),
             "'{name}' starts {} with {started} of {slots} slots taken",
@@ -105,15 +107,22 @@ impl Simulation {
         for datum in task.inputs() {
             assert!(state.store.value(datum).is_some(), "'{name}' starts {} without its input {datum}", task.id);
         }
-        let host = HostIndex(state.host.0);
         self.synchronise();
+        let (id, started) = (task.id, self.now);
+        self.watch.see(self.now, || Seen::TaskBegins { node, task: &task });
+        let files = self.begin_files(node, &task);
+        let action = files.unwrap_or_else(|| self.begin_execution(node, task));
+        self.node_mut(node).tasks.insert(id, Running { action, started, asking: None });
+    }
+
+    /// A task begins to compute.
+    pub(crate) fn begin_execution(&mut self, node: NodeId, task: Arc<Task>) -> ActionId {
+        let host = HostIndex(self.node(node).host.0);
         let efficiency = self.config.efficiencies.get(&task.function).copied().unwrap_or(1.0);
         let work_flops = task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         let action = self.engine.start_execution(&Execution::new(host, work_flops));
-        let started = self.now;
-        self.watch.see(self.now, || Seen::TaskBegins { node, task: &task });
-        self.node_mut(node).tasks.insert(task.id, Running { action, started, asking: None });
         self.purposes.insert(action, Purpose::Task { node, task });
+        action
     }
 
     /// A task that has ended already has had its `TaskEnded`.
@@ -188,7 +197,7 @@ impl Simulation {
         let values: Vec<Value> = match results {
             None => task.outputs.iter().map(|output| Value { meta: output.meta.clone(), bytes: None }).collect(),
             Some(results) => {
-                let results = results.map_err(|error| named(error, &self.node(node).name))?;
+                let results = results.map_err(|error| error.named(&task.function, &self.node(node).name))?;
                 if results.len() != task.outputs.len() {
                     let why = format!("{} results where {} are due", results.len(), task.outputs.len());
                     let (function, server) = (task.function.clone(), self.node(node).name.clone());
@@ -222,18 +231,4 @@ impl Simulation {
         };
         task.args.iter().map(argument).collect()
     }
-}
-
-/// The error with the name of the server, which its bodies do not know.
-fn named(mut error: TaskError, name: &str) -> TaskError {
-    if let TaskError::Crashed { server, .. }
-    | TaskError::Raised { server, .. }
-    | TaskError::WrongResult { server, .. }
-    | TaskError::CannotRun { server, .. }
-    | TaskError::Refused { server, .. }
-    | TaskError::ObjectLost { server, .. } = &mut error
-    {
-        name.clone_into(server);
-    }
-    error
 }

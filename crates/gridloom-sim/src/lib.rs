@@ -10,7 +10,7 @@
 //! ```text
 //! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
 //! node   a machine, its store, timers and tasks       population  nodes started and started again
-//! profiles  what the platform's profiles change
+//! profiles  what the platform's profiles change        disk    what tasks have in files
 //! faults  what is broken, now or by a scenario
 //! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
 //! replay  scenarios of given transfers and executions, without machines
@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod connect;
+mod disk;
 mod effects;
 pub mod faults;
 mod links;
@@ -37,6 +38,7 @@ mod trace;
 mod transfer;
 mod world;
 
+pub use disk::Files;
 pub use node::BoxedMachine;
 pub use simulation::{Bodies, Halt, SimConfig, Simulation};
 pub use trace::{Interval, Record};

@@ -7,6 +7,7 @@ use gridloom_core::node::{
 };
 use gridloom_core::platform::HostId;
 
+use crate::disk::Files;
 use crate::node::{AnyMachine, BoxedMachine, Life, SimNode};
 use crate::observe::Seen;
 use crate::simulation::Simulation;
@@ -78,6 +79,12 @@ impl Simulation {
             }
             Birth::Server { spec, agent } => {
                 let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
+                for definition in &functions {
+                    let name = &definition.signature.name;
+                    if !self.files.contains_key(name) {
+                        self.set_files(name, Files::of(&definition.signature));
+                    }
+                }
                 let functions = functions.into_iter().map(|definition| definition.signature).collect();
                 let (own_name, own_address, queue_depth) = (name.clone(), address.clone(), 1);
                 let models = Default::default();

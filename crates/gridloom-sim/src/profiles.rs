@@ -90,7 +90,8 @@ impl Simulation {
         self.off.contains(&host)
     }
 
-    fn turn_off(&mut self, host: HostId) {
+    /// A host goes off, as in a crash: whatever runs there ends.
+    pub fn turn_off(&mut self, host: HostId) {
         if !self.off.insert(host) {
             return;
         }
@@ -108,7 +109,8 @@ impl Simulation {
         }
     }
 
-    fn turn_on(&mut self, host: HostId) {
+    /// It is on again.
+    pub fn turn_on(&mut self, host: HostId) {
         if !self.off.remove(&host) {
             return;
         }

@@ -16,6 +16,7 @@ use gridloom_core::graph::Task;
 use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
 use gridloom_core::platform::{HostId, Platform, Sharing};
 
+use crate::disk::{self, FunctionsWithFiles};
 use crate::faults::{Fault, Ways};
 use crate::links::{Cargo, Connections, Paths};
 use crate::node::{Life, SimNode, index};
@@ -38,6 +39,8 @@ pub struct SimConfig {
     pub message_overhead_bytes: u64,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     pub reference_flops: f64,
+    /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
+    pub disks: BTreeMap<HostId, f64>,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
 }
@@ -49,6 +52,7 @@ impl Default for SimConfig {
             network: NetworkModel::default(),
             message_overhead_bytes: 64,
             reference_flops: 1e9,
+            disks: BTreeMap::new(),
             efficiencies: BTreeMap::new(),
         }
     }
@@ -107,6 +111,8 @@ pub struct Simulation {
     pub(crate) timeline: Timeline,
     /// What profiles multiply the speeds of hosts by.
     pub(crate) profiled_speeds: BTreeMap<HostId, f64>,
+    /// Functions with files.
+    pub(crate) files: FunctionsWithFiles,
     /// Hosts that are off, and the nodes that start again when theirs is on.
     pub(crate) off: BTreeSet<HostId>,
     pub(crate) felled: BTreeSet<NodeId>,
@@ -178,10 +184,26 @@ impl Occurrence {
 /// What an action of the engine is for.
 #[derive(Debug)]
 pub(crate) enum Purpose {
-    Task { node: NodeId, task: Arc<Task> },
-    Bulk { from: NodeId, to: NodeId, cargo: Cargo, transfer: u64 },
+    /// A task's files are written and read, before it computes.
+    Files {
+        node: NodeId,
+        task: Arc<Task>,
+    },
+    Task {
+        node: NodeId,
+        task: Arc<Task>,
+    },
+    Bulk {
+        from: NodeId,
+        to: NodeId,
+        cargo: Cargo,
+        transfer: u64,
+    },
     Letter(LetterFlow),
-    Computation { process: ProcessId, turn: u64 },
+    Computation {
+        process: ProcessId,
+        turn: u64,
+    },
 }
 
 impl Simulation {
@@ -198,6 +220,9 @@ impl Simulation {
         for host in platform.hosts() {
             resources.add_host(host.speed_flops, host.cores);
         }
+        for (number, _) in (0..).zip(platform.hosts()) {
+            resources.add_host(config.disks.get(&HostId(number)).copied().unwrap_or(disk::RATE_DEFAULT), 1);
+        }
         let mut simulation = Simulation {
             now: Time::ZERO,
             nodes: Vec::new(),
@@ -210,6 +235,7 @@ impl Simulation {
             speed_scales: BTreeMap::new(),
             timeline: profiles::timeline(&platform),
             profiled_speeds: BTreeMap::new(),
+            files: FunctionsWithFiles::new(),
             off: BTreeSet::new(),
             felled: BTreeSet::new(),
             listeners: BTreeMap::new(),
@@ -458,6 +484,7 @@ impl Simulation {
 
     fn complete(&mut self, action: ActionId) {
         match self.purposes.remove(&action) {
+            Some(Purpose::Files { node, task }) => self.on_files_done(node, task),
             Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
             Some(Purpose::Bulk { from, to, cargo, transfer }) => self.on_bulk_done(from, to, cargo, transfer),
             Some(Purpose::Letter(flow)) => {

@@ -158,6 +158,13 @@ impl Trace {
         self.record(at, NodeId(0), "!", &format_args!("host {host} at {factor} of its speed"));
     }
 
+    /// A disk's rate is scaled.
+    pub(crate) fn scale_disk(&mut self, at: Time, host: u32, factor: f64) {
+        self.hash.add(b"_");
+        self.hash.numbers(&[at.0, u64::from(host), factor.to_bits()]);
+        self.record(at, NodeId(0), "!", &format_args!("disk of host {host} at {factor} of its rate"));
+    }
+
     /// A datum arrived over these links.
     pub(crate) fn moved(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
         *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;

@@ -9,8 +9,8 @@ use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Input};
 use gridloom_core::platform::HostId;
 use gridloom_sim::faults::{Fault, Scenario};
-use gridloom_sim::{SimConfig, Simulation};
-use scripted::{Grid, datum, dial, ms, ping, platform, second, send_datum, start, task_id};
+use gridloom_sim::{Files, SimConfig, Simulation};
+use scripted::{Grid, datum, dial, ms, ping, platform, second, send_datum, start, task, task_id};
 
 /// A on host a has dialled b on host b and pings it at 100, 200, 300 and 400 ms; b pings back at 250 ms.
 fn pinging() -> Grid {
@@ -114,6 +114,54 @@ fn a_slow_host_takes_longer() {
     assert_eq!(run("at 500ms slow a 0.25"), [ms(2500)]);
     assert_eq!(run("at 500ms slow a 0.25 for 1s"), [ms(1750)]);
     assert_eq!(task_id(1).serial, 1);
+}
+
+#[test]
+fn a_slow_disk_delays_tasks_with_files_only() {
+    let run = |faults: &str, has_files: bool| {
+        let mut grid = Grid::new();
+        let node = grid.node("a", vec![(0, start(1, 1e9))]);
+        if has_files {
+            let function = task(1, 0.0, &[]).function;
+            grid.sim.set_files(&function, Files { args: vec![], outputs: vec![0] });
+        }
+        let grid = with_faults(grid, faults);
+        grid.when(node, "t1")
+    };
+    let bytes = task(1, 0.0, &[]).outputs[0].meta.size_bytes();
+    // By default a disk moves a gigabyte per second.
+    let on_disk_ns = |factor: f64| (bytes as f64 / factor).ceil() as u64;
+    assert!(bytes > 0 && run("at 0s slow-disk a 1e-3", false) == [ms(1000)]);
+    let [at] = run("", true)[..] else { panic!("one task") };
+    assert!(at.abs_diff(ms(1000) + on_disk_ns(1.0)) <= 1, "{at}");
+    let [at] = run("at 0s slow-disk a 1e-6", true)[..] else { panic!("one task") };
+    assert!(at.abs_diff(ms(1000) + on_disk_ns(1e-6)) <= 1, "{at}");
+    let [at] = run("at 0s slow-disk a 1e-9 for 1ms", true)[..] else { panic!("one task") };
+    assert!(at.abs_diff(ms(1001) + on_disk_ns(1.0)) <= 1, "{at}");
+}
+
+#[test]
+fn what_a_crashed_host_ran_starts_anew_with_it() {
+    let functions = idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
+    let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
+    sim.add_agent(HostId(0), "agent");
+    let spec = ServerSpec { name: "one".into(), slots: 1, plain: false, memory_bytes: 1 << 20, functions };
+    let server = sim.add_server(HostId(1), spec);
+    let client = sim.add_client(HostId(2), "client");
+    let scenario = Scenario::parse("at 2s off one for 3s", "f").unwrap();
+    sim.schedule(scenario.strikes(&Default::default(), &mut gridloom_core::map::SplitMix64::new(0), sim.now()));
+    let mut seen = Vec::new();
+    while let Some(event) = sim.next_event(client, Some(gridloom_core::base::Time(ms(8000)))) {
+        if let Event::Directory { grid, .. } = event {
+            let servers: Vec<_> = grid.servers.iter().map(|server| server.node).collect();
+            if seen.last().is_none_or(|(_, last)| *last != servers) {
+                seen.push((sim.now().0 / ms(1000), servers));
+            }
+        }
+    }
+    let anew = sim.node_named("one").unwrap();
+    assert!(anew != server && sim.is_dead(server) && sim.why_dead(server) == Some("its host is off"));
+    assert_eq!(seen.into_iter().filter(|(at, _)| *at > 0).collect::<Vec<_>>(), [(2, vec![]), (5, vec![anew])]);
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use gridloom_core::base::Time;
 use gridloom_core::base::time::seconds_to_ns;
 use gridloom_core::flow::NetworkModel;
+use gridloom_core::map::SplitMix64;
 use gridloom_core::platform::Platform;
 use gridloom_core::process::{Incoming, Letter, ProcessSpec, ProcessWorld};
+use gridloom_sim::faults::Scenario;
 use gridloom_sim::process::{Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
@@ -21,6 +23,7 @@ type Notes = Arc<Mutex<Vec<String>>>;
 
 struct Case {
     runner: Runner,
+    simulation: Arc<Mutex<Simulation>>,
     platform: Arc<Platform>,
     kind: StackKind,
     notes: Notes,
@@ -33,8 +36,8 @@ impl Case {
         let platform = Arc::new(Platform::parse(&text, "pair.toml", &mut |_| Err("no files".into())).unwrap());
         let config = SimConfig { network: NetworkModel::WARM_TCP, message_overhead_bytes: 0, ..SimConfig::default() };
         let simulation = Arc::new(Mutex::new(Simulation::new(platform.clone(), config)));
-        let runner = Runner::new(simulation, Arc::new(|_, _, _, _, _| {}));
-        Case { runner, platform, kind, notes: Notes::default() }
+        let runner = Runner::new(simulation.clone(), Arc::new(|_, _, _, _, _| {}));
+        Case { runner, simulation, platform, kind, notes: Notes::default() }
     }
 
     /// Adds a process, which is restarted with its host.
@@ -46,6 +49,13 @@ impl Case {
             Box::new(move |mut process: SimProcess| body(&mut process, &notes))
         });
         self.runner.add_restarting(id, spec, Time(seconds_to_ns(start_s)), self.kind, make).unwrap();
+    }
+
+    fn faults(&mut self, text: &str) {
+        let scenario = Scenario::parse(text, "f").unwrap();
+        let mut simulation = self.simulation.lock().unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), simulation.now());
+        simulation.schedule(strikes);
     }
 
     /// What the processes noted, and how it ended.
@@ -188,4 +198,26 @@ fn a_profile_that_repeats_for_ever_hides_no_deadlock() {
     let profile = "link = 'wire'\nkind = 'bandwidth'\nevents = [[0, 1e6], [1, 0.5e6]]\nloop_after = 1";
     let (_, outcome) = on_both(profile, |case| case.process("a", 0.0, |process, _| drop(process.receive(None))));
     assert_eq!(outcome, "deadlock at 0 s: every process waits\n  main on a waits for a message");
+}
+
+/// Nothing else runs meanwhile: the run goes on until the host is on again.
+#[test]
+fn a_crashed_host_starts_its_processes_again_also_if_they_are_alone() {
+    let begin = |case: &mut Case| {
+        case.process("b", 0.0, |process, notes| {
+            note(notes, process, "begins");
+            if process.sleep_until(process.now() + 2_000_000_000).is_ok() {
+                note(notes, process, "ends");
+            }
+        });
+    };
+    let expected = ["0.000 begins", "4.000 begins", "6.000 ends"];
+    let none = "link = 'wire'\nkind = 'latency'\nevents = [[0.5, 0.3]]";
+    let (noted, outcome) = on_both(none, |case| {
+        begin(case);
+        case.faults("at 1s off b for 3s\nat 9s on a");
+    });
+    assert_eq!((noted.iter().map(String::as_str).collect::<Vec<_>>(), &*outcome), (expected.to_vec(), "well"));
+    let (noted, outcome) = on_both("host = 'b'\nkind = 'state'\nevents = [[1, 0], [4, 1]]", begin);
+    assert_eq!((noted.iter().map(String::as_str).collect::<Vec<_>>(), &*outcome), (expected.to_vec(), "well"));
 }

@@ -168,10 +168,14 @@ impl SimulateConfig {
     }
 
     /// What a simulation is told besides the platform.
-    pub(crate) fn sim_config(&self) -> Result<SimConfig, Error> {
+    ///
+    /// # Errors
+    /// If there is no such network model, or a host's disk has a rate without sense.
+    pub(crate) fn sim_config(&self, platform: &Platform) -> Result<SimConfig, Error> {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
-        Ok(SimConfig { seed: self.seed, network, efficiencies, ..SimConfig::default() })
+        let disks = disks(platform)?;
+        Ok(SimConfig { seed: self.seed, network, efficiencies, disks, ..SimConfig::default() })
     }
 
     /// Who plays which part.
@@ -398,6 +402,21 @@ pub(crate) fn populate(
     Ok(names)
 }
 
+/// Rates of the disks that hosts' property `disk` describes, bytes per second.
+fn disks(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
+    let described =
+        (0..).zip(platform.hosts()).filter_map(|(number, host)| Some((HostId(number), host.properties.get("disk")?)));
+    let rate = |(host, text): (HostId, &String)| match units::bandwidth(text) {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok((host, rate)),
+        _ => {
+            let name = &platform.hosts()[host.0 as usize].name;
+            let why = format!("host '{name}' has disk = '{text}'; expected the rate of its disk, such as 200MBps");
+            Err(Error::Input(platform.error_of(host, why).to_string()))
+        }
+    };
+    described.map(rate).collect()
+}
+
 /// The roles of each host.
 fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
     let mut all = Vec::with_capacity(platform.hosts().len());
@@ -475,7 +494,7 @@ impl Simulated {
     pub(crate) fn new(config: SimulateConfig) -> Result<(Simulated, usize), Error> {
         let platform = Arc::new(config.read_platform()?);
         let cast = config.cast(&platform)?;
-        let mut simulation = Simulation::new(platform.clone(), config.sim_config()?);
+        let mut simulation = Simulation::new(platform.clone(), config.sim_config(&platform)?);
         if let Some(file) = &config.trace {
             simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
         }

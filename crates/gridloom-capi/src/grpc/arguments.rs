@@ -170,8 +170,8 @@ unsafe fn check_memory(
     pointer: *mut c_void,
     meta: &Meta,
 ) -> Outcome<()> {
-    // In a block, and where a result stays remote, memory need not have the value that stands for it.
-    let is_here = || !map::is_open() && !library.staying.is_there(pointer.addr());
+    // Where a result is elsewhere, memory has none.
+    let is_here = || map::has_value(pointer.addr()) && !library.staying.is_there(pointer.addr());
     let is_read = param.is_input() && can_be_remote(param) && is_here();
     let size_bytes = if can_be_remote(param) { meta.size_bytes() } else { 0 };
     // SAFETY: promised by the caller.

@@ -197,30 +197,57 @@ impl Library {
         server: *const c_char,
         function: *const c_char,
     ) -> Outcome<()> {
-        if places.is_null() {
-            return Err(Failed::null("the place for the handle"));
-        }
         // SAFETY: texts, promised by the caller.
         let function = unsafe { memory::text(function, "the function's name") }?;
         // SAFETY: as above.
-        let server = if server.is_null() { "" } else { unsafe { memory::text(server, "the server's name") }? };
-        let server = Some(server).filter(|server| !server.is_empty());
-        let mut made = Vec::new();
-        for _ in 0..count {
-            match self.make_handle(server, function) {
-                Ok(handle) => made.push(handle),
-                Err(failed) => {
-                    made.iter().try_for_each(|handle| self.handles.remove(handle))?;
-                    return Err(failed);
-                }
+        let server = unsafe { server_or_any(server) }?;
+        let make = || self.make_handle(server, function);
+        let give_up = |handle: CFunctionHandle| self.handles.remove(&handle);
+        // SAFETY: as above.
+        unsafe { make_all(places, count, make, give_up) }
+    }
+}
+
+/// The server that a handle is asked for on; null and an empty text are none.
+///
+/// # Safety
+/// A text, or null.
+pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<&'a str>> {
+    if server.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: promised by the caller.
+    Ok(Some(unsafe { memory::text(server, "the server's name") }?).filter(|server| !server.is_empty()))
+}
+
+/// Puts as many handles as there are places, or gives up those that were made and puts none.
+///
+/// # Safety
+/// The places are for handles.
+pub(super) unsafe fn make_all<H>(
+    places: *mut H,
+    count: usize,
+    mut make: impl FnMut() -> Outcome<H>,
+    give_up: impl FnMut(H) -> Outcome<()>,
+) -> Outcome<()> {
+    if places.is_null() {
+        return Err(Failed::null("the place for the handle"));
+    }
+    let mut made = Vec::new();
+    for _ in 0..count {
+        match make() {
+            Ok(handle) => made.push(handle),
+            Err(failed) => {
+                made.into_iter().try_for_each(give_up)?;
+                return Err(failed);
             }
         }
-        for (index, handle) in made.into_iter().enumerate() {
-            // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
-            unsafe { places.add(index).write(handle) };
-        }
-        Ok(())
     }
+    for (index, handle) in made.into_iter().enumerate() {
+        // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
+        unsafe { places.add(index).write(handle) };
+    }
+    Ok(())
 }
 
 /// Servers that an error names.

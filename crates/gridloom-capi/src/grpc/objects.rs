@@ -14,7 +14,7 @@ use gridloom_core::perf::ServerView;
 
 use super::calls::Opened;
 use super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
-use super::handles::{Bound, next_number};
+use super::handles::{Bound, make_all, next_number, server_or_any};
 use super::library::{Library, library};
 use super::map;
 use super::memory;
@@ -119,30 +119,15 @@ impl Library {
         server: *const c_char,
         class: *const c_char,
     ) -> Outcome<()> {
-        if places.is_null() {
-            return Err(Failed::null("the place for the handle"));
-        }
         // SAFETY: texts, promised by the caller.
         let class = unsafe { memory::text(class, "the class's name") }?;
         // SAFETY: as above.
-        let server = if server.is_null() { "" } else { unsafe { memory::text(server, "the server's name") }? };
-        let server = Some(server).filter(|server| !server.is_empty());
-        let mut made = Vec::new();
-        for _ in 0..count {
-            match self.make_object(server, class) {
-                Ok(held) => made.push(held),
-                Err(failed) => {
-                    // Their ends are not waited for: it is the error that is told.
-                    made.iter().filter_map(|held| held.object.as_ref()).for_each(|object| drop(object.end(self.limit)));
-                    return Err(failed);
-                }
-            }
-        }
-        for (index, held) in made.into_iter().enumerate() {
-            // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
-            unsafe { places.add(index).write(self.objects.add(held)) };
-        }
-        Ok(())
+        let server = unsafe { server_or_any(server) }?;
+        let make = || Ok(self.objects.add(self.make_object(server, class)?));
+        // Its end is not waited for: it is the error that is told.
+        let give_up = |handle: CObjectHandle| self.end_object(&handle).map(drop);
+        // SAFETY: as above.
+        unsafe { make_all(places, count, make, give_up) }
     }
 
     /// Ends objects, all of them before the first is waited for; the first error counts.

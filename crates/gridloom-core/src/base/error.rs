@@ -160,3 +160,20 @@ pub enum TaskError {
         why: String,
     },
 }
+
+impl TaskError {
+    /// The same of that function on that server, which who ran it need not know.
+    pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
+        if let TaskError::Crashed { function, server, .. }
+        | TaskError::Raised { function, server, .. }
+        | TaskError::WrongResult { function, server, .. }
+        | TaskError::CannotRun { function, server, .. }
+        | TaskError::Refused { function, server, .. }
+        | TaskError::ObjectLost { function, server, .. } = &mut self
+        {
+            its_function.clone_into(function);
+            its_server.clone_into(server);
+        }
+        self
+    }
+}

@@ -11,6 +11,7 @@
 //!
 //! Methods of one object stand in a line, in the order in which they came: each waits for its turn as for an input, and has
 //! it when those before it are gone.
+//! A task that has called its program back and waits for the answer keeps no slot from others: the program may need them for it.
 //! A task that only takes data here ([`Task::is_placement`]) ends when they are here, whatever runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +58,8 @@ pub struct Executor {
     /// Ready tasks that run nothing, and need no slot.
     placed: BTreeMap<u64, TaskId>,
     running: u32,
+    /// Those of them that wait for what their programs say.
+    asking: BTreeSet<TaskId>,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
     /// Methods of each object, the one whose turn it is first.
@@ -78,6 +81,7 @@ impl Executor {
             ready: BTreeMap::new(),
             placed: BTreeMap::new(),
             running: 0,
+            asking: BTreeSet::new(),
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -248,13 +252,26 @@ impl Executor {
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         // A method that waits behind others must not count as begun: who stops it then would end its object.
         let depth = if entry.task.object.is_some() { 1 } else { queue_depth(&entry.task.function) };
-        if self.running >= self.slots && self.running >= self.slots * depth {
+        let running = self.running - self.asking.len() as u32;
+        if running >= self.slots && running >= self.slots * depth {
             return None;
         }
         self.ready.remove(&number);
         entry.state = State::Running;
         self.running += 1;
         Some(entry.task.clone())
+    }
+
+    /// A running task waits for what its program says.
+    pub fn asks(&mut self, id: TaskId) {
+        if self.tasks.get(&id).is_some_and(|entry| entry.state == State::Running) {
+            self.asking.insert(id);
+        }
+    }
+
+    /// It goes on.
+    pub fn is_answered(&mut self, id: TaskId) {
+        self.asking.remove(&id);
     }
 
     /// A task is gone: it ended, or was cancelled before it ran.
@@ -269,7 +286,10 @@ impl Executor {
                 self.ready.remove(&entry.number);
                 self.placed.remove(&entry.number);
             }
-            State::Running => self.running -= 1,
+            State::Running => {
+                self.running -= 1;
+                self.asking.remove(&id);
+            }
         }
         if let Some(object) = entry.task.object {
             self.leave_line(object, id);
@@ -393,6 +413,29 @@ mod tests {
         executor.remove(id(4));
         executor.remove(id(3));
         assert!(executor.is_empty() && executor.lines.is_empty() && executor.in_line.is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_its_program_keeps_no_slot_from_others() {
+        let id = |serial| TaskId { client: NodeId(1), serial };
+        let mut executor = Executor::new(1);
+        for task in [task(1, &[], 20), task(2, &[], 21), task(3, &[], 22)] {
+            executor.add(task, true);
+            executor.admit(|_| true);
+        }
+        executor.asks(id(1)); // Not before it runs.
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+        assert!(executor.next_start(|_| 1).is_none());
+        executor.asks(id(1));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
+        assert!(executor.next_start(|_| 1).is_none());
+        executor.is_answered(id(1));
+        executor.remove(id(2));
+        assert!(executor.next_start(|_| 1).is_none(), "the first runs again");
+        executor.asks(id(1));
+        executor.remove(id(1));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+        assert!(executor.next_start(|_| 1).is_none() && executor.asking.is_empty());
     }
 
     #[test]

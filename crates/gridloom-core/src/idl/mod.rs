@@ -47,6 +47,9 @@ pub mod scalar;
 pub mod signature;
 pub mod slices;
 
+/// The module of the built-in functions that read and write files of a server.
+pub const FILES_MODULE: &str = "files";
+
 pub use bind::{Actual, Bound};
 pub use bind_error::BindError;
 pub use builder::SignatureBuilder;

@@ -28,6 +28,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 // One that was stopped waits until it is killed.
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::CallsBack(CallBack { task: sent.pending.task.id, callback, values }));
+                    link.asks = true;
                 }
             }
             FromWorker::Ended { serial, run_ns, outcome } => {
@@ -46,11 +47,12 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 }
                 // The answer to a task that was taken back, or stopped and buried, is of no interest.
                 let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
+                link.asks = false;
                 let task = pending.task.id;
                 let outcome = match made {
                     _ if stopped => Err(TaskError::Cancelled),
                     Ok((values, inline)) => Ok(keep(pending.outputs, values, inline, files, store)?),
-                    Err(error) => Err(named(error, &pending.task.function, server)),
+                    Err(error) => Err(error.named(&pending.task.function, server)),
                 };
                 events.push(JobEvent::Ended { task, outcome, run_ns });
             }
@@ -115,24 +117,6 @@ fn keep(
         made.push((output.datum, meta));
     }
     Ok(made)
-}
-
-/// The error with the names that only the server knows.
-fn named(mut error: TaskError, task_function: &str, server_name: &str) -> TaskError {
-    match &mut error {
-        TaskError::Crashed { function, server, .. }
-        | TaskError::Raised { function, server, .. }
-        | TaskError::WrongResult { function, server, .. }
-        | TaskError::CannotRun { function, server, .. }
-        | TaskError::Refused { function, server, .. } => {
-            function.clear();
-            function.push_str(task_function);
-            server.clear();
-            server.push_str(server_name);
-        }
-        _ => {}
-    }
-    error
 }
 
 fn nonsense(why: &str) -> io::Error {

@@ -86,7 +86,10 @@ pub(super) struct Link {
     pub(super) process: OwnedFd,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
+    pub(super) kind: Kind,
     pub(super) tasks: VecDeque<Sent>,
+    /// The first of them waits for what its program says.
+    pub(super) asks: bool,
     pub(super) ready: bool,
     /// It is not spoken to any more: killed, or its socket is closed.
     pub(super) dying: bool,
@@ -168,7 +171,9 @@ impl Link {
             process,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
+            kind,
             tasks: VecDeque::new(),
+            asks: false,
             ready: false,
             dying: false,
             fault: None,

@@ -9,7 +9,8 @@
 //! A slot runs one task at a time. It has at most one worker for native and one for Python functions, each started
 //! with the first task for it, and only one of them has tasks. A worker holds up to `queue_depth` tasks, so that short
 //! ones need not wait for a message between them. An object's methods run in a worker of its own, and take a slot while
-//! they do.
+//! they do. A worker whose task has called its program back, and waits for the answer, leaves its slot to another: the
+//! program may call functions for it.
 //!
 //! **Invariants.** A started task ends in exactly one event. Only the task that ran when its worker died fails; those
 //! behind it go to another worker. Results are in the store before their event is seen.
@@ -20,6 +21,7 @@
 
 pub mod alone;
 mod answer;
+mod asking;
 mod config;
 mod link;
 mod objects;
@@ -62,6 +64,8 @@ pub struct Jobs {
     links: BTreeMap<WorkerToken, Link>,
     /// Workers of each slot: native, Python.
     slots: Vec<[Option<WorkerToken>; 2]>,
+    /// Workers without a slot that may take one: their tasks called their programs back, and have ended.
+    spares: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     /// Workers of objects that were told to end.
     ending: BTreeSet<WorkerToken>,
@@ -81,6 +85,7 @@ impl Jobs {
             depth: (config.queue_depth as usize).clamp(1, TASKS_PER_WORKER_MAX / 2),
             slots: vec![[None; 2]; config.slots.max(1) as usize],
             functions,
+            spares: Vec::new(),
             objects: BTreeMap::new(),
             ending: BTreeSet::new(),
             links: BTreeMap::new(),
@@ -151,6 +156,7 @@ impl Jobs {
         for link in self.links.values_mut() {
             let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
             let answer = ToWorker::CalledBack { serial: sent.serial, answer };
+            link.asks = false;
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
                 // The task would wait for ever.
                 link.fault = Some(format!("it cannot be told what its program says: {error}"));
@@ -202,6 +208,7 @@ impl Jobs {
             }
         }
         self.write(token);
+        self.look_after_slot(token);
         self.dispatch();
         self.balance();
     }
@@ -365,7 +372,11 @@ impl Jobs {
         if let Some(token) = self.slots[slot][kind as usize] {
             return Ok(token);
         }
-        let token = self.new_worker(kind)?;
+        let spare = self.spares.iter().position(|token| self.links[token].kind == kind);
+        let token = match spare {
+            Some(at) => self.spares.swap_remove(at),
+            None => self.new_worker(kind)?,
+        };
         self.slots[slot][kind as usize] = Some(token);
         Ok(token)
     }
@@ -419,6 +430,7 @@ impl Jobs {
         let Some(mut link) = self.links.remove(&token) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);
         self.objects.retain(|_, worker| *worker != token);
+        self.spares.retain(|worker| *worker != token);
         let [socket, process] = link.fds();
         if !link.closed {
             self.registrations.push(Registration::Remove(socket, token));

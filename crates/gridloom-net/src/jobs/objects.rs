@@ -39,15 +39,17 @@ impl Jobs {
 
     /// Whether as many tasks run as there are slots, those that wait behind others apart.
     pub(super) fn is_full(&self) -> bool {
-        !self.objects.is_empty()
-            && self.links.values().filter(|link| !link.tasks.is_empty()).count() >= self.slots.len()
+        !self.objects.is_empty() && self.busy() >= self.slots.len()
+    }
+
+    fn busy(&self) -> usize {
+        self.links.values().filter(|link| !link.tasks.is_empty() && !link.asks).count()
     }
 
     /// Whether a method of that object can be sent now, or is known to fail.
     pub(super) fn can_run_method(&self, object: ObjectId) -> bool {
         let is_free = |token: &WorkerToken| self.links.get(token).is_none_or(|link| link.has_room(1));
-        let busy = self.links.values().filter(|link| !link.tasks.is_empty()).count();
-        busy < self.slots.len() && self.objects.get(&object).is_none_or(is_free)
+        self.busy() < self.slots.len() && self.objects.get(&object).is_none_or(is_free)
     }
 
     /// The worker of an object, a new one for a new object.

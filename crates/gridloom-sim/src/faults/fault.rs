@@ -23,7 +23,10 @@ pub enum Kind {
     Reset,
     HalfOpen,
     Slow,
+    SlowDisk,
     Full,
+    Off,
+    On,
 }
 
 impl Kind {
@@ -40,7 +43,15 @@ impl Kind {
         (Kind::Reset, "reset", "reset NODE NODE", "both lose their connection"),
         (Kind::HalfOpen, "half-open", "half-open NODE NODE", "the first forgets their connection"),
         (Kind::Slow, "slow", "slow HOST FACTOR [for TIME]", "a host computes at that factor of its speed"),
+        (
+            Kind::SlowDisk,
+            "slow-disk",
+            "slow-disk HOST FACTOR [for TIME]",
+            "its disk reads and writes at that factor of its rate",
+        ),
         (Kind::Full, "full", "full NODE for TIME", "it takes no datum in"),
+        (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: whatever runs there ends"),
+        (Kind::On, "on", "on HOST", "it starts again, and its agent and servers with it"),
     ];
 
     /// Its word.
@@ -65,7 +76,10 @@ pub enum Fault {
     Reset(String, String),
     HalfOpen { forgets: String, keeps: String },
     Slow { host: String, factor: f64 },
+    SlowDisk { host: String, factor: f64 },
     Full { node: String, for_ns: u64 },
+    Off(String),
+    On(String),
 }
 
 /// A fault at its time.
@@ -92,7 +106,10 @@ impl Fault {
             Fault::Reset(..) => Kind::Reset,
             Fault::HalfOpen { .. } => Kind::HalfOpen,
             Fault::Slow { .. } => Kind::Slow,
+            Fault::SlowDisk { .. } => Kind::SlowDisk,
             Fault::Full { .. } => Kind::Full,
+            Fault::Off(_) => Kind::Off,
+            Fault::On(_) => Kind::On,
         }
     }
 
@@ -106,7 +123,13 @@ impl Fault {
             | Fault::Resume(node)
             | Fault::Full { node, .. } => vec![node],
             Fault::Reset(a, b) | Fault::HalfOpen { forgets: a, keeps: b } => vec![a, b],
-            Fault::Cut(..) | Fault::Heal(..) | Fault::Lose { .. } | Fault::Slow { .. } => Vec::new(),
+            Fault::Cut(..)
+            | Fault::Heal(..)
+            | Fault::Lose { .. }
+            | Fault::Slow { .. }
+            | Fault::SlowDisk { .. }
+            | Fault::Off(_)
+            | Fault::On(_) => Vec::new(),
         }
     }
 
@@ -115,8 +138,11 @@ impl Fault {
         matches!(self, Fault::Restart(_)) && self.may_strike_process()
     }
 
-    /// Whether it may strike a process of a deployment, whose name is `function@host`.
+    /// Whether it may strike a process of a deployment: by its name, `function@host`, or with its host.
     pub(crate) fn may_strike_process(&self) -> bool {
+        if matches!(self, Fault::Off(_) | Fault::On(_)) {
+            return true;
+        }
         let is_of_all = matches!(self, Fault::Full { .. } | Fault::Reset(..) | Fault::HalfOpen { .. });
         !is_of_all && self.nodes().iter().any(|name| name.contains('@'))
     }
@@ -125,7 +151,7 @@ impl Fault {
     pub fn hosts(&self) -> Vec<&str> {
         match self {
             Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Lose { from: a, to: b } => vec![a, b],
-            Fault::Slow { host, .. } => vec![host],
+            Fault::Slow { host, .. } | Fault::SlowDisk { host, .. } | Fault::Off(host) | Fault::On(host) => vec![host],
             Fault::Kill(_)
             | Fault::Restart(_)
             | Fault::Hang(_)
@@ -142,14 +168,18 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.kind().name();
         match self {
-            Fault::Kill(node) | Fault::Restart(node) | Fault::Hang(node) | Fault::Pause(node) | Fault::Resume(node) => {
-                write!(f, "{word} {node}")
-            }
+            Fault::Kill(name)
+            | Fault::Restart(name)
+            | Fault::Hang(name)
+            | Fault::Pause(name)
+            | Fault::Resume(name)
+            | Fault::Off(name)
+            | Fault::On(name) => write!(f, "{word} {name}"),
             Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Reset(a, b) | Fault::HalfOpen { forgets: a, keeps: b } => {
                 write!(f, "{word} {a} {b}")
             }
             Fault::Lose { from, to } => write!(f, "{word} {from} -> {to}"),
-            Fault::Slow { host, factor } => write!(f, "{word} {host} {factor}"),
+            Fault::Slow { host, factor } | Fault::SlowDisk { host, factor } => write!(f, "{word} {host} {factor}"),
             Fault::Full { node, for_ns } => write!(f, "{word} {node} for {}s", ns_to_seconds(*for_ns)),
         }
     }
@@ -195,6 +225,9 @@ impl Simulation {
             Fault::Reset(a, b) => node(a).zip(node(b)).map(|(a, b)| self.reset(a, b)),
             Fault::HalfOpen { forgets, keeps } => node(forgets).zip(node(keeps)).map(|(a, b)| self.half_open(a, b)),
             Fault::Slow { host: name, factor } => host(name).map(|host| self.slow(host, *factor)),
+            Fault::SlowDisk { host: name, factor } => host(name).map(|host| self.slow_disk(host, *factor)),
+            Fault::Off(name) => host(name).map(|host| self.turn_off(host)),
+            Fault::On(name) => host(name).map(|host| self.turn_on(host)),
             Fault::Full { node: name, for_ns } => node(name).map(|node| self.fill(node, *for_ns)),
         };
     }

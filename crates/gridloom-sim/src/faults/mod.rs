@@ -6,13 +6,12 @@
 //! | `stops` | *hang*: it handles nothing more, its connections stay up and its tasks run on, unheard. *pause*: as hung, but what comes waits and is handled when it is *resume*d |
 //! | `ways` | *cut*, *lose*: nothing passes between two hosts, or from one to the other; connections look up until somebody tires. *heal*: what is still wanted arrives after all, as TCP sends again what was lost |
 //! | `connections` | *reset*: both ends lose a connection. *half-open*: one end forgets it, the other learns of it when it sends, or tires |
-//! | `hosts` | *slow*: a host computes at a fraction of its speed from now on |
+//! | `hosts` | *slow*: a host computes at a fraction of its speed from now on. (*slow-disk* is in `disk`, *off* and *on* in `profiles`) |
 //! | `stores` | *full*: a node takes no datum in for a while; each that comes is reported as broken |
 //!
 //! A [`Fault`] names nodes and hosts and can be scheduled; `scenario` reads them from a file, `random` draws them.
 //!
-//! **Not done.** A slow disk: nothing here is written to a disk yet, so it would slow nothing down. Loss of some frames but
-//! not of others: to machines, TCP makes it a slower link.
+//! **Not done.** Loss of some frames but not of others: to machines, TCP makes it a slower link.
 
 mod connections;
 mod ends;

@@ -41,6 +41,12 @@ impl Field {
         strikes
     }
 
+    /// Whether a host has somebody on it who must not be lost: the agent, a client, the last server.
+    fn is_spared(&self, host: &str) -> bool {
+        let last = self.servers.last();
+        self.agent.1 == host || self.clients.iter().chain(last).any(|(_, of_spared)| of_spared == host)
+    }
+
     /// A fault and perhaps, after so many nanoseconds, its mending.
     fn fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
         let (agent, agent_host) = self.agent.clone();
@@ -58,7 +64,7 @@ impl Field {
         let is_mended = random.below(2) == 0;
         let mended = |after_ns, fault| is_mended.then_some((after_ns, fault));
         let (one_way, other_way) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
-        let kind = random.below(20);
+        let kind = random.below(22);
         let victims = victim.zip(victim_host);
         match (kind, victims) {
             (0 | 1, Some((victim, _))) => (Fault::Kill(victim.clone()), mended(long_ns, Fault::Restart(victim))),
@@ -101,6 +107,15 @@ impl Field {
             (15, _) => (Fault::Pause(agent.clone()), Some((short_ns, Fault::Resume(agent)))),
             (16, _) => (Fault::Pause(client.clone()), Some((short_ns, Fault::Resume(client)))),
             (17, _) if client != self.clients[0].0 => (Fault::Kill(client), None),
+            (20, Some((victim, host))) if !self.is_spared(&host) => match random.below(3) {
+                0 => (Fault::Off(victim.clone()), None),
+                _ => (Fault::Off(victim.clone()), Some((long_ns, Fault::On(victim)))),
+            },
+            (21, _) => {
+                let factor = [0.001, 0.02, 0.2][random.below(3) as usize];
+                let slow = Fault::SlowDisk { host: any_host.clone(), factor };
+                (slow, mended(long_ns, Fault::SlowDisk { host: any_host, factor: 1.0 }))
+            }
             (18, _) => {
                 let slow = Fault::Slow { host: any_host.clone(), factor: [0.05, 0.2, 0.5][random.below(3) as usize] };
                 (slow, mended(long_ns, Fault::Slow { host: any_host, factor: 1.0 }))

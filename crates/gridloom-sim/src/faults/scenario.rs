@@ -27,6 +27,8 @@ use super::random::Field;
 const TIME_S_MAX: f64 = 1000.0 * 24.0 * 3600.0;
 /// Random faults in one line: more than that no grid survives.
 const RANDOM_MAX: u64 = 1000;
+/// Largest factor of a host's speed, and of a disk's rate.
+const FACTOR_MAX: f64 = 1000.0;
 
 /// What a file says.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -236,6 +238,13 @@ impl<'a> Words<'a> {
     }
 
     /// A fault at that time, and what mends it if the line says how long it lasts.
+    /// A host and by what it is slowed down.
+    fn slowed(&mut self) -> Result<(String, f64), Wrong> {
+        let host = self.name("a host")?;
+        let factor = self.number("a factor", |factor: &f64| *factor > 0.0 && *factor <= FACTOR_MAX)?;
+        Ok((host, factor))
+    }
+
     fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
         let (column, word) = self.expect("a fault, such as kill")?;
         let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, ..)| *name == word) else {
@@ -272,9 +281,17 @@ impl<'a> Words<'a> {
                 let (forgets, keeps) = self.two("node", None)?;
                 (Fault::HalfOpen { forgets, keeps }, None)
             }
-            Kind::Slow => {
+            Kind::Off => {
                 let host = self.name("a host")?;
-                let factor = self.number("a factor", |factor: &f64| *factor > 0.0 && *factor <= RANDOM_MAX as f64)?;
+                (Fault::Off(host.clone()), Some(Fault::On(host)))
+            }
+            Kind::On => (Fault::On(self.name("a host")?), None),
+            Kind::SlowDisk => {
+                let (host, factor) = self.slowed()?;
+                (Fault::SlowDisk { host: host.clone(), factor }, Some(Fault::SlowDisk { host, factor: 1.0 }))
+            }
+            Kind::Slow => {
+                let (host, factor) = self.slowed()?;
                 (Fault::Slow { host: host.clone(), factor }, Some(Fault::Slow { host, factor: 1.0 }))
             }
             Kind::Full => {
@@ -305,7 +322,7 @@ mod tests {
     fn every_fault_is_read_and_printed_in_order_of_time() {
         let text = "at 2s kill a # gone\nat 1500ms restart a\n\nat 0.5 hang b\nat 3s pause a for 1s\nat 3s cut h g for 2s\n\
                     at 1s heal h g\nat 1s lose h -> g\nat 1s reset a b\nat 1s half-open a b\nat 1s slow h 0.1 for 9s\n\
-                    at 1s full a for 2s\nat 9s resume a";
+                    at 1s full a for 2s\nat 9s resume a\nat 1s slow-disk h 0.5\nat 1s on g\nat 8s off g for 3s";
         let expected = [
             "at 0.5s hang b",
             "at 1s heal h g",
@@ -314,14 +331,18 @@ mod tests {
             "at 1s half-open a b",
             "at 1s slow h 0.1",
             "at 1s full a for 2s",
+            "at 1s slow-disk h 0.5",
+            "at 1s on g",
             "at 1.5s restart a",
             "at 2s kill a",
             "at 3s pause a",
             "at 3s cut h g",
             "at 4s resume a",
             "at 5s heal h g",
+            "at 8s off g",
             "at 9s resume a",
             "at 10s slow h 1",
+            "at 11s on g",
         ];
         assert_eq!(strikes(text), expected);
     }

@@ -12,17 +12,20 @@
 //! waits (`turn` counts them, so that what is late wakes nobody).
 
 mod kernel;
+mod lives;
 mod measures;
 mod relay;
 mod runner;
 mod seat;
+mod sockets;
 mod stack;
 mod world;
 
+pub(crate) use kernel::Processes;
 pub use kernel::{Idle, ProcessId};
-pub(crate) use kernel::{LetterFlow, Processes};
 pub use measures::{Measured, Measures};
 pub use runner::{Body, Deadlock, Make, Runner, Waiting};
 pub use seat::{Common, Seat};
+pub(crate) use sockets::LetterFlow;
 pub use stack::{STACK_BYTES, StackKind};
 pub use world::SimProcess;

@@ -154,7 +154,7 @@ impl Runner {
         let mut deadlock = None;
         loop {
             self.run_ready();
-            if self.stacks.is_empty() && self.lock().processes.restarts_due == 0 {
+            if self.stacks.is_empty() && !self.lock().may_restart_process() {
                 return deadlock.map_or(Ok(()), Err);
             }
             let moved = !self.relay.take_stuck() && advance(&mut self.lock());

@@ -57,9 +57,12 @@ impl Ledger {
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
         self.struck.push(fault.kind());
-        let names_agent = fault.nodes().contains(&super::stage::AGENT);
+        let is_agents = |host: &&str| super::stage::is_agents_host(host);
+        let names_agent = fault.nodes().contains(&super::stage::AGENT) || fault.hosts().iter().any(is_agents);
         match fault.kind() {
-            Kind::Kill | Kind::Restart | Kind::Hang | Kind::Pause if names_agent => self.agent_was_away = true,
+            Kind::Kill | Kind::Restart | Kind::Hang | Kind::Pause | Kind::Off if names_agent => {
+                self.agent_was_away = true
+            }
             Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,
             Kind::Kill
             | Kind::Restart
@@ -68,9 +71,10 @@ impl Ledger {
             | Kind::Cut
             | Kind::Lose
             | Kind::Reset
-            | Kind::HalfOpen => self.losses += 1,
+            | Kind::HalfOpen
+            | Kind::Off => self.losses += 1,
             Kind::Full => self.was_full = true,
-            Kind::Resume | Kind::Heal | Kind::Slow => {}
+            Kind::Resume | Kind::Heal | Kind::Slow | Kind::SlowDisk | Kind::On => {}
         }
     }
 

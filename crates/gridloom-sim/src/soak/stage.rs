@@ -11,6 +11,7 @@ use gridloom_core::platform::{HostId, Platform};
 
 use super::ledger::Ledger;
 use super::workload::{Hashes, IDL, Mix};
+use crate::disk::Files;
 use crate::faults::{Field, Scenario, ScenarioError};
 use crate::simulation::{SimConfig, Simulation};
 
@@ -35,6 +36,11 @@ latency = "100us"
 /// Whether the agent or a client runs on the host of that number.
 pub(super) fn is_host_of_agent_or_client(number: u32) -> bool {
     number == AGENT_HOST || number >= CLIENT_HOST
+}
+
+/// Whether the agent runs on the host of that name, or bears it.
+pub(super) fn is_agents_host(name: &str) -> bool {
+    name == AGENT || name == "host-0"
 }
 
 /// Refuses a scenario that names what no soak has.
@@ -81,6 +87,7 @@ impl Stage {
         sim.set_bodies(Box::new(Mix));
         let definitions = offered();
         let hashes = std::array::from_fn(|index| definitions[index].signature.hash());
+        sim.set_files(super::workload::WITH_FILES, Files { args: vec![1], outputs: vec![0] });
         sim.add_agent(HostId(AGENT_HOST), AGENT);
         let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
         ledger.is_tight = random.below(3) == 0;

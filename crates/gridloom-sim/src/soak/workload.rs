@@ -24,6 +24,8 @@ DefClass tally {
 pub(super) type Hashes = [u64; 5];
 /// Their names.
 const NAMES: [&str; 5] = ["t/mix", "t/both", "t/tally._initialize", "t/tally.mix", "t/tally._finalize"];
+/// That whose first array and first result lie in files.
+pub(super) const WITH_FILES: &str = NAMES[BOTH];
 /// Places in these.
 const MIX: usize = 0;
 const BOTH: usize = 1;

@@ -62,7 +62,7 @@ const ALL: [Builtin; 5] = [
 ];
 
 /// That of files, which need a folder and no library.
-const FILES: &str = "files";
+const FILES: &str = gridloom_core::idl::FILES_MODULE;
 
 /// The names of the libraries that are described.
 pub fn builtin_names() -> Vec<&'static str> {

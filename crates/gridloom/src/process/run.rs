@@ -103,7 +103,7 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
             (None, Some(_)) => SimConfig::default().reference_flops,
             (None, None) => measure_speed(),
         },
-        ..config.sim_config()?
+        ..config.sim_config(&platform)?
     };
     let mut simulation = Simulation::new(platform.clone(), sim_config);
     match (&config.record, &config.replay) {

@@ -63,6 +63,11 @@ pub(super) struct Ended {
 }
 
 impl Run {
+    /// Whether a call of the block has put a result there.
+    pub(super) fn has_result(&self, address: usize) -> bool {
+        self.known.regions.at(address).is_some()
+    }
+
     pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovery: Discovery) -> Run {
         let Discovered { graph, failed, earlier, wanted, unwanted } = discovery.end();
         let follow = Follow { is_strict: false, inputs: earlier, unwanted };

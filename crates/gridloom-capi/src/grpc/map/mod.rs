@@ -95,6 +95,16 @@ pub(super) fn is_open() -> bool {
     BLOCK.try_with(|block| block.borrow().is_some()).unwrap_or(false)
 }
 
+/// Whether memory has the value that the program means there: not before a block was run through, nor where a call of it has
+/// put its result.
+pub(super) fn has_value(address: usize) -> bool {
+    in_block(|block| match &block.stage {
+        Stage::Discovering(_) => false,
+        Stage::Mapped(run) => !run.has_result(address),
+    })
+    .unwrap_or(true)
+}
+
 /// What `look` finds out, if this thread's calls are being discovered.
 pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -> Option<R> {
     in_block(|block| match &mut block.stage {

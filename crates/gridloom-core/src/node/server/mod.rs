@@ -402,6 +402,7 @@ impl Server {
                 self.pump(now, out);
             }
             Message::CalledBack { task, answer } if task.client == from => {
+                self.executor.is_answered(task);
                 out.push(Effect::AnswerTask { task, answer })
             }
             Message::Recall { group, tasks } => self.recall(now, from, group, &tasks, out),
@@ -524,7 +525,11 @@ impl Machine for Server {
             Input::Timer(TRANSFERS) => self.report_seen(now, out),
             Input::Timer(_) => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
-            Input::CallsBack(call) => send(out, call.task.client, Message::CallsBack(call)),
+            Input::CallsBack(call) => {
+                self.executor.asks(call.task);
+                send(out, call.task.client, Message::CallsBack(call));
+                self.pump(now, out);
+            }
             Input::SpeedMeasured { flops } => {
                 self.speed_flops = Some(flops);
                 self.tell(Message::Speed { flops }, out);
