@@ -172,6 +172,14 @@ fn programs_are_simulated() {
     // The same again, to the last event.
     assert_eq!(String::from_utf8(simulate(&execute).output().unwrap().stdout).unwrap(), printed);
 
+    // What cannot be written is an error, whatever the program ended with.
+    for (option, what) in [("--report", "/dev/full"), ("--timeline", "/dev/full")] {
+        let output = simulate(&["--execute", "--library", library(), option, what]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{option}: {error}");
+        assert!(error.contains("cannot write /dev/full"), "{option}: {error}");
+    }
+
     // The program's own status; its report is of this run, not of the last.
     let mut command = gridloom(&["simulate", "-p", &platform, "--report", report.to_str().unwrap(), "--", "sh", "-c"]);
     assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
@@ -240,4 +248,34 @@ fn a_soak_runs_seeds_and_takes_a_scenario() {
         "{error}"
     );
     assert!(succeeds(gridloom(&["soak", "--invariants"])).contains("everything is given back\n"));
+}
+
+#[test]
+fn names_that_are_no_text_are_told() {
+    use std::os::unix::ffi::OsStrExt;
+    let good = file(
+        "named.toml",
+        "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",
+    );
+    let odd = support::folder("named").join(std::ffi::OsStr::from_bytes(b"pl\xff.toml"));
+    std::fs::copy(good, &odd).unwrap();
+    let mut command = gridloom(&["simulate", "-p"]);
+    let (code, error) = said(command.arg(&odd).args(["--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("must be UTF-8 here; rename it, or link to it"), "{error}");
+}
+
+/// One that was killed cannot take its folder away.
+#[test]
+fn a_folder_that_was_left_is_in_nobodys_way() {
+    let platform = file(
+        "left.toml",
+        "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",
+    );
+    let folder = support::folder("left");
+    let mut shell = std::process::Command::new("sh");
+    shell.env("TMPDIR", &folder).args(["-c", "mkdir $TMPDIR/gridloom-simulate-$$; exec \"$@\"", "sh"]);
+    let shell = shell.args([env!("CARGO_BIN_EXE_gridloom"), "simulate", "-p", &platform, "--", "true"]);
+    assert_eq!(said(shell).0, 0);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "its own is taken away");
 }

@@ -10,6 +10,7 @@ use gridloom_core::graph::Task;
 use gridloom_core::platform::HostId;
 use gridloom_core::process::{Letter, ProcessSpec};
 
+use crate::faults::Fault;
 use crate::process::ProcessId;
 
 /// Watches.
@@ -88,6 +89,11 @@ pub enum Seen<'a> {
         node: NodeId,
         /// Which.
         task: TaskId,
+    },
+    /// A fault strikes.
+    Fault {
+        /// As a scenario says it.
+        fault: &'a Fault,
     },
     /// Something begins to move over links.
     TransferBegins {

@@ -109,6 +109,13 @@ impl Trace {
         self.hash.add(payload);
     }
 
+    /// What comes to pass for a process, by a sign: `+` it is added, `>` it goes on, `=` a letter comes to it, `x` it has to
+    /// end, `-` it has ended.
+    pub(crate) fn process(&mut self, sign: u8, at: Time, process: u32) {
+        self.hash.add(&[b'&', sign]);
+        self.hash.numbers(&[at.0, u64::from(process)]);
+    }
+
     /// A process computes.
     pub(crate) fn computes(&mut self, at: Time, process: u32, flops: f64) {
         self.hash.add(b"%");

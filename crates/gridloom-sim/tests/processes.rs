@@ -289,3 +289,27 @@ fn simulated_processes_conform() {
         }
     }
 }
+
+/// Whatever differs in a run shows in its hash: when a process sleeps to, when it starts and ends, when letters come.
+#[test]
+fn the_hash_tells_runs_of_processes_apart() {
+    let hash = |body: fn(&mut SimProcess)| {
+        let hashes = KINDS.map(|kind| {
+            let mut case = Case::new(kind, 2);
+            case.process(0, "one", move |process, _| body(process));
+            case.process(1, "other", |process, _| drop(process.receive(Some(Time(SECOND_NS)))));
+            case.run().3
+        });
+        assert_eq!(hashes[0], hashes[1]);
+        hashes[0]
+    };
+    let bodies: [fn(&mut SimProcess); 5] = [
+        |_| (),
+        |process| process.sleep_until(Time(2 * SECOND_NS)).unwrap(),
+        |process| process.sleep_until(Time(5 * SECOND_NS)).unwrap(),
+        |process| drop(process.connect("h1", 7)),
+        |process| drop(process.receive(Some(Time(5 * SECOND_NS + 1)))),
+    ];
+    let hashes: std::collections::BTreeSet<u64> = bodies.into_iter().map(hash).collect();
+    assert_eq!(hashes.len(), bodies.len());
+}

@@ -45,6 +45,7 @@ pub mod process;
 mod report;
 mod shared;
 mod simulate;
+mod text_file;
 mod timeline;
 mod trace;
 mod value;
@@ -67,6 +68,7 @@ pub use offer::{InlineBodies, Offer, load_offer};
 pub use plan::{AlternativeRecord, Explained, StepRecord, check_svg_name, gantt_svg};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
 pub use simulate::{Cast, GRID_PARTS, Part, SimulateConfig, SimulationReport};
+pub use text_file::read_text;
 pub use timeline::timeline_html;
 pub use value::Value;
 

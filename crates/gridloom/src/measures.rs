@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use gridloom_core::base::time::ns_to_seconds;
 use gridloom_sim::process::{Measured, Measures};
 
-use crate::{Error, offer};
+use crate::Error;
 
 const HEAD: &str = "gridloom-measures ";
 const VERSION: u32 = 1;
@@ -82,7 +82,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn read(path: &Path) -> Result<Replay, Error> {
-        let text = offer::read(path)?;
+        let text = crate::read_text(path)?;
         Replay::parse(&text, path).map_err(|(line, why)| {
             Error::Input(format!("{}:{line}: {why}; it should be a file that --record has written", path.display()))
         })

@@ -101,7 +101,7 @@ fn no_offer(file: &Path) -> Error {
 }
 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
-    let text = read(file)?;
+    let text = crate::read_text(file)?;
     let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
     if bodies != InlineBodies::Unused {
         let libraries = compile::libraries_of(&parsed, file)?;
@@ -134,10 +134,6 @@ fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text)
         .map_err(|error| Error::Input(format!("gridloom.describe printed no definitions: {error}")))
-}
-
-pub(crate) fn read(file: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(file).map_err(|error| Error::Input(format!("{}: {error}", file.display())))
 }
 
 fn absolute(file: &Path) -> Result<PathBuf, Error> {

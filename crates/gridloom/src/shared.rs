@@ -11,14 +11,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_core::base::{GroupId, NodeId};
-use gridloom_core::map::SplitMix64;
 use gridloom_core::platform::{HostId, Platform};
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::{Field, Scenario};
 use gridloom_sim::process::Seat;
 
 use crate::report::{GroupRecord, Report};
-use crate::simulate::{Cast, SimulateConfig, check_functions, check_way, populate};
+use crate::simulate::{Cast, SimulateConfig, check_functions, check_way, populate, strike};
 use crate::timeline::timeline_html;
 use crate::{Error, LocalConfig};
 
@@ -99,9 +98,21 @@ impl SharedGrid {
         let grid: Vec<&str> = names.iter().map(String::as_str).collect();
         let nodes: Vec<&str> = grid.iter().copied().chain(clients.iter().map(|(name, _)| name.as_str())).collect();
         let hosts: Vec<&str> = self.platform.hosts().iter().map(|host| host.name.as_str()).collect();
-        scenario.check(&nodes, &hosts).map_err(|error| Error::Input(error.to_string()))?;
+        let links: Vec<&str> = self.platform.links().iter().map(|link| link.name.as_str()).collect();
+        scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
+        for name in scenario.nodes().filter(|name| grid.contains(name)) {
+            if let Some((process, _)) = clients.iter().find(|(_, host)| host == name) {
+                gridloom_core::say!(
+                    "gridloom: faults of '{name}' strike the grid's server of that name, not '{process}', which has a name of \
+                     its own"
+                );
+            }
+        }
         let mut field = Field { clients, ..Field::default() };
-        if scenario.may_strike(&grid, &hosts) {
+        // What is drawn strikes a grid that the platform speaks of; else processes, which may use none.
+        let has_roles = self.platform.hosts().iter().any(|host| host.properties.contains_key("role"));
+        let draws_grid = scenario.draws() && has_roles && cast.is_ok();
+        if draws_grid || scenario.names(&grid, &hosts) {
             let cast = cast?;
             let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();
             let servers = cast.servers.iter().zip(&names[1..]);
@@ -109,8 +120,7 @@ impl SharedGrid {
             field.agent = (names[0].clone(), host(cast.agent));
             state.started = Some(self.start(simulation, None)?);
         }
-        let strikes = scenario.strikes(&field, &mut SplitMix64::new(self.config.seed), simulation.now());
-        simulation.schedule(strikes);
+        strike(simulation, scenario, &field, self.config.seed);
         Ok(())
     }
 

@@ -24,10 +24,10 @@ use gridloom_sim::{SimConfig, Simulation};
 use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
-use crate::offer::{self, BUILTIN_LINALG, InlineBodies, load_offer};
+use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
-use crate::{Error, LocalConfig};
+use crate::{Error, LocalConfig, read_text};
 use bodies::RealBodies;
 
 /// Set by `gridloom simulate` for the program that it runs.
@@ -120,8 +120,20 @@ impl SimulateConfig {
     }
 
     /// The value of the variable that makes a program run in this simulation, as `(name, value)`.
-    pub fn to_environment(&self) -> (String, String) {
-        (VARIABLE.into(), serde_json::to_string(self).expect("a configuration of paths and numbers"))
+    ///
+    /// # Errors
+    /// If a path is not UTF-8.
+    pub fn to_environment(&self) -> Result<(String, String), Error> {
+        let text = serde_json::to_string(self).map_err(|_| {
+            let paths =
+                [&self.report, &self.timeline, &self.trace, &self.record, &self.replay, &self.faults, &self.deployment];
+            let named =
+                paths.into_iter().flatten().chain([&self.platform]).chain(&self.functions).chain(&self.libraries);
+            let wrong = named.filter(|path| path.to_str().is_none()).map(|path| path.display().to_string()).next();
+            let wrong = wrong.unwrap_or_else(|| "a path".into());
+            Error::Input(format!("{wrong}: names of files and folders must be UTF-8 here; rename it, or link to it"))
+        })?;
+        Ok((VARIABLE.into(), text))
     }
 
     /// Reads and checks the platform and the deployment.
@@ -152,18 +164,15 @@ impl SimulateConfig {
     }
 
     pub(crate) fn read_platform(&self) -> Result<Platform, Error> {
-        let text = offer::read(&self.platform)?;
+        let text = read_text(&self.platform)?;
         let folder = self.platform.parent().map(PathBuf::from).unwrap_or_default();
-        let mut load = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
-        };
+        let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
         Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
     }
 
     pub(crate) fn read_faults(&self) -> Result<Option<Scenario>, Error> {
         let Some(file) = &self.faults else { return Ok(None) };
-        let scenario = Scenario::parse(&offer::read(file)?, &file.display().to_string());
+        let scenario = Scenario::parse(&read_text(file)?, &file.display().to_string());
         scenario.map(Some).map_err(|error| Error::Input(error.to_string()))
     }
 
@@ -185,7 +194,7 @@ impl SimulateConfig {
 }
 
 pub(crate) fn read_deployment(file: &Path) -> Result<Vec<deployment::Process>, Error> {
-    deployment::parse(&offer::read(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
+    deployment::parse(&read_text(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
 }
 
 pub(crate) fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
@@ -566,12 +575,23 @@ fn schedule(simulation: &mut Simulation, scenario: &Scenario, cast: &Cast, seed:
         .collect();
     let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
     let hosts: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
-    scenario.check(&nodes, &hosts).map_err(|error| Error::Input(error.to_string()))?;
+    let links: Vec<&str> = platform.links().iter().map(|link| link.name.as_str()).collect();
+    scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
     let agent = ("agent".to_string(), host(cast.agent));
     let field = Field { agent, servers, clients: vec![("client".to_string(), host(cast.client))] };
-    let strikes = scenario.strikes(&field, &mut SplitMix64::new(seed), simulation.now());
-    simulation.schedule(strikes);
+    strike(simulation, scenario, &field, seed);
     Ok(())
+}
+
+/// Has a scenario's faults strike; if some are drawn, all are told.
+pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &Field, seed: u64) {
+    let strikes = scenario.strikes(field, &mut SplitMix64::new(seed), simulation.now());
+    if scenario.draws() {
+        for strike in &strikes {
+            gridloom_core::say!("gridloom: fault (seed {seed}): {strike}");
+        }
+    }
+    simulation.schedule(strikes);
 }
 
 /// What a simulated run has to report.

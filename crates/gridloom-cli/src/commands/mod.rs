@@ -235,7 +235,13 @@ pub fn write_svg(file: &Path, svg: &str, is_json: bool) -> Result<()> {
 
 /// The text of a file.
 pub fn read_text(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+    Ok(gridloom::read_text(file)?)
+}
+
+/// A measured or computed number for people: six digits that count.
+pub fn digits(value: f64) -> String {
+    let rounded: f64 = format!("{value:.5e}").parse().expect("a number that was just printed");
+    rounded.to_string()
 }
 
 /// `file`, wherever the reader stands.
@@ -270,9 +276,15 @@ pub struct OwnFolder(pub PathBuf);
 impl OwnFolder {
     /// A new one for that command.
     pub fn new(command: &str) -> Result<OwnFolder> {
-        let path = std::env::temp_dir().join(format!("gridloom-{command}-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
-        Ok(OwnFolder(path))
+        let name = format!("gridloom-{command}-{}", std::process::id());
+        // A process of this number may have been killed before, and left its own.
+        for path in (0..).map(|more| std::env::temp_dir().join(format!("{name}{}", "x".repeat(more)))) {
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| OwnFolder(path.clone())).with_context(|| path.display().to_string()),
+            }
+        }
+        unreachable!("names never run out before the length of a path, which is an error")
     }
 }
 

@@ -8,9 +8,10 @@ use gridloom::Cast;
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::platform::outline::{Member, Outline, Shape};
 use gridloom_core::platform::{LinkId, Platform};
+use gridloom_core::say;
 use serde_json::{Value, json};
 
-use super::{parse_svg, print_json, print_line, print_text, read_text, write_svg};
+use super::{digits, parse_svg, print_json, print_line, print_text, read_text, write_svg};
 use crate::drawing;
 
 mod list;
@@ -69,7 +70,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 None => print_text(&list::text(&platform, *all))?,
             }
         }
-        Options::Route { file, src, dst, json } => route(&read(file)?, src, dst, *json)?,
+        Options::Route { file, src, dst, json } => route(file, src, dst, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn read(file: &Path) -> Result<Platform> {
     let text = read_text(file)?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let mut load = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| format!("{name}: {error}"));
+    let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
     Ok(Platform::parse(&text, &file.display().to_string(), &mut load)?)
 }
 
@@ -125,7 +126,8 @@ fn zone_as_json(platform: &Platform, outline: &Outline, zones: &mut Vec<Value>, 
     }
 }
 
-fn route(platform: &Platform, src: &str, dst: &str, json: bool) -> Result<()> {
+fn route(file: &Path, src: &str, dst: &str, json: bool) -> Result<()> {
+    let platform = read(file)?;
     let host = |name: &str| {
         let near = || near_names(name, platform.hosts().iter().map(|host| host.name.as_str()));
         platform.host(name).ok_or_else(|| anyhow!("the platform has no host '{name}'{}", did_you_mean(&near())))
@@ -140,9 +142,16 @@ fn route(platform: &Platform, src: &str, dst: &str, json: bool) -> Result<()> {
     let latency = route.as_ref().map_or(0.0, |route| route.latency_s);
     match json {
         true => print_json(&json!({ "latency": latency, "links": names })),
-        false if route.is_none() => print_line("no route"),
+        false if route.is_none() => {
+            print_line("no route")?;
+            if file.extension().is_some_and(|extension| extension == "toml") && !read_text(file)?.contains("shortest") {
+                say!("gridloom: with routing = \"shortest\" in the file, routes may pass through routers and hosts");
+            }
+            Ok(())
+        }
         false => print_line(&format!(
-            "{latency} s over {}",
+            "{} s over {}",
+            digits(latency),
             if names.is_empty() { "no link".into() } else { names.join(", ") }
         )),
     }

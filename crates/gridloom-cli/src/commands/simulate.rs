@@ -12,7 +12,7 @@ use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_core::flow::NetworkModel;
 use gridloom_testbed::kernel::sys;
 
-use super::{OwnFolder, absolute, print_json, print_line};
+use super::{OwnFolder, absolute, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
@@ -85,14 +85,15 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let own = OwnFolder::new("simulate")?;
-    let report = match &options.report {
-        Some(file) => absolute(file)?,
-        None => own.0.join("report.json"),
+    let (report, timeline) = (own.0.join("report.json"), own.0.join("timeline.html"));
+    let config = SimulateConfig {
+        report: Some(report.clone()),
+        timeline: options.timeline.as_ref().map(|_| timeline.clone()),
+        ..config(options)?
     };
-    let config = config(options, &report)?;
     config.check()?;
-    claim(&report)?;
-    config.timeline.as_deref().map_or(Ok(()), claim)?;
+    options.report.as_deref().map_or(Ok(()), claim)?;
+    options.timeline.as_deref().map_or(Ok(()), claim)?;
     config.record.as_deref().map_or(Ok(()), claim)?;
     config.trace.as_deref().map_or(Ok(()), claim)?;
     if let Some(name) = &config.network {
@@ -102,11 +103,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut incomplete = false;
     match std::fs::read_to_string(&report) {
         Ok(text) => {
+            options.report.as_deref().map_or(Ok(()), |file| hand_over(&report, file))?;
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
             // The program has said why.
             incomplete = report.failure.is_some();
-            if let Some(timeline) = config.timeline.as_deref().filter(|timeline| !timeline.exists()) {
-                bail!("the timeline was not written to {}", timeline.display());
+            if let Some(file) = &options.timeline {
+                if !timeline.exists() {
+                    bail!("the timeline was not written to {}", file.display());
+                }
+                hand_over(&timeline, file)?;
             }
             if let Some(record) = config.record.as_deref().filter(|record| !record.exists()) {
                 bail!("nothing was recorded in {}: the program ran no processes", record.display());
@@ -132,6 +137,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
+/// Writes what the program has left in the folder of this command to where the user wants it.
+fn hand_over(own: &Path, file: &Path) -> Result<()> {
+    let text = std::fs::read(own).with_context(|| own.display().to_string())?;
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
 /// The file can be written, and is not there: that of an earlier run must not pass for this one's.
 fn claim(file: &Path) -> Result<()> {
     // What is no file, such as a terminal or a pipe, stays.
@@ -140,7 +151,7 @@ fn claim(file: &Path) -> Result<()> {
     claimed.with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
+fn config(options: &Options) -> Result<SimulateConfig> {
     let all = |files: &[PathBuf]| -> Result<Vec<PathBuf>> {
         // A word such as builtin:linalg, and a library on the search path, are no files here.
         files.iter().map(|file| if file.exists() { absolute(file) } else { Ok(file.clone()) }).collect()
@@ -157,8 +168,8 @@ fn config(options: &Options, report: &Path) -> Result<SimulateConfig> {
         reference_flops: None,
         until: options.until,
         efficiencies: options.efficiencies.as_deref().map(read_efficiencies).transpose()?.unwrap_or_default(),
-        report: Some(report.to_path_buf()),
-        timeline: options.timeline.as_ref().map(std::path::absolute).transpose()?,
+        report: None,
+        timeline: None,
         trace: options.trace.as_ref().map(std::path::absolute).transpose()?,
         record: options.record.as_ref().map(std::path::absolute).transpose()?,
         replay: options.replay.as_deref().map(absolute).transpose()?,
@@ -179,7 +190,7 @@ const UNTIL_MAX_S: f64 = 4e9;
 
 fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(name)?;
+    let text = read_text(file)?;
     let efficiencies: BTreeMap<String, f64> =
         serde_json::from_str(&text).with_context(|| format!("{}: expected {{\"function\": number, ...}}", name()))?;
     if let Some((function, value)) = efficiencies.iter().find(|(_, value)| !value.is_finite() || **value <= 0.0) {
@@ -194,7 +205,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     config.platform = absolute(&config.platform)?;
     config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
     config.faults = config.faults.as_deref().map(absolute).transpose()?;
-    let (name, value) = config.to_environment();
+    let (name, value) = config.to_environment()?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]).env(name, value);
     if options.json {

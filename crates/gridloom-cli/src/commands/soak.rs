@@ -185,8 +185,14 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
 
 /// The command that runs that seed again.
 fn replay(options: &Options, seed: u64) -> String {
-    let scenario = options.scenario.as_ref().map(|file| format!(" --scenario {}", file.display()));
+    let scenario = options.scenario.as_ref().map(|file| format!(" --scenario {}", quoted(&file.display().to_string())));
     format!("gridloom soak --seed {seed}{} --trace", scenario.unwrap_or_default())
+}
+
+/// As a word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./+:=,@%".contains(letter);
+    if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 fn list(as_json: bool) -> Result<ExitCode> {

@@ -314,8 +314,12 @@ impl PlatformBuilder {
     fn insert_edge(&mut self, zone: ZoneId, src: PointId, dst: PointId, edge: Edge) -> Result<(), PlatformError> {
         let (from, to) = (self.net.point(src), self.net.point(dst));
         if from.zone != zone || to.zone != zone {
-            let (outside, zone) = (if from.zone == zone { to } else { from }, self.net.zone(zone).point);
-            let why = format!("'{}' does not lie directly in zone '{}'", outside.name, self.net.point(zone).name);
+            let outside = if from.zone == zone { to } else { from };
+            let [own, zone] = [outside.zone, zone].map(|zone| &self.net.point(self.net.zone(zone).point).name);
+            let why = format!(
+                "'{}' lies in zone '{own}', and does not lie directly in zone '{zone}': name what does, such as '{own}'",
+                outside.name
+            );
             return Err(PlatformError::new(why));
         }
         let indices = (from.index, to.index);

@@ -6,6 +6,7 @@ use gridloom_core::base::time::ns_to_seconds;
 use gridloom_core::base::{NodeId, Time};
 use gridloom_core::platform::HostId;
 
+use crate::observe::Seen;
 use crate::simulation::{Occurrence, Simulation};
 
 /// The kinds of faults. A new one is a line here, one in [`Kind::ALL`], and its effect in [`Simulation::strike`].
@@ -210,6 +211,7 @@ impl Simulation {
 
     /// Lets a fault strike now. What it names and is not there (not yet, or a host of another platform) is not struck.
     pub fn strike(&mut self, fault: &Fault) {
+        self.watch.see(self.now, || Seen::Fault { fault });
         self.strike_processes(fault);
         let node = |name: &String| self.node_named(name);
         let host = |name: &String| self.host_named(name);

@@ -21,14 +21,17 @@ const FULL_NS: u64 = 2 * SECOND_NS;
 pub struct Field {
     /// The agent.
     pub agent: (String, String),
-    /// The servers; the last is spared.
+    /// The servers; the last is spared. None if there is no grid: then processes are struck.
     pub servers: Vec<(String, String)>,
-    /// The clients; the first is never killed.
+    /// The clients, or processes; the first is never killed.
     pub clients: Vec<(String, String)>,
 }
 
 impl Field {
     /// So many faults that begin within that time of `from`, with what mends them later.
+    ///
+    /// # Panics
+    /// If there are neither servers nor clients.
     pub fn draw(&self, random: &mut SplitMix64, count: u64, from: Time, within_ns: u64) -> Vec<Strike> {
         let mut strikes = Vec::new();
         for _ in 0..count {
@@ -47,8 +50,34 @@ impl Field {
         self.agent.1 == host || self.clients.iter().chain(last).any(|(_, of_spared)| of_spared == host)
     }
 
+    /// A fault of processes and their hosts, where there is no grid. The host of the first process stays.
+    fn fault_of_processes(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
+        let mut pick = || self.clients[random.below(self.clients.len() as u64) as usize].clone();
+        let ((name, host), (_, other)) = (pick(), pick());
+        let may_end = host != self.clients[0].1;
+        let after_ns = MILLISECOND_NS + random.below(LONG_NS);
+        match random.below(7) {
+            0 if may_end => (Fault::Kill(name), None),
+            1 if may_end => (Fault::Restart(name), None),
+            2 if may_end => (Fault::Off(host.clone()), Some((after_ns, Fault::On(host)))),
+            3 if host != other => (Fault::Cut(host.clone(), other.clone()), Some((after_ns, Fault::Heal(host, other)))),
+            4 if host != other => {
+                let lose = Fault::Lose { from: host.clone(), to: other.clone() };
+                (lose, Some((after_ns, Fault::Heal(host, other))))
+            }
+            5 => (Fault::Pause(name.clone()), Some((after_ns, Fault::Resume(name)))),
+            _ => {
+                let slow = |factor| Fault::Slow { host: host.clone(), factor };
+                (slow([0.05, 0.2, 0.5][random.below(3) as usize]), Some((after_ns, slow(1.0))))
+            }
+        }
+    }
+
     /// A fault and perhaps, after so many nanoseconds, its mending.
     fn fault(&self, random: &mut SplitMix64) -> (Fault, Option<(u64, Fault)>) {
+        if self.servers.is_empty() {
+            return self.fault_of_processes(random);
+        }
         let (agent, agent_host) = self.agent.clone();
         let (any_server, any_host) = self.servers[random.below(self.servers.len() as u64) as usize].clone();
         let (client, client_host) = self.clients[random.below(self.clients.len() as u64) as usize].clone();

@@ -79,11 +79,11 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Refuses names that are not among these.
+    /// Refuses names that are not among these nodes and hosts; links are known to tell them from mistakes.
     ///
     /// # Errors
     /// The first unknown name, with its line and those that it is like.
-    pub fn check(&self, nodes: &[&str], hosts: &[&str]) -> Result<(), ScenarioError> {
+    pub fn check(&self, nodes: &[&str], hosts: &[&str], links: &[&str]) -> Result<(), ScenarioError> {
         for (line, strike) in &self.strikes {
             let named = strike.fault.nodes().into_iter().map(|name| (name, "node", nodes.contains(&name)));
             let on = |name| hosts.contains(&name) || nodes.contains(&name);
@@ -91,7 +91,12 @@ impl Scenario {
             for (name, what, is_known) in named.chain(hosts_named) {
                 if !is_known {
                     let known = if what == "node" { nodes } else { hosts };
-                    let message = format!("no {what} is called '{name}'; there are {}", known.join(", "));
+                    let message = match links.contains(&name) {
+                        true => {
+                            format!("'{name}' is a link, and a {what} is expected; a profile of its state cuts a link")
+                        }
+                        false => format!("no {what} is called '{name}'; there are {}", known.join(", ")),
+                    };
                     let column = self.column(*line, name);
                     return Err(ScenarioError { file: self.file.clone(), line: *line, column, message });
                 }
@@ -100,19 +105,29 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether one of these nodes may be struck: it names one, by more than a host's name, or draws some.
-    pub fn may_strike(&self, nodes: &[&str], hosts: &[&str]) -> bool {
+    /// Whether it names one of these nodes, by more than a host's name.
+    pub fn names(&self, nodes: &[&str], hosts: &[&str]) -> bool {
         let names_node = |fault: &Fault| {
             fault.nodes().iter().any(|name| nodes.contains(name))
                 || fault.hosts().iter().any(|name| nodes.contains(name) && !hosts.contains(name))
         };
-        !self.random.is_empty() || self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
+        self.strikes.iter().any(|(_, strike)| names_node(&strike.fault))
     }
 
     /// Where the line has a name, behind `at TIME FAULT`.
     fn column(&self, line: u32, name: &str) -> u32 {
         let words = self.lines.get(&line).map(|line| Words::new(line).rest).into_iter().flatten();
         words.skip(3).find(|(_, word)| *word == name).map_or(1, |(column, _)| column)
+    }
+
+    /// The nodes that its lines name.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.strikes.iter().flat_map(|(_, strike)| strike.fault.nodes())
+    }
+
+    /// Whether it draws faults at random.
+    pub fn draws(&self) -> bool {
+        !self.random.is_empty()
     }
 
     /// Its faults in order of time, the random ones drawn; times count from `from`.
@@ -231,13 +246,15 @@ impl<'a> Words<'a> {
         let first = self.name(what)?;
         between.map_or(Ok(()), |word| self.word(word))?;
         let (column, second) = self.expect(&format!("another {what}"))?;
+        if second == "for" {
+            return Err((column, format!("'for': expected another {what} first, beside '{first}'")));
+        }
         match first == second {
             false => Ok((first, second.to_string())),
             true => Err((column, format!("'{second}' twice; expected two different ones"))),
         }
     }
 
-    /// A fault at that time, and what mends it if the line says how long it lasts.
     /// A host and by what it is slowed down.
     fn slowed(&mut self) -> Result<(String, f64), Wrong> {
         let host = self.name("a host")?;
@@ -245,9 +262,16 @@ impl<'a> Words<'a> {
         Ok((host, factor))
     }
 
+    /// A fault at that time, and what mends it if the line says how long it lasts.
     fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
         let (column, word) = self.expect("a fault, such as kill")?;
         let Some((kind, ..)) = Kind::ALL.iter().find(|(_, name, ..)| *name == word) else {
+            if units::time(&format!("1{word}")).is_ok() {
+                return Err((
+                    column,
+                    format!("unknown fault '{word}': write a time and its unit as one word, such as 1.5{word}"),
+                ));
+            }
             let names: Vec<&str> = Kind::ALL.iter().map(|(_, name, ..)| *name).collect();
             let near = did_you_mean(&near_names(word, names.iter().copied()));
             return Err((column, format!("unknown fault '{word}'{near}; known: {}", names.join(", "))));
@@ -368,11 +392,42 @@ mod tests {
         assert_eq!(wrong("random 0 within 2s"), "f:1:8: '0': expected how many, a positive number of at most 1000");
         assert_eq!(wrong("kill a"), "f:1:1: 'kill': expected 'at TIME FAULT' or 'random N within TIME'");
         let scenario = Scenario::parse("at 1s slow h 1\nat 1s kill c", "f").unwrap();
-        let unknown = scenario.check(&["a", "b"], &["h"]).unwrap_err().to_string();
+        let unknown = scenario.check(&["a", "b"], &["h"], &[]).unwrap_err().to_string();
         assert_eq!(unknown, "f:2:12: no node is called 'c'; there are a, b");
-        let may_strike = |text: &str| Scenario::parse(text, "f").unwrap().may_strike(&["a", "h"], &["h", "g"]);
-        assert!(may_strike("at 1s kill h") && may_strike("at 1s cut a g") && may_strike("random 1 within 1s"));
-        assert!(!may_strike("") && !may_strike("at 1s cut h g") && !may_strike("at 1s kill b"));
+        let names = |text: &str| Scenario::parse(text, "f").unwrap().names(&["a", "h"], &["h", "g"]);
+        assert!(names("at 1s kill h") && names("at 1s cut a g"));
+        assert!(!names("") && !names("at 1s cut h g") && !names("at 1s kill b") && !names("random 1 within 1s"));
+        let link = Scenario::parse("at 1s cut h wire", "f").unwrap().check(&["a"], &["h"], &["wire"]).unwrap_err();
+        assert_eq!(
+            link.to_string(),
+            "f:1:13: 'wire' is a link, and a host is expected; a profile of its state cuts a link"
+        );
+        let wrong = |text: &str| Scenario::parse(text, "f").unwrap_err().to_string();
+        assert_eq!(wrong("at 1s cut h for 2s"), "f:1:13: 'for': expected another host first, beside 'h'");
+        assert_eq!(
+            wrong("at 0.6 ms kill a"),
+            "f:1:8: unknown fault 'ms': write a time and its unit as one word, such as 1.5ms"
+        );
+    }
+
+    #[test]
+    fn without_a_grid_processes_are_struck_and_the_first_ones_host_stays() {
+        let named = |name: &str, host: &str| (format!("{name}@{host}"), host.to_string());
+        let clients = vec![named("master", "a"), named("worker", "b"), named("worker", "c")];
+        let field = Field { clients, ..Field::default() };
+        let scenario = Scenario::parse("random 200 within 2s", "f").unwrap();
+        let drawn = scenario.strikes(&field, &mut SplitMix64::new(1), Time(0));
+        for Strike { fault, .. } in &drawn {
+            let ends = matches!(fault, Fault::Kill(_) | Fault::Restart(_) | Fault::Off(_));
+            assert!(!ends || !["a", "master@a"].contains(&[fault.nodes(), fault.hosts()].concat()[0]), "{fault}");
+        }
+        let drawn: std::collections::BTreeSet<Kind> = drawn.iter().map(|strike| strike.fault.kind()).collect();
+        assert!(
+            [Kind::Kill, Kind::Restart, Kind::Off, Kind::On, Kind::Cut, Kind::Lose, Kind::Pause, Kind::Slow]
+                .iter()
+                .all(|kind| drawn.contains(kind)),
+            "{drawn:?}"
+        );
     }
 
     #[test]

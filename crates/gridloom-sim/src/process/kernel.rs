@@ -118,6 +118,7 @@ impl Simulation {
             is_replaced: false,
         });
         let spec = &self.processes.all[id.0 as usize].spec;
+        self.trace.process(b'+', self.now, id.0);
         self.watch.see(self.now, || Seen::Process { process: id, spec, host });
         let turn = self.process_waits(id, Wait::Start);
         self.push_process(start, Occurrence::ProcessDue { process: id, turn });
@@ -221,6 +222,7 @@ impl Simulation {
                 return;
             }
             process.wait = None;
+            self.trace.process(b'>', now, id.0);
             self.watch.see(self.now, || Seen::State { process: id, state: State::Runs });
             self.processes.ready.push_back(id);
         }

@@ -95,6 +95,7 @@ impl Simulation {
 
     /// It must return: whatever it calls fails from now on.
     pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
+        self.trace.process(b'x', self.now, id.0);
         self.process_mut(id).is_stopped = false;
         if matches!(self.process(id).wait, Some(Wait::Computation { .. })) {
             self.stop_computing(id);
@@ -135,6 +136,7 @@ impl Simulation {
 
     /// Its code has returned.
     pub(crate) fn process_over(&mut self, id: ProcessId) {
+        self.trace.process(b'-', self.now, id.0);
         let process = self.process_mut(id);
         process.is_over = true;
         process.inbox.clear();

@@ -232,6 +232,7 @@ impl Simulation {
         }
         if open {
             for letter in &letters {
+                self.trace.process(b'=', self.now, receiver.0);
                 self.watch.see(self.now, || Seen::Received { name, to: receiver, kind: &letter.kind });
                 name.number += 1;
             }

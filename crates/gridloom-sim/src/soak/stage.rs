@@ -56,7 +56,7 @@ pub fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         [vec![AGENT.to_string()], numbered("server", 1, SERVERS), numbered("client", 1, CLIENTS_MAX)].concat();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    scenario.check(&nodes, &hosts)
+    scenario.check(&nodes, &hosts, &[])
 }
 
 /// Functions and methods.

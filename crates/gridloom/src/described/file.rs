@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json, json};
 
 use super::{Graph, GraphArg, GraphRef, wrong};
-use crate::Error;
+use crate::{Error, read_text};
 
 /// What stands first in the file. The number changes when a reader of the present format would misread it.
 const FORMAT: &str = "gridloom graph 1";
@@ -83,7 +83,7 @@ impl Graph {
     pub fn load(path: impl AsRef<Path>) -> Result<Graph, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{name}: {error}")))?;
+        let text = read_text(path)?;
         Graph::parse(&name, &text)
     }
 

@@ -13,7 +13,7 @@ use gridloom_core::map::{Given, Seen};
 use serde::{Deserialize, Serialize};
 
 use super::Basis;
-use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
+use crate::{Error, PlanRecord, TaskRecord, TransferRecord, read_text};
 
 /// What stands first in the file. The number changes when a reader of the present format would misread it.
 const FORMAT: &str = "gridloom plan 1";
@@ -94,7 +94,7 @@ impl PlanRecord {
     pub fn load(path: impl AsRef<Path>) -> Result<PlanRecord, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::Input(format!("{name}: {error}")))?;
+        let text = read_text(path)?;
         PlanRecord::parse(&name, &text)
     }
 

@@ -57,6 +57,10 @@ impl Format for Chrome {
         self.event(out, "E", at.0, track, "")
     }
 
+    fn mark(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str) -> io::Result<()> {
+        self.event(out, "i", at.0, track, &format!(",\"s\":\"g\",\"name\":{}", json!(name)))
+    }
+
     fn arrow(
         &mut self,
         out: &mut dyn Write,

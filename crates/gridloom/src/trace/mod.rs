@@ -53,6 +53,9 @@ trait Format: Send {
 
     fn end(&mut self, out: &mut dyn Write, at: Time, track: Track) -> io::Result<()>;
 
+    /// A moment that concerns all.
+    fn mark(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str) -> io::Result<()>;
+
     /// Both ends of an arrow have the key and the name.
     fn arrow(&mut self, out: &mut dyn Write, at: Time, track: Track, arrow: Arrow, label: &Label<'_>)
     -> io::Result<()>;
@@ -78,6 +81,7 @@ pub(crate) struct Tracer {
     /// Groups that were named in the file.
     groups: BTreeSet<u32>,
     tracks: u32,
+    faults: Option<Track>,
     /// By number.
     processes: Vec<ProcessTracks>,
     nodes: BTreeMap<NodeId, NodeTracks>,
@@ -130,6 +134,7 @@ impl Tracer {
             meanings: Meanings::default(),
             groups: BTreeSet::new(),
             tracks: 0,
+            faults: None,
             processes: Vec::new(),
             nodes: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -146,7 +151,8 @@ impl Tracer {
     fn write(&mut self, at: Time, what: &Seen<'_>) -> io::Result<()> {
         match *what {
             Seen::Process { process, spec, host } => {
-                let name = [std::slice::from_ref(&spec.function), spec.arguments.as_slice()].concat().join(" ");
+                let who = format!("{}@{}", spec.function, spec.host);
+                let name = [std::slice::from_ref(&who), spec.arguments.as_slice()].concat().join(" ");
                 let group = self.host_group(at, host)?;
                 let (states, messages) = (self.new_track(group), self.new_track(group));
                 self.format.track(&mut self.out, at, states, &name)?;
@@ -192,6 +198,10 @@ impl Tracer {
                     Some(track) => self.format.end(&mut self.out, at, track),
                     None => Ok(()),
                 }
+            }
+            Seen::Fault { fault } => {
+                let track = self.faults_track(at)?;
+                self.format.mark(&mut self.out, at, track, &fault.to_string())
             }
             Seen::TransferBegins { transfer, moved, size_bytes, links } => {
                 self.transfer_begins(at, transfer, moved, size_bytes, links)
@@ -282,6 +292,18 @@ impl Tracer {
     fn new_track(&mut self, group: u32) -> Track {
         self.tracks += 1;
         Track { group, number: self.tracks }
+    }
+
+    /// They are a group of their own, before all hosts.
+    fn faults_track(&mut self, at: Time) -> io::Result<Track> {
+        if let Some(track) = self.faults {
+            return Ok(track);
+        }
+        self.format.group(&mut self.out, at, 0, "faults")?;
+        let track = self.new_track(0);
+        self.faults = Some(track);
+        self.format.track(&mut self.out, at, track, "faults")?;
+        Ok(track)
     }
 
     fn messages_track(&mut self, at: Time, process: ProcessId) -> io::Result<Track> {

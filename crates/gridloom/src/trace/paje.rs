@@ -15,7 +15,7 @@ pub(super) struct Paje {
 }
 
 /// Events by number: name and fields, all of which are strings but the time.
-const EVENTS: [(&str, &[&str]); 9] = [
+const EVENTS: [(&str, &[&str]); 11] = [
     ("PajeDefineContainerType", &["Alias", "Type", "Name"]),
     ("PajeDefineStateType", &["Alias", "Type", "Name"]),
     ("PajeDefineLinkType", &["Alias", "Type", "StartContainerType", "EndContainerType", "Name"]),
@@ -25,11 +25,13 @@ const EVENTS: [(&str, &[&str]); 9] = [
     ("PajePopState", &["Time", "Type", "Container"]),
     ("PajeStartLink", &["Time", "Type", "Container", "Value", "StartContainer", "Key"]),
     ("PajeEndLink", &["Time", "Type", "Container", "Value", "EndContainer", "Key"]),
+    ("PajeDefineEventType", &["Alias", "Type", "Name"]),
+    ("PajeNewEvent", &["Time", "Type", "Container", "Value"]),
 ];
 
 /// A picture holds groups, which hold tracks, which have states; messages go from track to track.
 const TYPES: &str = "0 Picture 0 \"simulation\"\n0 Group Picture \"host or link\"\n0 Track Group \"track\"\n\
-                     1 State Track \"state\"\n2 Message Picture Track Track \"message\"\n";
+                     1 State Track \"state\"\n2 Message Picture Track Track \"message\"\n9 Fault Track \"fault\"\n";
 
 impl Format for Paje {
     fn head(&mut self, out: &mut dyn Write) -> io::Result<()> {
@@ -61,6 +63,11 @@ impl Format for Paje {
     fn end(&mut self, out: &mut dyn Write, at: Time, track: Track) -> io::Result<()> {
         self.end = self.end.max(at);
         writeln!(out, "6 {} State t{}", date(at), track.number)
+    }
+
+    fn mark(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str) -> io::Result<()> {
+        self.end = self.end.max(at);
+        writeln!(out, "10 {} Fault t{} {}", date(at), track.number, quoted(name))
     }
 
     fn arrow(
