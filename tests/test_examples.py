@@ -66,6 +66,8 @@ def programs(tmp_path_factory):
         "matmul",
         "--example",
         "pastry",
+        "--example",
+        "ring",
     ]
     subprocess.run(build, cwd=ROOT, check=True)
     folder, library = tmp_path_factory.mktemp("c"), ROOT / "target" / "capi"
@@ -126,6 +128,14 @@ def test_a_pastry_node_welcomes_others(programs, language):
     simulated = run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program).splitlines()
     assert sorted(simulated)[:2] == sorted(line.split("| ")[1] for line in WELCOMES)
     assert sorted(run(gridloom(), "deploy", *program).splitlines()) == WELCOMES
+
+
+@pytest.mark.parametrize("language", ["python", "rust", "c"])
+def test_a_token_goes_round_a_ring(programs, language):
+    program = ["-d", "examples/processes/ring.toml", "--", *programs[language]("ring")]
+    simulated = run(gridloom(), "simulate", "-p", "examples/two-sites.toml", *program)
+    assert simulated.startswith("the token went 40 steps\n"), simulated
+    assert run(gridloom(), "deploy", *program) == "member@laptop| the token went 40 steps\n"
 
 
 @pytest.mark.parametrize(("name", "function"), [("matmul", "server"), ("pastry", "node")])

@@ -1,4 +1,4 @@
-/* A token goes round a ring of processes.
+/* A token goes round a ring of processes; ring.rs and ring.py are the same in Rust and in Python.
  *
  *   gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- ./ring
  *   gridloom deploy -d examples/processes/ring.toml -- ./ring
