@@ -109,6 +109,7 @@ impl Server {
                 }
             }
             Err(_) => {
+                self.ask_elsewhere(now, &task, out);
                 for output in &task.outputs {
                     self.will_not_be_made(now, output.datum, out);
                 }
@@ -134,6 +135,15 @@ impl Server {
         self.pump(now, out);
     }
 
+    /// A task makes nothing here: tasks that waited for its results are let in anew, and ask for them then. They may be
+    /// elsewhere, if it ran again for another of its results.
+    fn ask_elsewhere(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
+        for output in &task.outputs {
+            let (readers, _) = self.executor.waiting_for(output.datum);
+            self.hold_back(now, readers, out);
+        }
+    }
+
     fn will_not_be_made(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         for peer in self.replicas.refuse(datum) {
             let why = format!("the task that makes it failed on server '{}'", self.config.name);
@@ -155,25 +165,22 @@ impl Server {
 
     /// Gives tasks back that do not run, and says which, and for how long the others have run.
     pub(super) fn recall(&mut self, now: Time, from: NodeId, group: GroupId, tasks: &[TaskId], out: &mut Vec<Effect>) {
-        let (mut recalled, mut running, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut recalled, mut running) = (Vec::new(), Vec::new());
         for id in tasks.iter().filter(|id| id.client == from) {
             match self.executor.get(*id) {
                 None => {}
                 Some(entry) if entry.state == State::Running => running.push((*id, self.running.elapsed_ns(now, *id))),
-                Some(entry) => {
-                    made.extend(entry.task.outputs.iter().map(|output| output.datum));
-                    recalled.push(*id);
-                }
+                Some(_) => recalled.push(*id),
             }
         }
         // Copies that came for them stay, and have to be known.
         self.report_transfers(now, from, out);
         // Before anything else: whoever hears that a result will not be made here shall know why.
         send(out, from, Message::Recalled { group, tasks: recalled.clone(), running });
-        // Tasks of other groups stay; those that waited for what was to be made here are let in anew, and ask for it then.
-        for datum in made {
-            let (readers, _) = self.executor.waiting_for(datum);
-            self.hold_back(now, readers, out);
+        // Tasks of other groups stay.
+        let tasks = recalled.iter().filter_map(|id| self.executor.get(*id)).map(|entry| entry.task.clone());
+        for task in tasks.collect::<Vec<_>>() {
+            self.ask_elsewhere(now, &task, out);
         }
         recalled.into_iter().for_each(|id| self.take_back(now, id, out));
         self.pump(now, out);
@@ -183,6 +190,7 @@ impl Server {
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(entry) = self.executor.get(id) else { return };
         let task = entry.task.clone();
+        self.ask_elsewhere(now, &task, out);
         self.take_back(now, id, out);
         self.report(now, id.client, id, Err(error), 0, out);
         self.method_given_up(now, &task, out);
@@ -295,5 +303,55 @@ mod tests {
             assert_eq!(outcome(array, array, result), (Some(Err(refused)), false));
         }
         assert_eq!(outcome(20, 12, 3), (None, true));
+    }
+
+    /// A task runs again for one of its results; a copy of the other is elsewhere, where its reader here has it from when the
+    /// task is cancelled.
+    #[test]
+    fn who_waits_for_a_result_of_a_cancelled_task_asks_elsewhere() {
+        let text = "Module m; Define f(IN double x[n], IN int n, OUT double y[n]) Calls f(x, n, y);";
+        let signature = parse(text, "t.idl").unwrap().remove(0).signature;
+        let hash = signature.hash();
+        let mut server = Server::new(offering(signature, 2));
+        let mut out = Vec::new();
+        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
+        server.handle(Time(0), up, &mut out);
+        let datum = |serial| DatumId { client: CLIENT, serial };
+        let id = |serial| TaskId { client: CLIENT, serial };
+        let meta = || Meta::array(Dtype::Float64, &[3]);
+        let task = |serial, x: Argument| Task {
+            id: id(serial),
+            function: "m/f".into(),
+            signature_hash: hash,
+            args: vec![x, Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 3i32.to_ne_bytes().to_vec() }],
+            outputs: vec![Output { datum: datum(serial), meta: meta() }],
+            work_flops: None,
+            only: None,
+            object: None,
+        };
+        let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
+        let reader = task(2, Argument::Datum(datum(1)));
+        let supply = Supply { datum: datum(1), meta: meta(), from: CLIENT, address: String::new() };
+        let inputs = [
+            Input::Received { from: CLIENT, message: Message::RunTasks { tasks: vec![maker], supplies: Vec::new() } },
+            Input::Received {
+                from: CLIENT,
+                message: Message::RunTasks { tasks: vec![reader], supplies: vec![supply] },
+            },
+            Input::Received { from: CLIENT, message: Message::Cancel { tasks: vec![id(1)] } },
+        ];
+        for input in inputs {
+            server.handle(Time(1), input, &mut out);
+        }
+        // Its owner names the place.
+        let asks = |effect: &Effect| match effect {
+            Effect::Send { to: CLIENT, message: Message::SupplyFailed { datum, .. } } => datum.serial == 1,
+            _ => false,
+        };
+        assert!(out.iter().any(|effect| matches!(effect, Effect::StopTask { .. })) && !out.iter().any(asks));
+        out.clear();
+        let ended = Input::TaskEnded { task: id(1), outcome: Err(TaskError::Cancelled), run_ns: 1 };
+        server.handle(Time(2), ended, &mut out);
+        assert!(out.iter().any(asks), "{out:?}");
     }
 }
