@@ -40,8 +40,8 @@ use filling::Scratch;
 use levels::FullAt;
 use pool::Pool;
 pub use reach::Reach;
-use share::Share;
-use users::{User, Users};
+use share::{Held, Share};
+use users::{Terms, User, Users};
 
 /// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
 const PRECISION: f64 = 1e-5;
@@ -83,6 +83,7 @@ pub struct Solver {
     /// Of each constraint; used with [`Reach::Connected`] alone.
     full_at: FullAt,
     shares: Vec<Share>,
+    held: Vec<Held>,
     bundles: Vec<Bundle>,
     /// Whether the last solution was found by filling.
     filled: bool,
@@ -159,7 +160,8 @@ impl Solver {
     /// Adds a constraint.
     pub fn add_constraint(&mut self, capacity: f64, policy: Policy) -> ConstraintIndex {
         self.constraints.push(Constraint { capacity, policy, ..Constraint::default() });
-        self.shares.push(Share::new(policy));
+        self.shares.push(Share::default());
+        self.held.push(Held::default());
         self.bundles.push(Bundle::default());
         self.full_at.add();
         ConstraintIndex(self.constraints.len() as u32 - 1)
@@ -300,7 +302,7 @@ impl Solver {
     /// Appends the variables that have an element on that constraint, disabled ones last.
     pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
         let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
-        variables.extend(users.with_terms().map(|(user, ..)| VariableIndex(user.variable)));
+        variables.extend(users.with_terms().map(|(user, _)| VariableIndex(user.variable)));
         variables.extend(waiting.iter().map(|(_, variable)| *variable));
     }
 
@@ -325,17 +327,20 @@ impl Solver {
         let (terms, state) = (&self.variables[variable.0 as usize], &mut self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
         state.place = users.len() as u32;
-        self.shares[state.constraint as usize].is_known = false;
+        self.shares[state.constraint as usize].forget();
         self.listed += 1;
-        users.push(User::new(terms, variable, element), state.weight / terms.penalty, terms.held_by);
+        users.push(User::new(terms, variable, element), Terms::new(terms, state.weight));
     }
 
     fn unlist(&mut self, element: usize) {
         let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
         let users = &mut self.constraints[constraint as usize].users;
-        match users.holder(place as usize) == constraint {
-            true => self.shares[constraint as usize].forget(),
-            false => self.shares[constraint as usize].is_known = false,
+        self.shares[constraint as usize].forget();
+        if users.holder(place as usize) == constraint && self.held[constraint as usize].keeps_bundle() {
+            let (user, terms) = users.get(place as usize);
+            // Its quota is its weight / penalty.
+            let share = terms.quota / self.pool[element].weight;
+            self.bundles[constraint as usize].take_out(constraint, &self.pool[user.elements()], share);
         }
         self.listed -= 1;
         if let Some(moved) = users.swap_remove(place as usize) {
@@ -347,9 +352,9 @@ impl Solver {
     fn requote(&mut self, variable: VariableIndex, element: usize) {
         let (terms, state) = (&self.variables[variable.0 as usize], &self.pool[element]);
         let users = &mut self.constraints[state.constraint as usize].users;
-        let user = User::new(terms, variable, element);
         self.shares[state.constraint as usize].forget();
-        users.replace(state.place as usize, user, state.weight / terms.penalty);
+        self.held[state.constraint as usize].bundled = 0;
+        users.set_terms(state.place as usize, Terms::new(terms, state.weight));
     }
 
     fn wait(&mut self, variable: VariableIndex, element: usize) {

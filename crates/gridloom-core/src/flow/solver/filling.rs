@@ -17,6 +17,7 @@
 //! Source: as [`super`]; the sorted lists are ours, and give the same values in the same operations.
 
 use super::levels::Levels;
+use super::users::Terms;
 use super::{Constraint, NOBODY, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
 
 /// Kept between solutions so that solving does not allocate.
@@ -32,6 +33,8 @@ pub(super) struct Scratch {
     /// Variables that something else holds back than before.
     pub(super) moved: Vec<u32>,
     pub(super) levels: Levels,
+    /// Constraints that may have to wait, as they were told of a level.
+    pub(super) roused: Vec<u32>,
     saturated: Vec<u32>,
     /// Stretches of variables in order, by bound or by quota, of the constraints that needed one.
     sorted: Vec<(f64, u32)>,
@@ -109,8 +112,7 @@ impl Solver {
             let mut usage = 0.0;
             let shared = constraints[index as usize].policy == Policy::Shared;
             for at in 0..constraints[index as usize].users.len() {
-                let users = &constraints[index as usize].users;
-                let (user, quota) = (users.get(at), users.quota(at));
+                let (user, Terms { quota, .. }) = constraints[index as usize].users.get(at);
                 usage = if shared { usage + quota } else { f64::max(usage, quota) };
                 let variable = &mut variables[user.variable as usize];
                 if variable.solution == *solution {
@@ -196,7 +198,7 @@ impl Solver {
     fn sort_by_bound(&mut self, index: u32, level: f64) {
         let Solver { constraints, variables, scratch, .. } = self;
         let constraint = &mut constraints[index as usize];
-        let unfixed = constraint.users.with_terms().filter_map(|(user, ..)| {
+        let unfixed = constraint.users.with_terms().filter_map(|(user, _)| {
             let variable = &variables[user.variable as usize];
             (!variable.fixed).then(|| (variable.ceiling(), user.variable))
         });
@@ -233,7 +235,7 @@ impl Solver {
             let index = holder as usize;
             self.constraints[index].held_at = Some(level);
             for place in 0..self.constraints[index].users.len() {
-                let variable = self.constraints[index].users.get(place).variable;
+                let variable = self.constraints[index].users.get(place).0.variable;
                 let state = &self.variables[variable as usize];
                 if !state.fixed {
                     self.fix(variable, level / state.penalty, holder);
@@ -270,8 +272,8 @@ impl Solver {
         let sorted = &mut scratch.sorted;
         let (start, end) = constraint.by_quota.get_or_insert_with(|| {
             let start = sorted.len();
-            let unfixed = constraint.users.with_terms().filter(|(user, ..)| !variables[user.variable as usize].fixed);
-            sorted.extend(unfixed.map(|(user, quota, _)| (quota, user.variable)));
+            let unfixed = constraint.users.with_terms().filter(|(user, _)| !variables[user.variable as usize].fixed);
+            sorted.extend(unfixed.map(|(user, terms)| (terms.quota, user.variable)));
             sorted[start..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
             (start as u32, sorted.len() as u32)
         });

@@ -3,8 +3,7 @@
 //! **Invariant:** an entry's key is at most the constraint's level, but for rounding. Filling only raises levels, so
 //! an entry is brought up to date when it comes to the top, and not before.
 
-use super::NOBODY;
-use super::users::User;
+use super::users::Terms;
 
 /// The heap; its order among equal keys is of no consequence.
 #[derive(Clone, Debug, Default)]
@@ -78,13 +77,13 @@ impl Levels {
 /// The level at which each constraint is full; infinite if it is not.
 #[derive(Clone, Debug)]
 pub(super) struct FullAt {
-    /// One more than a constraint's index, so that [`NOBODY`], one less than 0, has the first: nothing.
+    /// One more than a constraint's index, so that [`super::NOBODY`], one less than 0, has the first: no limit.
     levels: Vec<f64>,
 }
 
 impl Default for FullAt {
     fn default() -> FullAt {
-        FullAt { levels: vec![0.0] }
+        FullAt { levels: vec![f64::INFINITY] }
     }
 }
 
@@ -103,7 +102,8 @@ impl FullAt {
     }
 
     /// The level that a user has by its holder and its bound.
-    pub(super) fn elsewhere(&self, user: &User, holder: u32) -> f64 {
-        if holder == NOBODY { user.ceiling } else { user.ceiling.min(self.of(holder)) }
+    pub(super) fn elsewhere(&self, terms: &Terms) -> f64 {
+        let level = self.of(terms.holder);
+        if level < terms.ceiling { level } else { terms.ceiling }
     }
 }

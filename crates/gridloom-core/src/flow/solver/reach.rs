@@ -53,7 +53,7 @@ impl Solver {
             let constraint = self.touched[self.followed] as usize;
             self.followed += 1;
             for at in 0..self.constraints[constraint].users.len() {
-                let variable = self.constraints[constraint].users.get(at).variable;
+                let variable = self.constraints[constraint].users.get(at).0.variable;
                 for element in self.variables[variable as usize].elements() {
                     mark(&mut self.constraints, &mut self.touched, self.pool[element].constraint);
                 }

@@ -30,7 +30,7 @@
 //! Source: the characterisation as above; the procedure is ours. The level on a shared constraint is found by Newton's
 //! method on a concave function of pieces of straight lines, begun at the level before.
 
-use super::users::User;
+use super::users::{Terms, User};
 use super::{Constraint, NOBODY, Policy, Solver, VariableIndex};
 
 /// Levels are alike within this part, and a constraint within its capacity.
@@ -39,6 +39,8 @@ const ALIKE: f64 = 1e-12;
 const ALIKE_SUMS: f64 = 1e-9;
 /// So many users are looked at, for each element that there is, before it is given up.
 const LOOKS_MAX: usize = 16;
+/// As many users go to another level together.
+const TOGETHER_MIN: usize = 32;
 /// Newton's method ends after a step for each user; rounding could make it go to and fro.
 const STEPS_MAX: usize = 64;
 
@@ -56,7 +58,7 @@ impl Solver {
         let mut looks = LOOKS_MAX * self.listed + self.touched.len();
         while let Some((_, constraint)) = self.scratch.levels.first() {
             self.scratch.levels.pop();
-            self.shares[constraint as usize].waits = false;
+            self.shares[constraint as usize].take_turn();
             let users = self.constraints[constraint as usize].users.len();
             if looks < users {
                 self.dismiss();
@@ -73,9 +75,7 @@ impl Solver {
 
     /// Lets a constraint wait for its turn.
     fn line_up(&mut self, constraint: u32) {
-        let share = &mut self.shares[constraint as usize];
-        if !share.waits {
-            share.waits = true;
+        if self.shares[constraint as usize].wait() {
             self.scratch.levels.push(self.full_at.of(constraint), constraint);
         }
     }
@@ -84,7 +84,7 @@ impl Solver {
     fn dismiss(&mut self) {
         while let Some((_, constraint)) = self.scratch.levels.first() {
             self.scratch.levels.pop();
-            self.shares[constraint as usize].waits = false;
+            self.shares[constraint as usize].take_turn();
         }
     }
 
@@ -110,86 +110,103 @@ impl Solver {
         } else if !same {
             self.stir_held(constraint, before, level);
         }
+        if level == f64::INFINITY {
+            let capacity = self.constraints[constraint as usize].capacity;
+            self.shares[constraint as usize].rest_until(capacity * (1.0 - ALIKE_SUMS));
+        }
     }
 
     /// The level at which a shared constraint is full if it holds back whom it did; none if others.
     fn level_of_same(&mut self, constraint: u32) -> Option<f64> {
-        let Solver { constraints, shares, full_at, .. } = self;
-        let (Constraint { capacity, users, .. }, share) =
-            (&constraints[constraint as usize], &mut shares[constraint as usize]);
-        if share.policy == Policy::FatPipe {
+        let Solver { constraints, shares, held, full_at, .. } = self;
+        let Constraint { capacity, users, policy, .. } = &constraints[constraint as usize];
+        let (share, held) = (&mut shares[constraint as usize], &mut held[constraint as usize]);
+        if *policy == Policy::FatPipe {
             return None;
         }
         loop {
             if !share.is_known {
-                share.add_up(constraint, users, full_at);
+                held.add_up(share, constraint, users, full_at);
             }
             let room = capacity - share.taken;
-            if share.usage <= 0.0 {
+            if held.usage <= 0.0 {
                 return (room >= -ALIKE * capacity).then_some(f64::INFINITY);
             }
-            let level = room / share.usage;
-            if level > 0.0 && share.highest <= level * (1.0 + ALIKE) && level <= share.ceiling {
+            let level = room / held.usage;
+            if level > 0.0 && share.highest <= level * (1.0 + ALIKE) && level <= held.ceiling {
                 return Some(level);
             }
-            if share.is_fresh() {
+            if held.is_fresh(share) {
                 return None;
             }
-            share.is_known = false;
+            share.forget();
         }
     }
 
     /// Tells the other constraints of all whom a constraint holds back.
     fn stir_held(&mut self, constraint: u32, before: f64, after: f64) {
-        if !self.shares[constraint as usize].is_bundled {
+        if self.held[constraint as usize].bundled == 0 {
             self.bundle(constraint);
         }
-        let bundle = std::mem::take(&mut self.bundles[constraint as usize]);
         let (above, rise) = (lowest_of(before, after), after - before);
-        for (other, quota) in bundle.iter() {
-            self.tell(other, above, after, quota * rise);
+        let mut roused = std::mem::take(&mut self.scratch.roused);
+        let shares = &mut self.shares[..];
+        for (other, quota) in self.bundles[constraint as usize].iter() {
+            if shares[other as usize].tell(after, quota * rise) {
+                roused.push(other);
+            }
         }
-        self.bundles[constraint as usize] = bundle;
+        for other in roused.drain(..) {
+            self.rouse(other, above);
+        }
+        self.scratch.roused = roused;
     }
 
     /// Gathers where else those are users whom a constraint holds back.
     fn bundle(&mut self, constraint: u32) {
-        let Solver { constraints, shares, bundles, pool, .. } = self;
+        let Solver { constraints, held, bundles, pool, .. } = self;
         let bundle = &mut bundles[constraint as usize];
         bundle.clear();
-        for (user, quota, holder) in constraints[constraint as usize].users.with_terms() {
-            if holder == constraint {
+        for (user, terms) in constraints[constraint as usize].users.with_terms() {
+            if terms.holder == constraint {
                 // Its quota is its weight / penalty.
-                let share = quota / pool[user.element as usize].weight;
+                let share = terms.quota / pool[user.element as usize].weight;
                 let others = pool[user.elements()].iter().filter(|element| element.constraint != constraint);
                 for element in others {
-                    let place = &mut shares[element.constraint as usize].place_in_bundle;
+                    let place = &mut held[element.constraint as usize].place_in_bundle;
                     bundle.push(element.constraint, element.weight * share, place);
                 }
             }
         }
-        shares[constraint as usize].is_bundled = true;
+        held[constraint as usize].bundled = bundle.good_for();
     }
 
     /// Takes users that have more elsewhere, lets go those that meet their bound below, and tells their other constraints.
     fn exchange(&mut self, constraint: u32, before: f64, level: f64) {
+        // Few go to their new level one by one. Among many, who is taken is told of as if it had been held back before, so
+        // that all go to the new level together.
+        let many = self.constraints[constraint as usize].users.len() >= TOGETHER_MIN;
+        let meeting = if many && before < f64::INFINITY { before } else { level };
         for at in 0..self.constraints[constraint as usize].users.len() {
-            let users = &self.constraints[constraint as usize].users;
-            let (user, quota, holder) = (users.get(at), users.quota(at), users.holder(at));
+            let (user, terms) = self.constraints[constraint as usize].users.get(at);
+            let Terms { quota, ceiling, holder } = terms;
             if holder == constraint {
-                if user.ceiling < level {
+                if ceiling < level {
                     self.hold(user.variable, NOBODY);
-                    self.stir(&user, quota, constraint, before, user.ceiling);
-                } else if before != level {
-                    self.stir(&user, quota, constraint, before, level);
+                    self.stir(&user, quota, constraint, before, ceiling);
+                } else if before != meeting {
+                    self.stir(&user, quota, constraint, before, meeting);
                 }
             } else {
-                let elsewhere = self.full_at.elsewhere(&user, holder);
+                let elsewhere = self.full_at.elsewhere(&terms);
                 if elsewhere > level * (1.0 + ALIKE) {
                     self.hold(user.variable, constraint);
-                    self.stir(&user, quota, constraint, elsewhere, level);
+                    self.stir(&user, quota, constraint, elsewhere, meeting);
                 }
             }
+        }
+        if meeting != level {
+            self.stir_held(constraint, meeting, level);
         }
     }
 
@@ -200,13 +217,13 @@ impl Solver {
         for _ in 0..STEPS_MAX {
             // What is not above the level is what it is; the rest shares what that leaves.
             let (mut room, mut usage, mut least_above, mut most_below) = (constraint.capacity, 0.0, f64::INFINITY, 0.0);
-            for (user, quota, holder) in constraint.users.with_terms() {
-                let elsewhere = self.full_at.elsewhere(user, holder);
+            for terms in constraint.users.terms() {
+                let elsewhere = self.full_at.elsewhere(terms);
                 if elsewhere > level {
-                    usage += quota;
+                    usage += terms.quota;
                     least_above = f64::min(least_above, elsewhere);
                 } else {
-                    room -= quota * elsewhere;
+                    room -= terms.quota * elsewhere;
                     most_below = f64::max(most_below, elsewhere);
                 }
             }
@@ -227,9 +244,9 @@ impl Solver {
     /// The level at which a fat pipe is full; infinite if it is not.
     fn level_of_pipe(&self, constraint: u32) -> f64 {
         let constraint = &self.constraints[constraint as usize];
-        let reached = constraint.users.with_terms().filter_map(|(user, quota, holder)| {
-            let level = constraint.capacity / quota;
-            (level <= self.full_at.elsewhere(user, holder)).then_some(level)
+        let reached = constraint.users.terms().filter_map(|terms| {
+            let level = constraint.capacity / terms.quota;
+            (level <= self.full_at.elsewhere(terms)).then_some(level)
         });
         reached.fold(f64::INFINITY, f64::min)
     }
@@ -246,21 +263,22 @@ impl Solver {
         }
     }
 
-    /// Tells a constraint that a user has another level than before, and takes so much more: it waits, unless it is full
-    /// before. One that is full right there may have left the user to who tells it.
+    /// Tells a constraint that a user has another level than before, and takes so much more.
     fn tell(&mut self, other: u32, above: f64, after: f64, more: f64) {
-        let (level, share) = (self.full_at.of(other), &mut self.shares[other as usize]);
-        if share.is_known {
-            share.tell(after, more);
-            if level == f64::INFINITY && share.policy == Policy::Shared {
-                let capacity = self.constraints[other as usize].capacity;
-                if share.taken < capacity * (1.0 - ALIKE_SUMS) {
-                    return;
-                }
-            }
+        let share = &mut self.shares[other as usize];
+        if !share.is_known || share.tell(after, more) {
+            self.rouse(other, above);
         }
-        if level >= above {
-            self.line_up(other);
+    }
+
+    /// Lets a constraint wait that was told of levels, unless it is full before. One that is full right there may have left
+    /// the user to who told it.
+    #[inline]
+    fn rouse(&mut self, other: u32, above: f64) {
+        let (share, level) = (&mut self.shares[other as usize], self.full_at.of(other));
+        if share.is_roused() && level >= above {
+            share.wait();
+            self.scratch.levels.push(level, other);
         }
     }
 
@@ -274,13 +292,21 @@ impl Solver {
     pub(super) fn set_holder(&mut self, index: u32, holder: u32) {
         let variable = &mut self.variables[index as usize];
         variable.held_by = holder;
-        for element in &self.pool[variable.elements()] {
+        let elements = &self.pool[variable.elements()];
+        for element in elements {
             let this = element.constraint;
-            let before = self.constraints[this as usize].users.set_holder(element.place as usize, holder);
-            if before == this || holder == this {
+            let users = &mut self.constraints[this as usize].users;
+            let before = users.set_holder(element.place as usize, holder);
+            let comes_or_goes = before == this || holder == this;
+            if comes_or_goes && self.held[this as usize].keeps_bundle() {
+                let (bundle, share) = (&mut self.bundles[this as usize], 1.0 / variable.penalty);
+                match holder == this {
+                    true => bundle.enter(this, elements, share),
+                    false => bundle.take_out(this, elements, share),
+                }
+            }
+            if comes_or_goes || before == NOBODY || holder == NOBODY {
                 self.shares[this as usize].forget();
-            } else if before == NOBODY || holder == NOBODY {
-                self.shares[this as usize].is_known = false;
             }
         }
     }
@@ -315,6 +341,7 @@ impl Solver {
             let constraint = self.scratch.component[at];
             let state = &self.constraints[constraint as usize];
             self.shares[constraint as usize].forget();
+            self.held[constraint as usize].bundled = 0;
             self.full_at.set(constraint, state.held_at.unwrap_or(f64::INFINITY));
             self.scratch.releveled.push(constraint);
         }

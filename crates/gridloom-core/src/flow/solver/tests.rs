@@ -152,6 +152,12 @@ fn changes_that_concern_many_are_followed() {
     a_star_agrees_with_one_filled_anew(400, 3, 3);
 }
 
+/// So many flows on each link that it keeps where those are users besides whom it holds back.
+#[test]
+fn changes_among_a_thousand_are_followed() {
+    a_star_agrees_with_one_filled_anew(1000, 3, 3);
+}
+
 /// Links of the same level, of which either may hold back a flow that crosses both.
 #[test]
 fn changes_among_equals_are_followed() {
@@ -306,5 +312,52 @@ proptest! {
             };
             prop_assert!(agrees(None, 1e-9) || almost(), "{found:?} {present:?}");
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Many begin at once and end one by one: whatever has enough to spare and becomes full, or the other way round, the
+    /// values are those of the definition.
+    #[test]
+    fn many_at_once_meet_the_definition_until_all_have_ended(
+        capacities in prop::collection::vec(10u32..1000, 10),
+        flows in prop::collection::vec(
+            (1u32..9, prop::option::of(1u32..90), prop::collection::btree_map(0usize..10, 1u32..40, 1..5), any::<u32>()),
+            40..160,
+        ),
+    ) {
+        let mut solver = Solver::new();
+        let constraints: Vec<_> =
+            capacities.iter().map(|capacity| (f64::from(*capacity) / 3.0, Policy::Shared)).collect();
+        let links: Vec<_> =
+            constraints.iter().map(|(capacity, policy)| solver.add_constraint(*capacity, *policy)).collect();
+        let mut present: Vec<_> = flows
+            .into_iter()
+            .map(|(penalty, bound, over, ends)| {
+                let (penalty, bound) = (f64::from(penalty) / 4.0, bound.map_or(-1.0, |bound| f64::from(bound) / 7.0));
+                let over: Vec<(usize, f64)> = over.iter().map(|(at, weight)| (*at, f64::from(*weight) / 20.0)).collect();
+                let variable =
+                    solver.add_variable(penalty, bound, over.iter().map(|(at, weight)| (links[*at], *weight)));
+                (ends, variable, (penalty, bound, over))
+            })
+            .collect();
+        present.sort_by_key(|(ends, ..)| *ends);
+        let (mut followed, count) = (0, present.len());
+        while !present.is_empty() {
+            solver.solve();
+            followed += usize::from(!solver.filled);
+            if present.len() % 5 == 0 {
+                let variables = present.iter().map(|(.., terms)| terms.clone()).collect();
+                let expected = Naive { constraints: constraints.clone(), variables }.solve();
+                for ((_, variable, _), expected) in present.iter().zip(expected) {
+                    let value = solver.value(*variable);
+                    prop_assert!((value - expected).abs() <= 1e-9 * expected, "{value} {expected} of {}", present.len());
+                }
+            }
+            solver.remove_variable(present.pop().expect("some are left").1);
+        }
+        prop_assert!(2 * followed > count, "{followed} of {count}");
     }
 }

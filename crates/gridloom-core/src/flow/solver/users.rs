@@ -1,32 +1,45 @@
 //! Who uses a constraint, laid out so that going through all takes little memory.
 //!
-//! Who holds back each user, and its quota w/p, stand in arrays of their own: most passes need no more.
+//! What a level follows from stands in an array of its own: most passes need no more.
 
 use super::{Variable, VariableIndex};
 
 /// The users of a constraint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users {
-    terms: Vec<User>,
-    quotas: Vec<f64>,
-    holders: Vec<u32>,
+    terms: Vec<Terms>,
+    users: Vec<User>,
 }
 
-/// One of them.
+/// What the level of its constraint takes from one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct User {
+pub(super) struct Terms {
+    /// w/p.
+    pub(super) quota: f64,
     /// The level at which it meets its bound.
     pub(super) ceiling: f64,
+    pub(super) holder: u32,
+}
+
+/// Who it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
     pub(super) variable: u32,
     pub(super) element: u32,
     start: u32,
     length: u32,
 }
 
+impl Terms {
+    pub(super) fn new(variable: &Variable, weight: f64) -> Terms {
+        Terms { quota: weight / variable.penalty, ceiling: variable.ceiling(), holder: variable.held_by }
+    }
+}
+
 impl User {
     pub(super) fn new(variable: &Variable, index: VariableIndex, element: usize) -> User {
         let Variable { start, length, .. } = *variable;
-        User { ceiling: variable.ceiling(), variable: index.0, element: element as u32, start, length }
+        User { variable: index.0, element: element as u32, start, length }
     }
 
     pub(super) fn elements(&self) -> std::ops::Range<usize> {
@@ -36,48 +49,46 @@ impl User {
 
 impl Users {
     pub(super) fn len(&self) -> usize {
-        self.terms.len()
+        self.users.len()
     }
 
-    /// Each with its quota and its holder.
-    pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, f64, u32)> + Clone {
-        let terms = self.terms.iter().zip(&self.quotas).zip(&self.holders);
-        terms.map(|((user, quota), holder)| (user, *quota, *holder))
+    /// The terms of all.
+    pub(super) fn terms(&self) -> impl Iterator<Item = &Terms> {
+        self.terms.iter()
     }
 
-    pub(super) fn get(&self, place: usize) -> User {
-        self.terms[place]
+    /// All with their terms.
+    pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, &Terms)> + Clone {
+        self.users.iter().zip(&self.terms)
     }
 
-    pub(super) fn quota(&self, place: usize) -> f64 {
-        self.quotas[place]
+    pub(super) fn get(&self, place: usize) -> (User, Terms) {
+        (self.users[place], self.terms[place])
     }
 
     pub(super) fn holder(&self, place: usize) -> u32 {
-        self.holders[place]
+        self.terms[place].holder
     }
 
-    pub(super) fn push(&mut self, user: User, quota: f64, holder: u32) {
-        self.terms.push(user);
-        self.quotas.push(quota);
-        self.holders.push(holder);
+    pub(super) fn push(&mut self, user: User, terms: Terms) {
+        self.users.push(user);
+        self.terms.push(terms);
     }
 
-    /// Changes one's terms, but for its holder.
-    pub(super) fn replace(&mut self, place: usize, user: User, quota: f64) {
-        (self.terms[place], self.quotas[place]) = (user, quota);
+    /// Changes the terms of one, but for its holder.
+    pub(super) fn set_terms(&mut self, place: usize, terms: Terms) {
+        self.terms[place] = Terms { holder: self.terms[place].holder, ..terms };
     }
 
     /// Removes one; who has its place now.
     pub(super) fn swap_remove(&mut self, place: usize) -> Option<&User> {
         self.terms.swap_remove(place);
-        self.quotas.swap_remove(place);
-        self.holders.swap_remove(place);
-        self.terms.get(place)
+        self.users.swap_remove(place);
+        self.users.get(place)
     }
 
     /// Enters who holds one back; who did.
     pub(super) fn set_holder(&mut self, place: usize, holder: u32) -> u32 {
-        std::mem::replace(&mut self.holders[place], holder)
+        std::mem::replace(&mut self.terms[place].holder, holder)
     }
 }
