@@ -155,7 +155,11 @@ impl World {
         }
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
-        sys::before_exec(&mut command, move || join(&namespace, &name));
+        sys::before_exec(&mut command, move || {
+            // What this process holds back is nobody else's.
+            sys::free_signals();
+            join(&namespace, &name)
+        });
         Ok(command)
     }
 
