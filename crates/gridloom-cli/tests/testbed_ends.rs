@@ -175,6 +175,9 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     if !is_allowed(&file("ends-interrupt.toml", PLATFORM)) {
         return;
     }
+    let blocked = ["testbed", "run", "--no-grid", "--quiet", "-p", &file("ends-interrupt.toml", PLATFORM), "--"];
+    let blocked = gridloom(&[&blocked[..], &["grep", "SigBlk", "/proc/self/status"]].concat());
+    assert_eq!(support::succeeds(blocked), "SigBlk:\t0000000000000000\n", "nothing is held back from a program");
     // What a shell runs in the foreground is interrupted with it.
     let run = |name: &str, script: &str| {
         let mut tool = Tool::start(name, &["--no-grid"], &["sh", "-c", script]);
