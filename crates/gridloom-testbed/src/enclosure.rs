@@ -85,18 +85,26 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
         Err(_) => return Ok(ExitCode::FAILURE),
     }
     let keeper = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(failed)?;
-    match fork_in_the_tools_group().map_err(failed)? {
+    let (mut go, mut ready) = UnixStream::pair().map_err(failed)?;
+    match sys::fork().map_err(failed)? {
         Forked::Child => {
             let folder = folder.leave();
+            drop(ready);
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
-            if is_over(&keeper) {
+            if go.read_exact(&mut [0]).is_err() || is_over(&keeper) {
                 return Ok(ExitCode::FAILURE);
             }
             drop(keeper);
             init::run(&folder, channel)
         }
         Forked::Parent(pid) => {
+            drop(go);
             let first = Pid::from_raw(pid).expect("a process identifier is positive");
+            // If the tool has gone meanwhile, so has its group; then the first process ends before it does anything.
+            if into_the_tools_group(first).is_ok() {
+                let _ = ready.write_all(&[0]);
+            }
+            drop(ready);
             let code = watch(first, &channel)?;
             // The tool reads the report, and hangs up. It may be gone.
             let _ = channel.write_all(&[ENDED, code]).and_then(|()| channel.read_to_end(&mut Vec::new()));
@@ -119,16 +127,10 @@ fn agree(channel: &mut UnixStream, say: u8) -> io::Result<u8> {
 }
 
 /// The first process is in the tool's group of processes, as a program that the tool runs would be: it reads from the
-/// terminal and hears its interrupts. The keeper is there for that moment only.
-fn fork_in_the_tools_group() -> io::Result<Forked> {
-    let tool = rustix::process::getppid();
-    let group = rustix::process::getpgid(tool)?;
-    rustix::process::setpgid(None, Some(group))?;
-    let forked = sys::fork();
-    if !matches!(forked, Ok(Forked::Child)) {
-        rustix::process::setpgid(None, None)?;
-    }
-    forked
+/// terminal and hears its interrupts. It cannot see that group itself. The keeper never is in it, not for a moment.
+fn into_the_tools_group(first: Pid) -> io::Result<()> {
+    let group = rustix::process::getpgid(rustix::process::getppid())?;
+    Ok(rustix::process::setpgid(Some(first), Some(group))?)
 }
 
 fn is_over(process: &OwnedFd) -> bool {
