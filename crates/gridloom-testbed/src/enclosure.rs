@@ -81,8 +81,13 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
     sys::unshare(all).map_err(forbidden)?;
     match agree(&mut channel, UNSHARED) {
         Ok(MAPPED) => {}
-        Ok(_) => map_self(user, group).map_err(forbidden)?,
-        Err(_) => return Ok(ExitCode::FAILURE),
+        Ok(_) => map_user(user).and_then(|()| map_group(group)).map_err(forbidden)?,
+        Err(_) => {
+            // A user that nobody has mapped may not remove control groups. The tool may have come half the way.
+            let _ = map_user(user);
+            let _ = map_group(group);
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let keeper = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(failed)?;
     let (mut go, mut ready) = UnixStream::pair().map_err(failed)?;
@@ -168,9 +173,12 @@ fn watch(first: Pid, channel: &UnixStream) -> Result<u8, Error> {
     Ok(u8::try_from(code).unwrap_or(1))
 }
 
-fn map_self(user: u32, group: u32) -> io::Result<()> {
+fn map_user(user: u32) -> io::Result<()> {
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))
+}
+
+fn map_group(group: u32) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 

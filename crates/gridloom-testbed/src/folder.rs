@@ -93,7 +93,7 @@ impl Drop for Folder {
         if !self.path.as_os_str().is_empty() {
             remove_groups(&self.path);
             // Without it, at worst another removes them at the same time.
-            let _of_all = OfAll::existing();
+            let _of_all = self.path.parent().map(OfAll::existing);
             remove_files(&self.path);
         }
     }
@@ -131,7 +131,7 @@ pub fn note_group(path: &Path, group: &Path) -> io::Result<()> {
 /// # Errors
 /// If there is none, or there are several to choose from.
 pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
-    let running: Vec<PathBuf> = match OfAll::existing()? {
+    let running: Vec<PathBuf> = match OfAll::existing(&base())? {
         Some(of_all) => all(&of_all.base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect(),
         None => Vec::new(),
     };
@@ -151,7 +151,7 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
 /// Removes a testbed's folder, and the control groups that it lists, if its keeper was killed.
 pub fn remove_orphan(path: &Path) {
     // What cannot be removed now, the next testbed removes.
-    let Ok(Some(_of_all)) = OfAll::existing() else { return };
+    let Some(Ok(Some(_of_all))) = path.parent().map(OfAll::existing) else { return };
     if path.exists() && !is_running(path) {
         remove_all_of(path);
     }
@@ -195,7 +195,7 @@ impl OfAll {
     fn made() -> Result<OfAll, Error> {
         loop {
             make_base()?;
-            if let Some(of_all) = OfAll::existing()? {
+            if let Some(of_all) = OfAll::existing(&base())? {
                 return Ok(of_all);
             }
             // Somebody's last testbed has ended between the two.
@@ -203,13 +203,12 @@ impl OfAll {
     }
 
     /// `None` if no testbed is there.
-    fn existing() -> Result<Option<OfAll>, Error> {
-        let base = base();
+    fn existing(base: &Path) -> Result<Option<OfAll>, Error> {
         fn failed<E: Into<io::Error>>(error: E) -> Error {
             Error::system("the lock of all testbeds")(error)
         }
         loop {
-            if !check_base(&base)? {
+            if !check_base(base)? {
                 return Ok(None);
             }
             let file = match File::options().create(true).append(true).open(base.join(LOCK_OF_ALL)) {
@@ -221,7 +220,7 @@ impl OfAll {
             // Who had it before may have removed it, and somebody made another.
             let number = file.metadata().map_err(failed)?.ino();
             if fs::metadata(base.join(LOCK_OF_ALL)).is_ok_and(|facts| facts.ino() == number) {
-                return Ok(Some(OfAll { base, lock: file }));
+                return Ok(Some(OfAll { base: base.to_path_buf(), lock: file }));
             }
         }
     }
