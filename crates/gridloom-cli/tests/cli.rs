@@ -353,6 +353,7 @@ fn the_documentation_has_the_help_texts() {
                 &["testbed", "enter"],
                 &["testbed", "cut"],
                 &["testbed", "restore"],
+                &["testbed", "slow"],
                 &["testbed", "show"],
                 &["testbed", "down"],
                 &["testbed", "check"],

@@ -219,10 +219,17 @@ fn a_host_is_slowed_down_by_its_quota() {
     let (_, error) = slow(&["nowhere", "0.5"]);
     assert_eq!(error, "gridloom: no host 'nowhere'; there are here, there\n");
     let (_, error) = slow(&["here", "0.5"]);
-    assert!(error.contains("start the testbed with --speeds quota"), "{error}");
+    let is_made = |group: &&String| group.contains("/gridloom-testbed-");
+    let why = if up.groups.iter().any(|group| is_made(&group)) {
+        "has no server, whose calls"
+    } else {
+        "start the testbed with --speeds quota"
+    };
+    assert!(error.contains(why) && !error.contains("  "), "{error}");
     let (status, error) = slow(&["there", "2"]);
     assert!(status == 2 && error.contains("expected a number above 0, and at most 1"), "{error}");
-    let Some(group) = up.groups.first().map(Path::new) else {
+    // Others were made to see whether groups can be made.
+    let Some(group) = up.groups.iter().find(is_made).map(Path::new) else {
         let (_, error) = slow(&["there", "0.5"]);
         assert!(error.contains("start the testbed with --speeds quota"), "{error}");
         eprintln!("skipped in part: no quotas of processor time here");
@@ -242,6 +249,55 @@ fn a_host_is_slowed_down_by_its_quota() {
     assert!((part() / before - 0.25).abs() < 0.01, "{} of {before}", part());
     assert_eq!(succeeds(up.ask(&["slow", "there", "1"])), "host there computes at 1 times its speed\n");
     assert!((part() / before - 1.0).abs() < 0.01, "{} of {before}", part());
+}
+
+#[test]
+fn profiles_of_links_are_followed_and_others_named() {
+    if !is_allowed() {
+        return;
+    }
+    let profiles = "[[profile]]\nlink = 'wire'\nkind = 'bandwidth'\nevents = [[0.2, '5MBps']]\n\
+        [[profile]]\nlink = 'wire'\nkind = 'latency'\nevents = [[0.2, '7ms']]\n\
+        [[profile]]\nlink = 'wire'\nkind = 'state'\nevents = [[0.4, 0]]\n\
+        [[profile]]\nhost = 'here'\nkind = 'state'\nevents = [[1000, 0]]\n\
+        [[profile]]\nhost = 'there'\nkind = 'speed'\nevents = [[1000, 0.5]]\n";
+    let platform = file("testbed-profiles.toml", &format!("{PLATFORM}{profiles}"));
+    let name = format!("test-profiles-{}", std::process::id());
+    let mut command = gridloom(&["testbed", "up", "--no-grid", "--name", &name, "-p", &platform]);
+    let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut up = Up { name, tool, keeper: 0, inside: Vec::new(), groups: Vec::new() };
+    std::io::Read::read_exact(up.tool.stdout.as_mut().unwrap(), &mut [0; 7]).unwrap();
+    while up.wire()["is_up"] == true {}
+    let wire = up.wire();
+    assert_eq!((wire["bandwidth"].as_f64(), wire["latency_s"].as_f64()), (Some(5e6), Some(0.007)));
+    let shown: Value = serde_json::from_str(&succeeds(up.ask(&["show", "--json"]))).unwrap();
+    assert!(shown["traffic"]["elapsed_s"].as_f64().unwrap() > 0.4, "{shown}");
+    let (_, error) = said(up.ask(&["slow", "here", "0.5"]));
+    assert!(error.contains("start the testbed with a grid (without --no-grid) and with --speeds quota"), "{error}");
+    succeeds(up.ask(&["down"]));
+    let mut error = String::new();
+    std::io::Read::read_to_string(up.tool.stderr.as_mut().unwrap(), &mut error).unwrap();
+    let named = "these profiles of the platform are not followed: state of host 'here', speed of host 'there'";
+    assert!(error.contains(named), "{error}");
+}
+
+#[test]
+fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
+    if !is_allowed() {
+        return;
+    }
+    let wide = file("testbed-wide.toml", &PLATFORM.replace("10MBps", "1000000Gbps"));
+    let run = |more: &[&str]| said(gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()));
+    let (status, error) = run(&["--", "true"]);
+    assert!(status == 1 && error.contains("the widest way between two hosts carries 125000000 MB/s"), "{error}");
+    let fits = error.split("--slower ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    assert!(error.contains("--overload"), "{error}");
+    let run =
+        |more: &[&str]| gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()).output().unwrap();
+    assert!(run(&["--slower", fits, "--", "true"]).status.success());
+    let output = run(&["--overload", "--", "true"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && error.contains("warning: the widest way"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! What this machine can give, beside what a platform asks for: processor speed in all and of one core, and bytes per
 //! second of the emulated network in all.
 //!
+//! A platform with a way that is more than [`OVERLOAD_MAX`] times as wide as the machine carries is refused: any transfer
+//! over it would be slower than the platform says by that much. Less than that, transfers that fill the way are slower,
+//! others are not, which is said before and seen after the run ([`crate::forwarder::Traffic::is_late`]). The sum of
+//! all links is no limit: they are seldom full at once, and it is seen after the run if they were.
+//!
 //! Beyond it a platform is emulated in proportion only if everything is made slower (`slower` in
 //! [`crate::model::topology::Tuning`]): rates and speeds divided, latencies multiplied.
 
@@ -17,7 +22,12 @@ pub const PROCESSOR_PART: f64 = 0.8;
 /// What the emulated network carries is this part of what loopback does: every packet is copied twice more and crosses
 /// the kernel's stack twice (measured: 0.3 to 0.6).
 pub const LOOPBACK_PART: f64 = 0.3;
-const CALIBRATION: Duration = Duration::from_millis(40);
+/// A way may be so many times as wide as the machine carries. It is that large because what a machine carries for a moment
+/// depends on what else runs; a platform should not be refused for that.
+pub const OVERLOAD_MAX: f64 = 4.0;
+const CALIBRATION: Duration = Duration::from_millis(15);
+/// The best of so many counts: others may have had the processors.
+const CALIBRATIONS: usize = 4;
 
 /// What a machine gives, or a platform needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +47,11 @@ impl Capacity {
     /// If not even loopback works.
     pub fn of_machine(core_speed: f64) -> io::Result<Capacity> {
         let cores = std::thread::available_parallelism()?.get() as f64;
-        Ok(Capacity { speed: cores * core_speed * PROCESSOR_PART, core_speed, rate: loopback_rate()? * LOOPBACK_PART })
+        let mut loopback = loopback_rate()?;
+        for _ in 1..CALIBRATIONS {
+            loopback = loopback.max(loopback_rate()?);
+        }
+        Ok(Capacity { speed: cores * core_speed * PROCESSOR_PART, core_speed, rate: loopback * LOOPBACK_PART })
     }
 
     /// What the platform needs if these of its hosts compute.
@@ -61,6 +75,11 @@ impl Capacity {
     pub fn slower_for_rate(&self, needed: &Capacity) -> f64 {
         (needed.rate / self.rate).max(1.0)
     }
+}
+
+/// How many times slower to ask for, so that what is measured a little lower the next time still fits.
+pub fn with_margin(slower: f64) -> f64 {
+    (slower * 1.1 * 10.0).ceil() / 10.0
 }
 
 fn loopback_rate() -> io::Result<f64> {

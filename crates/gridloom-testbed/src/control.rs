@@ -30,6 +30,8 @@ pub enum Request {
     Show,
     /// To join a host.
     Enter(String),
+    /// The program, or the processes, get that signal, unless they had it with the first process: an interrupt.
+    Tell(i32),
     /// To end.
     Down,
 }
@@ -44,6 +46,11 @@ pub enum Answer {
     Report(Box<Report>),
     /// Namespaces are attached: user, mount, process, network, in this order; the host's environment.
     Namespaces(Vec<(String, String)>),
+    /// Whether the tool alone had the signal, so that it was passed on.
+    Told {
+        /// See above.
+        was_alone: bool,
+    },
     /// Not done, and why.
     Refused(String),
 }

@@ -3,21 +3,24 @@
 //!
 //! ```text
 //!  tool ──spawns──▶ keeper ──forks──▶ first process (pid 1): forwarder, services, program
-//!   └─── channel ───┘  kills it when the channel closes; removes the folder
+//!   └─── channel ───┘  makes the folder; kills the first process and removes the folder when the channel closes
 //! ```
 //!
-//! **Invariant:** nothing outlives the tool. If the tool ends, however it does, the channel closes and the keeper kills
-//! the first process; if the keeper ends, the kernel does. With the first process the kernel kills everything in its
-//! namespace, and namespaces, interfaces and addresses go with their last process. Only the folder can be left, if tool
-//! and keeper are killed at the same time; the next testbed removes it.
+//! **Invariant:** nothing outlives the tool. The keeper is there before anything else is: it makes the folder itself, and
+//! what is made elsewhere (control groups) is noted in it beforehand. If the tool ends, however and whenever it does, the
+//! channel closes, and the keeper kills the first process and removes folder and groups; if the keeper ends, the kernel
+//! kills the first process and the tool removes them. With the first process the kernel kills everything in its namespace, and
+//! namespaces, interfaces and addresses go with their last process. The keeper is in a group of processes of its own,
+//! so that who kills the tool's group does not kill it. Only folder and groups can be left, if tool and keeper are both
+//! killed before either has removed them; the next testbed removes them.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_parent_process_death_signal, waitpid,
@@ -25,26 +28,49 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use crate::error::Error;
+use crate::folder::Folder;
+use crate::init;
 use crate::kernel::sys::{self, Forked};
-use crate::{folder, init};
 
-/// Says on the channel that namespaces are there and wait for their users.
-pub const UNSHARED: &[u8] = b"u";
+/// The keeper says on the channel that the folder is there.
+pub const KEPT: u8 = b'k';
+/// It says that there is no folder; why follows.
+pub const REFUSED: u8 = b'x';
+/// The tool's answer: the description is there, and the testbed is to be built.
+pub const BUILD: u8 = b'b';
+/// The keeper says that namespaces are there and wait for their users.
+pub const UNSHARED: u8 = b'u';
 /// The tool's answer: it has mapped the users.
-pub const MAPPED: &[u8] = b"y";
+pub const MAPPED: u8 = b'y';
 /// The tool's answer: it may not; the keeper maps itself.
-pub const MAP_YOURSELF: &[u8] = b"n";
+pub const MAP_YOURSELF: u8 = b'n';
+/// The keeper says that the first process has ended; its exit status follows. The folder stays until the tool hangs up.
+pub const ENDED: u8 = b'e';
 
 /// The keeper's whole life; `channel` is the number of the descriptor that the tool left open for it. Its exit status is
-/// the program's.
+/// of no importance.
 ///
 /// # Errors
 /// If the machine does not allow what is needed.
-pub fn keep(folder_path: &Path, channel: i32) -> Result<ExitCode, Error> {
+pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
+    // A terminal's interrupt, for instance, is for the tool and the program: the keeper has to clean up after them.
+    sys::block_signals();
     let channel = sys::inherited(channel).map_err(Error::system("the channel to the tool"))?;
     rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::CLOEXEC)
         .map_err(Error::system("the channel to the tool"))?;
     let mut channel = UnixStream::from(channel);
+    let folder = match Folder::new(name) {
+        Ok(folder) => folder,
+        Err(error) => {
+            // The tool says it; if that is gone, nobody wants to know.
+            let _ = channel.write_all(&[REFUSED]).and_then(|()| channel.write_all(error.to_string().as_bytes()));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    // Whenever the tool does not answer, it is gone, and what was made goes with `folder`.
+    if agree(&mut channel, KEPT).ok() != Some(BUILD) {
+        return Ok(ExitCode::FAILURE);
+    }
     let all = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWNET
@@ -53,33 +79,74 @@ pub fn keep(folder_path: &Path, channel: i32) -> Result<ExitCode, Error> {
         | UnshareFlags::NEWUTS;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     sys::unshare(all).map_err(forbidden)?;
-    let mut answer = [0];
-    channel.write_all(UNSHARED).and_then(|()| channel.read_exact(&mut answer)).map_err(Error::system("the tool"))?;
-    if answer != MAPPED {
-        map_self(user, group).map_err(forbidden)?;
+    match agree(&mut channel, UNSHARED) {
+        Ok(MAPPED) => {}
+        Ok(_) => map_user(user).and_then(|()| map_group(group)).map_err(forbidden)?,
+        Err(_) => {
+            // A user that nobody has mapped may not remove control groups. The tool may have come half the way.
+            let _ = map_user(user);
+            let _ = map_group(group);
+            return Ok(ExitCode::FAILURE);
+        }
     }
-    match sys::fork().map_err(Error::system("the first process inside"))? {
+    let keeper = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(failed)?;
+    let (mut go, mut ready) = UnixStream::pair().map_err(failed)?;
+    match sys::fork().map_err(failed)? {
         Forked::Child => {
-            // If the keeper is gone already, the channel is the only other end that would notice.
-            let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            init::run(folder_path, channel)
+            let folder = folder.leave();
+            drop(ready);
+            set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+            if go.read_exact(&mut [0]).is_err() || is_over(&keeper) {
+                return Ok(ExitCode::FAILURE);
+            }
+            drop(keeper);
+            init::run(&folder, channel)
         }
         Forked::Parent(pid) => {
+            drop(go);
             let first = Pid::from_raw(pid).expect("a process identifier is positive");
-            let code = watch(first, &channel, folder_path)?;
-            Ok(ExitCode::from(code))
+            // If the tool has gone meanwhile, so has its group; then the first process ends before it does anything.
+            if into_the_tools_group(first).is_ok() {
+                let _ = ready.write_all(&[0]);
+            }
+            drop(ready);
+            let code = watch(first, &channel)?;
+            // The tool reads the report, and hangs up. It may be gone.
+            let _ = channel.write_all(&[ENDED, code]).and_then(|()| channel.read_to_end(&mut Vec::new()));
+            drop(folder);
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
 
+fn failed<E: Into<io::Error>>(error: E) -> Error {
+    Error::system("the first process inside")(error)
+}
+
+/// Says something, and waits for the answer.
+fn agree(channel: &mut UnixStream, say: u8) -> io::Result<u8> {
+    let mut answer = [0];
+    channel.write_all(&[say])?;
+    channel.read_exact(&mut answer)?;
+    Ok(answer[0])
+}
+
+/// The first process is in the tool's group of processes, as a program that the tool runs would be: it reads from the
+/// terminal and hears its interrupts. It cannot see that group itself. The keeper never is in it, not for a moment.
+fn into_the_tools_group(first: Pid) -> io::Result<()> {
+    let group = rustix::process::getpgid(rustix::process::getppid())?;
+    Ok(rustix::process::setpgid(Some(first), Some(group))?)
+}
+
+fn is_over(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
 /// Waits for the first process, and kills it when the tool is gone. Without a thread: the kernel gives none to a
 /// process whose children have another process namespace than itself.
-fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Error> {
-    // Signals to the whole group of processes, from a terminal for instance, are for the tool and the program: the keeper
-    // has to clean up after them.
-    sys::block_signals();
-    let failed = || Error::system("the first process inside");
-    let handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed())?;
+fn watch(first: Pid, channel: &UnixStream) -> Result<u8, Error> {
+    let handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed)?;
     let mut is_orphan = false;
     let status = loop {
         let mut fds = vec![PollFd::new(&handle, PollFlags::IN)];
@@ -89,7 +156,7 @@ fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Err
         }
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(failed()(error)),
+            Err(error) => return Err(failed(error)),
         }
         if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             is_orphan = true;
@@ -99,23 +166,23 @@ fn watch(first: Pid, channel: &UnixStream, folder_path: &Path) -> Result<u8, Err
         match waitpid(Some(first), WaitOptions::NOHANG) {
             Ok(Some((_, status))) => break status,
             Ok(None) | Err(Errno::INTR) => {}
-            Err(error) => return Err(failed()(error)),
+            Err(error) => return Err(failed(error)),
         }
     };
-    if is_orphan {
-        folder::remove(folder_path);
-    }
     let code = status.exit_status().unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0));
     Ok(u8::try_from(code).unwrap_or(1))
 }
 
-fn map_self(user: u32, group: u32) -> std::io::Result<()> {
+fn map_user(user: u32) -> io::Result<()> {
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))
+}
+
+fn map_group(group: u32) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-fn forbidden(error: std::io::Error) -> Error {
+fn forbidden(error: io::Error) -> Error {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_string());
     let mut why = Vec::new();
     if read("user/max_user_namespaces").as_deref() == Some("0") {

@@ -20,6 +20,9 @@ pub enum Error {
         /// What the system said. It is in the message, and so no source, which would be told twice.
         error: io::Error,
     },
+    /// An interrupt, or a request to end, came before the testbed was up; the signal's number.
+    #[error("ended by signal {0} before the testbed was up")]
+    Signalled(i32),
     /// Asked for something that is not there.
     #[error("{0}")]
     Usage(String),

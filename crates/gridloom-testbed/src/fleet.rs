@@ -10,24 +10,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::SIGCHLD;
 
 use crate::error::Error;
 use crate::kernel::sys;
+use crate::signals::Signals;
 use crate::spec::Launch;
 
 /// How long output is waited for after a signal.
@@ -57,7 +54,7 @@ pub fn run(
     mut other_ended: impl FnMut(Pid, WaitStatus),
 ) -> Result<u8, Error> {
     let failed = || Error::system("waiting for processes");
-    let signals = Signals::new().map_err(failed())?;
+    let signals = Signals::new(&[SIGCHLD]).map_err(failed())?;
     let mut fleet = Fleet::new(deployed);
     loop {
         fleet.signalled(signals.caught());
@@ -213,45 +210,5 @@ impl<'a> Fleet<'a> {
             false => self.copied.recv().ok(),
         };
         self.status
-    }
-}
-
-/// Ends of children, and signals that end this process, heard by waiting for a socket.
-struct Signals {
-    caught: Arc<AtomicUsize>,
-    bell: UnixStream,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        let caught = Arc::new(AtomicUsize::new(0));
-        let (bell, ringer) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_usize(signal, caught.clone(), signal as usize)?;
-        }
-        for signal in [SIGINT, SIGTERM, SIGCHLD] {
-            signal_hook::low_level::pipe::register(signal, ringer.try_clone()?)?;
-        }
-        Ok(Signals { caught, bell })
-    }
-
-    /// The number of the signal that came last, once; 0 if none did.
-    fn caught(&self) -> usize {
-        self.caught.swap(0, Ordering::SeqCst)
-    }
-
-    fn wait(&self, until: Option<Instant>) -> io::Result<()> {
-        let left = until.map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-        });
-        match poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // Rings that came together are heard together.
-        while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
-        Ok(())
     }
 }

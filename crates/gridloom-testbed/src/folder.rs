@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!  $XDG_RUNTIME_DIR or /tmp
-//!    gridloom-testbed-UID/      for this user only
+//!    gridloom-testbed-UID/      for this user only; there as long as a testbed is
 //!      .lock                    held while folders are made, removed, or looked at
-//!      NAME/                    locked by the tool that runs it, as long as it lives
+//!      NAME/                    locked by the keeper of that testbed, as long as it lives
 //!        lock  groups  spec.json  hosts  control  report.json
 //! ```
 //!
-//! **Invariant:** whoever sees a folder under the lock of all sees it finished: locked by its tool, or without one.
+//! **Invariants:** whoever sees a folder under the lock of all sees it finished: locked by its keeper, or without one.
+//! A keeper makes its folder itself, so that it exists before what it has to remove; a control group is noted there
+//! before it is made.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -37,11 +39,12 @@ const LOCK_OF_ALL: &str = ".lock";
 /// How long the processes of a control group get to be gone; what is left then, the next testbed removes.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A testbed's folder, locked; removed when dropped.
+/// A testbed's folder, locked; removed when dropped, with the control groups that it lists.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    _lock: OwnedFd,
+    /// `None` in a copy of the process that has it.
+    lock: Option<OwnedFd>,
 }
 
 impl Folder {
@@ -50,19 +53,13 @@ impl Folder {
     /// # Errors
     /// If a testbed of that name runs, or the folder cannot be made.
     pub fn new(name: &str) -> Result<Folder, Error> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-            return Err(Error::Usage(format!("'{name}' is no name for a testbed: use letters, digits, '-' and '_'")));
-        }
-        let base = base()?;
-        let _of_all = lock_all(&base)?;
-        for (path, is_running) in all(&base)? {
+        let path = path_of(name)?;
+        let of_all = OfAll::made()?;
+        for (path, is_running) in all(&of_all.base)? {
             if !is_running {
-                remove_groups(&path);
-                remove_files(&path);
+                remove_all_of(&path);
             }
         }
-        let path = base.join(name);
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -70,21 +67,63 @@ impl Folder {
             }
             Err(error) => return Err(Error::system(path.display().to_string())(error)),
         }
-        let lock: OwnedFd = File::create(path.join(LOCK)).map_err(Error::system("the testbed's lock"))?.into();
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(Error::system("the testbed's lock"))?;
-        Ok(Folder { path, _lock: lock })
+        match lock(&path) {
+            Ok(lock) => Ok(Folder { path, lock: Some(lock) }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&path);
+                Err(Error::system("the testbed's lock")(error))
+            }
+        }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// In a copy of this process: the folder and its lock are the original's. Where it is.
+    pub fn leave(mut self) -> PathBuf {
+        drop(self.lock.take());
+        std::mem::take(&mut self.path)
+    }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        remove(&self.path);
+        if !self.path.as_os_str().is_empty() {
+            remove_groups(&self.path);
+            // Without it, at worst another removes them at the same time.
+            let _of_all = self.path.parent().map(OfAll::existing);
+            remove_files(&self.path);
+        }
     }
+}
+
+fn lock(path: &Path) -> io::Result<OwnedFd> {
+    let lock = File::create(path.join(LOCK))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(lock.into())
+}
+
+/// Where the testbed of that name is kept.
+///
+/// # Errors
+/// If it is no name for one.
+pub fn path_of(name: &str) -> Result<PathBuf, Error> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+        return Err(Error::Usage(format!("'{name}' is no name for a testbed: use letters, digits, '-' and '_'")));
+    }
+    Ok(base().join(name))
+}
+
+/// Says that a control group is about to be made for the testbed of that folder, whose end is then the group's.
+///
+/// # Errors
+/// If that cannot be written down.
+pub fn note_group(path: &Path, group: &Path) -> io::Result<()> {
+    let mut groups = File::options().create(true).append(true).open(path.join(GROUPS))?;
+    groups.write_all(format!("{}\n", group.display()).as_bytes())
 }
 
 /// The folder of the running testbed of that name, or of the only one.
@@ -92,10 +131,10 @@ impl Drop for Folder {
 /// # Errors
 /// If there is none, or there are several to choose from.
 pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
-    let base = base()?;
-    let of_all = lock_all(&base)?;
-    let running: Vec<PathBuf> = all(&base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect();
-    drop(of_all);
+    let running: Vec<PathBuf> = match OfAll::existing(&base())? {
+        Some(of_all) => all(&of_all.base)?.into_iter().filter(|(_, runs)| *runs).map(|(path, _)| path).collect(),
+        None => Vec::new(),
+    };
     let names = || running.iter().filter_map(|path| path.file_name()?.to_str()).collect::<Vec<_>>().join(", ");
     match (name, &running[..]) {
         (_, []) => Err(Error::Usage("no testbed is running; start one with 'gridloom testbed up'".into())),
@@ -109,11 +148,17 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
     }
 }
 
-/// Removes a testbed's folder, and the control groups that it lists.
-pub fn remove(path: &Path) {
+/// Removes a testbed's folder, and the control groups that it lists, if its keeper was killed.
+pub fn remove_orphan(path: &Path) {
+    // What cannot be removed now, the next testbed removes.
+    let Some(Ok(Some(_of_all))) = path.parent().map(OfAll::existing) else { return };
+    if path.exists() && !is_running(path) {
+        remove_all_of(path);
+    }
+}
+
+fn remove_all_of(path: &Path) {
     remove_groups(path);
-    // Without it, at worst another removes them at the same time.
-    let _of_all = path.parent().map(lock_all);
     remove_files(path);
 }
 
@@ -139,48 +184,104 @@ fn remove_files(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// Waits for the lock of all folders; given back when dropped.
-fn lock_all(base: &Path) -> Result<OwnedFd, Error> {
-    let what = "the lock of all testbeds";
-    let file = File::options().create(true).append(true).open(base.join(LOCK_OF_ALL)).map_err(Error::system(what))?;
-    flock(&file, FlockOperation::LockExclusive).map_err(Error::system(what))?;
-    Ok(file.into())
+/// The folder of all testbeds, locked. When dropped, it is given back, and removed if it has none.
+struct OfAll {
+    base: PathBuf,
+    lock: File,
 }
 
-/// All folders, and whether the tool of each is alive.
+impl OfAll {
+    /// Made where there is none.
+    fn made() -> Result<OfAll, Error> {
+        loop {
+            make_base()?;
+            if let Some(of_all) = OfAll::existing(&base())? {
+                return Ok(of_all);
+            }
+            // Somebody's last testbed has ended between the two.
+        }
+    }
+
+    /// `None` if no testbed is there.
+    fn existing(base: &Path) -> Result<Option<OfAll>, Error> {
+        fn failed<E: Into<io::Error>>(error: E) -> Error {
+            Error::system("the lock of all testbeds")(error)
+        }
+        loop {
+            if !check_base(base)? {
+                return Ok(None);
+            }
+            let file = match File::options().create(true).append(true).open(base.join(LOCK_OF_ALL)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(failed(error)),
+            };
+            flock(&file, FlockOperation::LockExclusive).map_err(failed)?;
+            // Who had it before may have removed it, and somebody made another.
+            let number = file.metadata().map_err(failed)?.ino();
+            if fs::metadata(base.join(LOCK_OF_ALL)).is_ok_and(|facts| facts.ino() == number) {
+                return Ok(Some(OfAll { base: base.to_path_buf(), lock: file }));
+            }
+        }
+    }
+}
+
+impl Drop for OfAll {
+    fn drop(&mut self) {
+        let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK_OF_ALL);
+        if fs::read_dir(&self.base).is_ok_and(|mut entries| entries.all(is_lock)) {
+            // Whoever waits for the lock sees that it is gone.
+            let _ = fs::remove_file(self.base.join(LOCK_OF_ALL)).and_then(|()| fs::remove_dir(&self.base));
+        }
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+/// All folders, and whether the keeper of each is alive.
 fn all(base: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(base).map_err(Error::system(base.display().to_string()))?.flatten() {
-        let path = entry.path();
-        if entry.file_name() == LOCK_OF_ALL {
-            continue;
+        if entry.file_name() != LOCK_OF_ALL {
+            found.push((entry.path(), is_running(&entry.path())));
         }
-        let lock = File::open(path.join(LOCK));
-        let is_running = lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err());
-        found.push((path, is_running));
     }
     found.sort();
     Ok(found)
 }
 
-fn base() -> Result<PathBuf, Error> {
-    let user = rustix::process::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    let path = runtime.unwrap_or_else(std::env::temp_dir).join(format!("gridloom-testbed-{user}"));
-    match fs::DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::system(path.display().to_string())(error));
-        }
-        _ => {}
-    }
-    let facts = fs::symlink_metadata(&path).map_err(Error::system(path.display().to_string()))?;
-    if !facts.is_dir() || facts.uid() != user || facts.mode() & 0o077 != 0 {
-        return Err(Error::Forbidden(format!("{} is not a folder of this user's alone; remove it", path.display())));
-    }
-    Ok(path)
+fn is_running(path: &Path) -> bool {
+    File::open(path.join(LOCK)).is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Waits until the tool of that folder has ended.
+fn base() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
+    runtime.unwrap_or_else(std::env::temp_dir).join(format!("gridloom-testbed-{user}"))
+}
+
+fn make_base() -> Result<(), Error> {
+    match fs::DirBuilder::new().mode(0o700).create(base()) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::system(base().display().to_string())(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether it is there, and nobody else can have put anything into it.
+fn check_base(path: &Path) -> Result<bool, Error> {
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::system(path.display().to_string())(error)),
+    };
+    if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() || facts.mode() & 0o077 != 0 {
+        return Err(Error::Forbidden(format!("{} is not a folder of this user's alone; remove it", path.display())));
+    }
+    Ok(true)
+}
+
+/// Waits until the testbed of that folder has ended, and nothing of it is left.
 ///
 /// # Errors
 /// If the system does not let it wait.

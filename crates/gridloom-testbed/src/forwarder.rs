@@ -10,6 +10,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -73,12 +74,20 @@ pub struct State {
     pub network: Network<Buffer>,
     /// Counted so far.
     pub traffic: Traffic,
+    began: Instant,
+}
+
+impl State {
+    /// Counted so far. The forwarder does not look at the clock as long as nothing is sent.
+    pub fn traffic_now(&self) -> Traffic {
+        Traffic { elapsed_s: self.began.elapsed().as_secs_f64(), ..self.traffic }
+    }
 }
 
 impl Shared {
     /// An idle network.
     pub fn new(network: Network<Buffer>) -> Shared {
-        Shared(Arc::new(Mutex::new(State { network, traffic: Traffic::default() })))
+        Shared(Arc::new(Mutex::new(State { network, traffic: Traffic::default(), began: Instant::now() })))
     }
 
     /// The state; the forwarder waits meanwhile.
@@ -100,7 +109,7 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
     let mut reported_at = 0.0;
     loop {
         let mut state = shared.lock();
-        let State { network, traffic } = &mut *state;
+        let State { network, traffic, .. } = &mut *state;
         let offset = clock.offset();
         let mut is_behind = false;
         for (host, ring) in rings.iter_mut().enumerate() {
@@ -149,7 +158,6 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
             traffic.late_us_mean = lateness_sum / traffic.delivered.max(1) as f64 / 1e3;
             let used = clock_gettime(ClockId::ThreadCPUTime);
             traffic.processor_s = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
-            traffic.elapsed_s = now / 1e9;
         }
         drop(state);
         let wait = due.map(|due| due - now);

@@ -9,10 +9,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use rustix::thread::UnshareFlags;
 
 use crate::control::{self, Answer, Request};
@@ -21,13 +21,15 @@ use crate::forwarder::{self, Shared};
 use crate::kernel::groups;
 use crate::kernel::hosts::{self, HostNetwork};
 use crate::kernel::sys;
-use crate::model::topology::Topology;
+use crate::model::topology::{QUEUE_OF_MARK, Topology};
+use crate::processors::{self, Watch};
+use crate::profiles::{Change, Course};
 use crate::report::Report;
 use crate::spec::{Launch, Quota, Spec, read_platform};
 use crate::{fleet, folder};
 
 /// Says on the channel that all services are ready.
-pub const READY: &[u8] = b"r";
+pub const READY: u8 = b'r';
 /// Tells a program on which host of a testbed it runs.
 pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
 
@@ -39,6 +41,12 @@ struct World {
     /// For programs on the hosts.
     environment: Vec<(String, String)>,
     quotas: Vec<Quota>,
+    /// What multiplies the quotas: as asked for, and by the platform's profiles.
+    scales: Mutex<Vec<(f64, f64)>>,
+    has_grid: bool,
+    processors: Mutex<Option<Watch>>,
+    /// Its process identifier; the deployment's processes are ended by signals to this process itself.
+    program: OnceLock<Pid>,
 }
 
 /// Builds and runs the testbed of that folder.
@@ -49,6 +57,11 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let text =
         fs::read_to_string(folder_path.join(folder::SPEC)).map_err(Error::system("the testbed's description"))?;
     let spec: Spec = serde_json::from_str(&text).expect("written by the tool of the same version");
+    if spec.processes.is_empty() {
+        sys::hold_interrupts()
+    } else {
+        sys::free_signals()
+    }
     let platform = read_platform(&spec.platform)?;
     let topology = Topology::new(&platform, &spec.tuning)?;
     let listener =
@@ -57,8 +70,19 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let (hosts, rings) = hosts::build(&topology)?;
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
-    let world =
-        Arc::new(World { topology, hosts, shared, environment: spec.environment.clone(), quotas: spec.quotas.clone() });
+    let has_quota = |host: usize| spec.quotas.iter().any(|quota| quota.host == host);
+    let course = Course::new(&platform, &topology, spec.tuning.slower, has_quota);
+    let world = Arc::new(World {
+        topology,
+        hosts,
+        shared,
+        environment: spec.environment.clone(),
+        quotas: spec.quotas.clone(),
+        scales: Mutex::new(vec![(1.0, 1.0); spec.quotas.len()]),
+        has_grid: !spec.services.is_empty(),
+        processors: Mutex::new(None),
+        program: OnceLock::new(),
+    });
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
@@ -82,14 +106,19 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         }
     };
     if !spec.processes.is_empty() {
-        channel.write_all(READY).map_err(Error::system("the tool"))?;
+        world.is_up(course);
+        channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
         let status = fleet::run(&spec.processes, |launch| world.command(launch, false), tell)?;
         world.write_report(folder_path);
         return Ok(ExitCode::from(status));
     }
     let program = spec.program.as_ref().map(|program| world.start(program, false)).transpose()?;
     let program = program.map(|child| Pid::from_child(&child));
-    channel.write_all(READY).map_err(Error::system("the tool"))?;
+    if let Some(program) = program {
+        world.program.set(program).expect("there is one program");
+    }
+    world.is_up(course);
+    channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if Some(pid) == program => {
@@ -126,7 +155,11 @@ impl World {
         }
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
-        sys::before_exec(&mut command, move || join(&namespace, &name));
+        sys::before_exec(&mut command, move || {
+            // What this process holds back is nobody else's.
+            sys::free_signals();
+            join(&namespace, &name)
+        });
         Ok(command)
     }
 
@@ -141,7 +174,8 @@ impl World {
             Request::Cut(link) => self.switch(&link, false),
             Request::Restore(link) => self.switch(&link, true),
             Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused),
-            Request::Show => Answer::Report(Box::new(Report::now(&self.topology, &self.shared))),
+            Request::Show => Answer::Report(Box::new(self.report())),
+            Request::Tell(signal) => self.tell(signal),
             Request::Down => {
                 self.write_report(folder_path);
                 std::process::exit(0);
@@ -167,18 +201,91 @@ impl World {
 
     fn slow(&self, host: &str, factor: f64) -> Result<Answer, String> {
         let index = self.host(host)?;
-        let Some(quota) = self.quotas.iter().find(|quota| quota.host == index) else {
-            return Err(format!(
-                "host '{host}' has no quota of processor time that could be changed: its servers' speed is emulated                  otherwise, or not at all, or it has none; start the testbed with --speeds quota"
-            ));
+        let Some(place) = self.quotas.iter().position(|quota| quota.host == index) else {
+            return Err(match (self.has_grid, self.quotas.is_empty()) {
+                (false, _) => format!(
+                    "the speed of host '{host}' is not emulated: that is done for the calls of servers, of which there are none; \
+                     start the testbed with a grid (without --no-grid) and with --speeds quota"
+                ),
+                (true, true) => format!(
+                    "host '{host}' has no quota of processor time that could be changed: speeds are emulated otherwise here, \
+                     or not at all; start the testbed with --speeds quota, which needs a user who may make control groups"
+                ),
+                (true, false) => format!("host '{host}' has no server, whose calls could be slowed down"),
+            });
         };
-        let cores = quota.cores * factor;
-        if cores < groups::CORES_MIN {
-            let least = groups::CORES_MIN / quota.cores;
-            return Err(format!("host '{host}' cannot be made slower than {least:.2e} times its speed here"));
-        }
-        groups::set(&quota.group, cores).map_err(|error| format!("the quota of host '{host}': {error}"))?;
+        self.scale(place, |scales| scales.0 = factor).map_err(|why| format!("the quota of host '{host}': {why}"))?;
         Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
+    }
+
+    /// Changes what multiplies a quota, and so the quota.
+    fn scale(&self, place: usize, change: impl FnOnce(&mut (f64, f64))) -> Result<(), String> {
+        let quota = &self.quotas[place];
+        let mut scales = self.scales.lock().expect("no panic while held");
+        let mut changed = scales[place];
+        change(&mut changed);
+        let cores = quota.cores * changed.0 * changed.1;
+        if changed.1 > 0.0 && cores < groups::CORES_MIN {
+            let least = groups::CORES_MIN / quota.cores;
+            return Err(format!("it cannot be less than {least:.2e} of the host's speed here"));
+        }
+        groups::set(&quota.group, cores.max(groups::CORES_MIN)).map_err(|error| error.to_string())?;
+        scales[place] = changed;
+        Ok(())
+    }
+
+    /// From now on profiles are followed and the processors watched.
+    fn is_up(self: &Arc<Self>, course: Course) {
+        let watched = self.clone();
+        *self.processors.lock().expect("no panic while held") = Some(Watch::new(&self.quotas));
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(processors::WINDOW);
+                watched.processors.lock().expect("no panic while held").iter_mut().for_each(Watch::look);
+            }
+        });
+        if course.next_s().is_some() {
+            let changed = self.clone();
+            std::thread::spawn(move || course.follow(|change| changed.change(change)));
+        }
+    }
+
+    fn change(&self, change: Change) {
+        match change {
+            Change::Bandwidth(link, bandwidth) => {
+                let mark_bytes = self.topology.mark_bytes(link, bandwidth);
+                let mut state = self.shared.lock();
+                state.network.link_mut(link).set_bandwidth(bandwidth, mark_bytes, mark_bytes * QUEUE_OF_MARK);
+            }
+            Change::Latency(link, latency_ns) => self.shared.lock().network.link_mut(link).set_latency(latency_ns),
+            Change::State(link, is_up) => self.shared.lock().network.link_mut(link).set_up(is_up),
+            Change::Speed(host, factor) => {
+                let place = self.quotas.iter().position(|quota| quota.host == host).expect("it has a quota");
+                if let Err(why) = self.scale(place, |scales| scales.1 = factor) {
+                    let name = &self.topology.hosts[host];
+                    gridloom_core::say!("gridloom: testbed: the speed of host '{name}' stays as it is: {why}");
+                }
+            }
+        }
+    }
+
+    /// Passes a signal on: an interrupt to all that a terminal would interrupt, unless it came from one.
+    fn tell(&self, signal: i32) -> Answer {
+        let Some(known) = Signal::from_named_raw(signal) else {
+            return Answer::Refused(format!("no signal {signal}"));
+        };
+        let was_alone = signal != Signal::INT.as_raw() || self.program.get().is_none() || !sys::take_interrupt();
+        if was_alone {
+            let told = match self.program.get() {
+                Some(program) => with_its_group(*program),
+                None => vec![rustix::process::getpid()],
+            };
+            // They may have ended meanwhile.
+            for pid in told {
+                let _ = kill_process(pid, known);
+            }
+        }
+        Answer::Told { was_alone }
     }
 
     /// Its number.
@@ -201,13 +308,33 @@ impl World {
         Ok((index, all))
     }
 
+    fn report(&self) -> Report {
+        let mut watch = self.processors.lock().expect("no panic while held");
+        watch.iter_mut().for_each(Watch::look);
+        let processors = watch.as_ref().map(Watch::seen).unwrap_or_default();
+        Report::now(&self.topology, &self.shared, processors)
+    }
+
     fn write_report(&self, folder_path: &Path) {
-        let report = Report::now(&self.topology, &self.shared);
-        let text = serde_json::to_string(&report).expect("a report of names and numbers");
+        let text = serde_json::to_string(&self.report()).expect("a report of names and numbers");
         if let Err(error) = fs::write(folder_path.join(folder::REPORT), text) {
             gridloom_core::say!("gridloom: testbed: cannot write its report: {error}");
         }
     }
+}
+
+/// The program, and what it has started that a terminal would interrupt with it: they are in the tool's group of
+/// processes, as nothing else inside but this process.
+fn with_its_group(program: Pid) -> Vec<Pid> {
+    let group = sys::group_of(program.as_raw_pid());
+    let is_own = fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == "1");
+    // Where the box has no processes of its own in /proc, its numbers mean others.
+    let entries = is_own.then(|| fs::read_dir("/proc").ok()).flatten().into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = numbers.filter(|pid| *pid != 1 && sys::group_of(*pid) == group).filter_map(Pid::from_raw);
+    let mut all: Vec<Pid> = others.filter(|pid| *pid != program).collect();
+    all.push(program);
+    all
 }
 
 /// In a process that is to be on a host: into its network, under its name.

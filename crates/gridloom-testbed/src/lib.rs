@@ -14,6 +14,8 @@
 //! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is `kernel/sys.rs` |
 //! | [`forwarder`] | one thread between the two |
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
+//! | [`profiles`], [`processors`] | what the platform changes meanwhile; whether the machine's processors were the limit |
+//! | [`ending`], [`signals`] | interrupts and requests to end |
 //! | [`fleet`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
 //! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
 //! | [`check`], [`probe`], [`capacity`] | how exact it is, and what this machine can carry |
@@ -26,6 +28,7 @@ pub mod capacity;
 pub mod check;
 pub mod control;
 pub mod enclosure;
+pub mod ending;
 pub mod error;
 pub mod fleet;
 pub mod folder;
@@ -35,7 +38,10 @@ pub mod kernel;
 pub mod model;
 pub mod packet;
 pub mod probe;
+pub mod processors;
+pub mod profiles;
 pub mod report;
+pub mod signals;
 pub mod spec;
 pub mod tool;
 

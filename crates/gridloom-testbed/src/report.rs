@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::forwarder::{Shared, Traffic};
 use crate::model::topology::Topology;
+use crate::processors::Processors;
 
 /// A link in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,11 +49,14 @@ pub struct Report {
     pub unroutable: u64,
     /// What the forwarder did.
     pub traffic: Traffic,
+    /// How busy the machine was.
+    #[serde(default)]
+    pub processors: Processors,
 }
 
 impl Report {
     /// As it is now.
-    pub fn now(topology: &Topology, shared: &Shared) -> Report {
+    pub fn now(topology: &Topology, shared: &Shared, processors: Processors) -> Report {
         let state = shared.lock();
         let links = topology.link_names.iter().zip(state.network.links()).map(|(name, link)| {
             let (shape, counters) = (link.shape(), link.counters());
@@ -76,7 +80,8 @@ impl Report {
             hosts: hosts.collect(),
             links: links.collect(),
             unroutable: state.network.unroutable(),
-            traffic: state.traffic,
+            traffic: state.traffic_now(),
+            processors,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::model::topology::Tuning;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// Platform file, an absolute path.
+    #[serde(with = "bytes_of_path")]
     pub platform: PathBuf,
     /// What the platform does not say.
     pub tuning: Tuning,
@@ -20,9 +21,6 @@ pub struct Spec {
     pub services: Vec<Launch>,
     /// Variables for programs on its hosts: where its grid is.
     pub environment: Vec<(String, String)>,
-    /// Control groups made for it, removed with its folder.
-    #[serde(default)]
-    pub groups: Vec<PathBuf>,
     /// Which of them limits which host.
     #[serde(default)]
     pub quotas: Vec<Quota>,
@@ -57,6 +55,23 @@ pub struct Launch {
     pub computes: bool,
     /// Variables added to the environment.
     pub environment: Vec<(String, String)>,
+}
+
+/// A path need not be text, which is all that JSON has.
+mod bytes_of_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Vec::<u8>::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
+    }
 }
 
 /// Reads a platform file.

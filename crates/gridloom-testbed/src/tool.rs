@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -13,92 +14,163 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::control::{self, Answer, Request};
-use crate::enclosure::{MAP_YOURSELF, MAPPED, UNSHARED};
+use crate::enclosure;
+use crate::ending::{Ending, Inside};
 use crate::error::Error;
-use crate::folder::{self, Folder};
+use crate::folder;
 use crate::init::{READY, join};
 use crate::kernel::sys;
 use crate::report::Report;
+use crate::signals::Signals;
 use crate::spec::Spec;
 
-/// A running testbed. Dropping it takes it down.
+/// The process that cleans up, and the folder that it has made. Dropping it takes down what there is.
 #[derive(Debug)]
-pub struct Testbed {
-    folder: Folder,
-    keeper: Child,
+pub struct Keeper {
+    process: Child,
     /// Its closing is what tells the keeper that this process has ended.
     channel: Option<UnixStream>,
+    folder: PathBuf,
 }
 
-impl Testbed {
-    /// Starts a testbed; it is up and its services are ready, and its program has started, when this returns.
-    /// `keeper` is the command that becomes the keeper ([`crate::enclosure::keep`]), given the folder and the number
-    /// of the channel's descriptor as its last arguments.
+impl Keeper {
+    /// Starts the keeper of a testbed of that name, before anything is made that would have to be removed.
+    /// `command` becomes the keeper ([`enclosure::keep`]), given the name and the number of the channel's descriptor as
+    /// its last arguments.
     ///
     /// # Errors
-    /// If the machine does not allow it, or a service does not start; the cause has been said on standard error.
-    pub fn start(folder: Folder, spec: &Spec, mut keeper: Command) -> Result<Testbed, Error> {
-        let groups: Vec<String> = spec.groups.iter().map(|group| format!("{}\n", group.display())).collect();
-        fs::write(folder.path().join(folder::GROUPS), groups.concat())
-            .map_err(Error::system("the testbed's groups"))?;
-        let text = serde_json::to_string(spec).expect("a description of names and numbers");
-        fs::write(folder.path().join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
+    /// If a testbed of that name runs, or there can be no folder for it.
+    pub fn start(name: &str, mut command: Command, signals: Option<&Signals>) -> Result<Keeper, Error> {
+        let folder = folder::path_of(name)?;
         let (channel, theirs) = UnixStream::pair().map_err(Error::system("a channel"))?;
         let theirs = OwnedFd::from(theirs);
         fcntl_setfd(&theirs, FdFlags::empty()).map_err(Error::system("a channel"))?;
-        keeper.arg(folder.path()).arg(theirs.as_raw_fd().to_string());
-        let keeper = keeper.spawn().map_err(Error::system("the testbed's keeper"))?;
+        command.arg(name).arg(theirs.as_raw_fd().to_string());
+        sys::before_exec(&mut command, || {
+            // What ends the tool, and its group of processes, must not end what cleans up after it.
+            sys::block_signals();
+            Ok(rustix::process::setpgid(None, None)?)
+        });
+        let process = command.spawn().map_err(Error::system("the testbed's keeper"))?;
         drop(theirs);
-        let mut testbed = Testbed { folder, keeper, channel: Some(channel) };
-        if testbed.hear()? == UNSHARED {
-            let answer = if map_users(testbed.keeper.id()).is_ok() { MAPPED } else { MAP_YOURSELF };
-            let channel = testbed.channel.as_mut().expect("open until dropped");
-            channel.write_all(answer).map_err(Error::system("the testbed's keeper"))?;
-            if testbed.hear()? == READY {
-                return Ok(testbed);
+        let mut keeper = Keeper { process, channel: Some(channel), folder };
+        match keeper.hear(signals)? {
+            Some(enclosure::KEPT) => Ok(keeper),
+            Some(enclosure::REFUSED) => {
+                let mut why = String::new();
+                keeper.channel().read_to_string(&mut why).map_err(Error::system("the testbed's keeper"))?;
+                Err(Error::Usage(why))
             }
+            _ => Err(Error::Usage("the testbed's keeper did not start; see its message above".into())),
         }
-        let status = testbed.keeper.wait().map_err(Error::system("the testbed's keeper"))?;
-        Err(Error::Usage(format!("the testbed did not start ({status}); see its message above")))
     }
 
-    /// One byte of the box, or nothing if it has ended.
-    fn hear(&mut self) -> Result<Vec<u8>, Error> {
+    /// The testbed's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its process identifier.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn channel(&mut self) -> &mut UnixStream {
+        self.channel.as_mut().expect("open until dropped")
+    }
+
+    /// One byte of keeper or box, or nothing if they have ended. A signal that comes meanwhile is an error.
+    fn hear(&mut self, signals: Option<&Signals>) -> Result<Option<u8>, Error> {
+        while let Some(signals) = signals {
+            match signals.caught() {
+                0 => {}
+                signal => return Err(Error::Signalled(signal as i32)),
+            }
+            if signals.wait_for(self.channel(), None).map_err(Error::system("the testbed's keeper"))? {
+                break;
+            }
+        }
         let mut byte = [0];
-        let channel = self.channel.as_mut().expect("open until dropped");
-        match channel.read(&mut byte) {
-            Ok(length) => Ok(byte[..length].to_vec()),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(Vec::new()),
+        match self.channel().read(&mut byte) {
+            Ok(length) => Ok((length > 0).then_some(byte[0])),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(None),
             Err(error) => Err(Error::system("the testbed")(error)),
         }
     }
 
-    /// Its folder, for [`control::ask`].
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Process identifier of the keeper.
-    pub fn keeper(&self) -> u32 {
-        self.keeper.id()
-    }
-
-    /// Waits for its end; the exit status is the program's.
-    ///
-    /// # Errors
-    /// If the system does not say how it ended.
-    pub fn wait(mut self) -> Result<(ExitStatus, Option<Report>), Error> {
-        let status = self.keeper.wait().map_err(Error::system("the testbed's keeper"))?;
-        let report = fs::read_to_string(self.folder.path().join(folder::REPORT)).ok();
-        Ok((status, report.and_then(|text| serde_json::from_str(&text).ok())))
+    fn say(&mut self, word: u8) -> Result<(), Error> {
+        self.channel().write_all(&[word]).map_err(Error::system("the testbed's keeper"))
     }
 }
 
-impl Drop for Testbed {
+impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.channel.take());
         // It ends when the channel closes; there is nobody left to tell if it had ended before.
-        let _ = self.keeper.wait();
+        let _ = self.process.wait();
+        // If it was killed, it has left that.
+        folder::remove_orphan(&self.folder);
+    }
+}
+
+/// A running testbed. Dropping it takes it down.
+#[derive(Debug)]
+pub struct Testbed {
+    keeper: Keeper,
+    what: Inside,
+}
+
+impl Testbed {
+    /// Starts a testbed; it is up and its services are ready, and its program has started, when this returns.
+    ///
+    /// # Errors
+    /// If the machine does not allow it, or a service does not start; the cause has been said on standard error. Also if
+    /// a signal came.
+    pub fn start(mut keeper: Keeper, spec: &Spec, signals: Option<&Signals>) -> Result<Testbed, Error> {
+        let text = serde_json::to_string(spec).expect("a description of names and numbers");
+        fs::write(keeper.folder.join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
+        keeper.say(enclosure::BUILD)?;
+        if keeper.hear(signals)? == Some(enclosure::UNSHARED) {
+            let mapped = map_users(keeper.pid()).is_ok();
+            keeper.say(if mapped { enclosure::MAPPED } else { enclosure::MAP_YOURSELF })?;
+            if keeper.hear(signals)? == Some(READY) {
+                return Ok(Testbed { keeper, what: Inside::of(spec) });
+            }
+        }
+        Err(Error::Usage("the testbed did not start; see its message above".into()))
+    }
+
+    /// Its folder, for [`control::ask`].
+    pub fn folder(&self) -> &Path {
+        self.keeper.folder()
+    }
+
+    /// Waits for its end, or ends it as signals ask for; the exit status is the program's, or 128 and the number of the
+    /// signal that has ended it.
+    ///
+    /// # Errors
+    /// If the system does not say how it ended.
+    pub fn wait(mut self, signals: &Signals) -> Result<(u8, Option<Report>), Error> {
+        let failed = || Error::system("the testbed's keeper");
+        let mut ending = Ending::new(self.what);
+        loop {
+            let caught = signals.caught();
+            if !ending.go_on(caught as i32, &self.keeper.folder) {
+                // Nobody inside hears it, or hears anything any more: the keeper ends it. It may have ended already.
+                let _ = self.keeper.channel().shutdown(Shutdown::Write);
+            }
+            if signals.wait_for(self.keeper.channel(), ending.next_due()).map_err(failed())? {
+                break;
+            }
+        }
+        let code = match self.keeper.hear(None)? {
+            Some(enclosure::ENDED) => self.keeper.hear(None)?,
+            _ => None,
+        };
+        let report = fs::read_to_string(self.keeper.folder.join(folder::REPORT)).ok();
+        // Without a keeper, the kernel has killed all.
+        let code = ending.status().or(code).unwrap_or(128 + 9);
+        Ok((code, report.and_then(|text| serde_json::from_str(&text).ok())))
     }
 }
 

@@ -11,7 +11,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use gridloom_testbed::control::{self, Answer, Request};
-use gridloom_testbed::tool::{self, Testbed};
+use gridloom_testbed::signals::Signals;
+use gridloom_testbed::tool::{self, Keeper, Testbed};
 use gridloom_testbed::{enclosure, folder, probe};
 use serde_json::json;
 
@@ -51,7 +52,7 @@ pub enum Options {
     Check(check::Check),
     #[command(hide = true)]
     Keep {
-        folder: PathBuf,
+        name: String,
         channel: i32,
     },
     #[command(hide = true)]
@@ -64,7 +65,8 @@ pub enum Options {
 
 /// Run a command on a host of a running testbed; without one, a shell.
 ///
-/// Hosts have the names that the platform gives them; programs on them use its grid.
+/// Hosts have the names that the platform gives them; programs on them use its grid. What it runs is a program of this
+/// machine, which has to be there: 'ping' of the example may not be.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed enter laptop -- ping -c 3 cluster-1")]
 pub struct Enter {
@@ -87,14 +89,15 @@ pub struct Switch {
 
 /// Let a host compute at a part of its speed, as the fault 'slow' does in simulation; 1 makes it as fast as it was.
 ///
-/// It changes the quota of processor time that the calls of its servers have: the testbed emulates speeds by quota, see
-/// --speeds of 'gridloom testbed up'.
+/// It changes the quota of processor time that the calls of its servers have. So it needs a testbed with a grid (not
+/// --no-grid) whose speeds are emulated by quota (see --speeds of 'gridloom testbed up'), and a host with a server: programs and
+/// processes that talk by messages run at full speed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed slow cluster-1 0.1")]
 pub struct Slow {
     /// The host
     host: String,
-    /// The part of the speed that the platform says
+    /// The part of the speed that the platform says; where a profile of the platform changes it, of what that says
     #[arg(value_parser = parse_factor)]
     factor: f64,
     #[command(flatten)]
@@ -133,7 +136,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             probe::serve(&folder, host, address)?;
             Ok(ExitCode::SUCCESS)
         }
-        Options::Keep { folder, channel } => Ok(enclosure::keep(&folder, channel)?),
+        Options::Keep { name, channel } => Ok(enclosure::keep(&name, channel)?),
     }
 }
 
@@ -153,7 +156,7 @@ fn ask(named: &Named, request: &Request) -> Result<ExitCode> {
         Answer::Report(report) => show::print(&report)?,
         Answer::Done(line) if named.json => print_json(&json!({ "done": line }))?,
         Answer::Done(line) => print_line(&line)?,
-        Answer::Namespaces(_) | Answer::Refused(_) => {}
+        Answer::Namespaces(_) | Answer::Told { .. } | Answer::Refused(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -173,12 +176,30 @@ fn keeper() -> Result<Command> {
     Ok(command)
 }
 
-fn finish(testbed: Testbed, quiet: bool, json: bool) -> Result<ExitCode> {
-    let (status, report) = testbed.wait()?;
+/// Starts the keeper and what `build` says, and waits for its end. Signals that come meanwhile end it.
+fn keep_until_its_end(
+    name: &str,
+    build: impl FnOnce(Keeper, &Signals) -> Result<Testbed>,
+    quiet: bool,
+    json: bool,
+) -> Result<ExitCode> {
+    let signals = Signals::new(&[]).context("signals")?;
+    let testbed =
+        Keeper::start(name, keeper()?, Some(&signals)).map_err(Into::into).and_then(|one| build(one, &signals));
+    let testbed = match testbed {
+        Ok(testbed) => testbed,
+        Err(error) => match error.downcast_ref() {
+            Some(gridloom_testbed::Error::Signalled(signal)) => {
+                return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)));
+            }
+            _ => return Err(error),
+        },
+    };
+    let (code, report) = testbed.wait(&signals)?;
     match report {
         Some(report) if json => print_json(&serde_json::to_value(&report)?)?,
         Some(report) if !quiet => show::print(&report)?,
         _ => {}
     }
-    Ok(exit_code(status))
+    Ok(ExitCode::from(code))
 }

@@ -4,7 +4,7 @@
 //! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none. What a group
 //! could not use in a period because others had the processor it has in the next one.
 //!
-//! Groups are listed in the testbed's description, so that whoever removes its folder removes them.
+//! Groups are listed in the testbed's folder, so that whoever removes that removes them.
 
 use std::fs;
 use std::io;
@@ -27,17 +27,18 @@ pub enum Place {
     Two(PathBuf),
 }
 
-/// Finds a place for groups.
+/// Finds a place for groups, by making one. Each group is noted before it is made, here and in [`make`]: who makes groups
+/// may be killed at any moment.
 ///
 /// # Errors
 /// Why there is none, in words, with what to do about it.
-pub fn place() -> Result<Place, String> {
+pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<Place, String> {
     let read = |name: &str| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
     let (mounts, own) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
     let candidates = candidates(&mounts, &own);
     for place in &candidates {
         let probe = place.folder().join(format!("gridloom-probe-{}", std::process::id()));
-        let made = fs::create_dir(&probe);
+        let made = note(&probe).and_then(|()| fs::create_dir(&probe));
         let has_quota = probe.join(place.quota_file()).exists();
         // Made a moment ago and empty, or not there.
         let _ = fs::remove_dir(&probe);
@@ -78,8 +79,9 @@ fn candidates(mounts: &str, own: &str) -> Vec<Place> {
 ///
 /// # Errors
 /// If the system refuses.
-pub fn make(place: &Place, name: &str, cores: f64) -> io::Result<PathBuf> {
+pub fn make(place: &Place, name: &str, cores: f64, note: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let folder = place.folder().join(name);
+    note(&folder)?;
     fs::create_dir(&folder)?;
     if let Err(error) = set(&folder, cores) {
         // Nothing has been put into it.

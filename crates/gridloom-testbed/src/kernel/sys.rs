@@ -247,10 +247,54 @@ pub fn end_with_this_thread(command: &mut Command) {
 
 /// From now on no signal that can be blocked ends this process.
 pub fn block_signals() {
-    // SAFETY: the set is filled in before it is used, and belongs to this call.
+    let mut set = no_signals();
+    // SAFETY: the set is filled in and belongs to this call.
+    unsafe {
+        libc::sigfillset(&raw mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// From now on signals do again what they do, also those that came meanwhile.
+pub fn free_signals() {
+    let set = no_signals();
+    // SAFETY: the set is filled in and belongs to this call.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// From now on interrupts wait for [`take_interrupt`], and other signals do what they do. To be called before there are
+/// threads.
+pub fn hold_interrupts() {
+    let set = interrupts();
+    // SAFETY: the set is filled in and belongs to this call.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Whether an interrupt came since the last call.
+pub fn take_interrupt() -> bool {
+    let (set, now) = (interrupts(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: the set is filled in; both belong to this call, and nothing is asked for about the signal.
+    unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const now) == libc::SIGINT }
+}
+
+fn no_signals() -> libc::sigset_t {
+    // SAFETY: the set is filled in before it is read.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut set);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::sigemptyset(&raw mut set);
+        set
     }
+}
+
+fn interrupts() -> libc::sigset_t {
+    let mut set = no_signals();
+    // SAFETY: the set is filled in and belongs to this call.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGINT) };
+    set
+}
+
+/// The group of processes that one is in, 0 if its leader is outside this namespace; `None` if there is no such process.
+pub fn group_of(pid: i32) -> Option<i32> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::getpgid(pid) }).ok()
 }

@@ -118,9 +118,9 @@ impl Link {
         self.is_up = is_up;
     }
 
-    /// Changes the bandwidth. What is being sent keeps its times.
-    pub fn set_bandwidth(&mut self, bandwidth: f64) {
-        self.shape.bandwidth = bandwidth;
+    /// Changes the bandwidth, and what may wait. What is being sent keeps its times; at a bandwidth of 0 all is dropped.
+    pub fn set_bandwidth(&mut self, bandwidth: f64, mark_bytes: f64, queue_bytes: f64) {
+        (self.shape.bandwidth, self.shape.mark_bytes, self.shape.queue_bytes) = (bandwidth, mark_bytes, queue_bytes);
     }
 
     /// Changes the latency.
@@ -135,7 +135,7 @@ impl Link {
 
     /// Whether a train of which `waiting_bytes` of its flow wait already may wait too.
     pub fn admits(&mut self, train: &Train, waiting_bytes: f64) -> bool {
-        if !self.is_up {
+        if !self.is_up || self.shape.bandwidth <= 0.0 {
             self.counters.dropped_cut += 1;
         } else if waiting_bytes > 0.0 && waiting_bytes + train.bytes > self.shape.queue_bytes {
             self.counters.dropped_full += 1;

@@ -6,8 +6,8 @@
 //! Its queue holds [`QUEUE_OF_MARK`] times as much: what comes until the sender has heard of it, also when it doubles
 //! its rate each round trip.
 //!
-//! From the platform come bandwidth, latency and sharing of links, and routes. Profiles (bandwidth over time) are not
-//! followed. Traffic within a host does not cross the emulated network.
+//! From the platform come bandwidth, latency and sharing of links, and routes, as they are before any profile changes
+//! them. Traffic within a host does not cross the emulated network.
 
 use gridloom_core::flow::solver::{Policy, Solver};
 use gridloom_core::platform::{HostId, LinkId, Platform, Sharing};
@@ -55,8 +55,12 @@ pub struct Topology {
     pub hosts: Vec<String>,
     /// Names of the links that some route crosses.
     pub link_names: Vec<String>,
+    /// Their numbers in the platform, in the same order.
+    pub ids: Vec<LinkId>,
     /// The links, in the same order.
     pub links: Vec<Link>,
+    /// The longest round trips that cross them, seconds.
+    round_trips_s: Vec<f64>,
     /// By source times number of hosts plus destination; `None` from a host to itself and where no route is.
     pub paths: Vec<Option<Path>>,
 }
@@ -99,19 +103,19 @@ impl Topology {
         let mut topology = Topology {
             hosts: hosts.iter().map(|host| host.name.clone()).collect(),
             link_names: Vec::new(),
+            ids: Vec::new(),
             links: Vec::new(),
+            round_trips_s: Vec::new(),
             paths,
         };
-        let round_trips = topology.longest_round_trips(platform, &used, tuning.slower);
-        for (number, (id, round_trip_s)) in used.iter().zip(round_trips).enumerate() {
+        topology.round_trips_s = topology.longest_round_trips(platform, &used, tuning.slower);
+        for (number, id) in used.iter().enumerate() {
             let link = &platform.links()[id.0 as usize];
             if link.bandwidth <= 0.0 {
                 return Err(Error::Platform(format!("link '{}' has no bandwidth; nothing could cross it", link.name)));
             }
             let (latency_ns, bandwidth) = (link.latency_s * 1e9 * tuning.slower, link.bandwidth / tuning.slower);
-            let mark_bytes = (bandwidth * round_trip_s)
-                .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
-                .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX / QUEUE_OF_MARK);
+            let mark_bytes = topology.mark_bytes(number, bandwidth);
             let shape = LinkShape {
                 bandwidth,
                 latency_ns,
@@ -121,9 +125,17 @@ impl Topology {
                 sharing: link.sharing,
             };
             topology.link_names.push(link.name.clone());
+            topology.ids.push(*id);
             topology.links.push(Link::new(shape, tuning.seed.wrapping_mul(1_000_003).wrapping_add(number as u64)));
         }
         Ok(topology)
+    }
+
+    /// So much of a flow waits at the link before it is marked, if that is the bandwidth.
+    pub fn mark_bytes(&self, link: usize, bandwidth: f64) -> f64 {
+        (bandwidth * self.round_trips_s[link])
+            .max((bandwidth * QUEUE_S_MIN).min(QUEUE_BYTES_OF_TIME_MAX))
+            .clamp(QUEUE_BYTES_MIN, QUEUE_BYTES_MAX / QUEUE_OF_MARK)
     }
 
     /// The network, idle.

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use gridloom_testbed::check::{self, PairCheck, TogetherCheck};
 use gridloom_testbed::control::{self, Answer, Request};
-use gridloom_testbed::folder::Folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::{Topology, Tuning};
 use gridloom_testbed::report::Report;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
-use gridloom_testbed::tool::Testbed;
+use gridloom_testbed::tool::{Keeper, Testbed};
 use serde_json::json;
 
 use super::keeper;
@@ -45,9 +44,9 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     let topology = Topology::new(&platform, &Tuning::default())?;
     let program = std::env::current_exe().context("this program's own path")?.display().to_string();
     let name = format!("check-{}", std::process::id());
-    let folder = Folder::new(&name)?;
+    let keeper = Keeper::start(&name, keeper()?, None)?;
     let services = (0..topology.hosts.len()).map(|host| {
-        let words = ["testbed".into(), "probe".into(), folder.path().display().to_string(), host.to_string()];
+        let words = ["testbed".into(), "probe".into(), keeper.folder().display().to_string(), host.to_string()];
         let mut command = vec![program.clone()];
         command.extend(words);
         command.push(address(host).to_string());
@@ -61,10 +60,9 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         processes: Vec::new(),
         quotas: Vec::new(),
         environment: Vec::new(),
-        groups: Vec::new(),
         program: None,
     };
-    let testbed = Testbed::start(folder, &spec, keeper()?)?;
+    let testbed = Testbed::start(keeper, &spec, None)?;
     if !options.json {
         print_line(&format!(
             "{:<28} {:>12} {:>10} {:>9} {:>14} {:>10} {:>8}",

@@ -10,16 +10,17 @@ use gridloom_core::platform::Platform;
 use gridloom_core::platform::deployment::{self, Process};
 use gridloom_net::identity;
 use gridloom_testbed::fleet::Deployed;
-use gridloom_testbed::folder::Folder;
+use gridloom_testbed::folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::Tuning;
+use gridloom_testbed::signals::Signals;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
-use gridloom_testbed::tool::Testbed;
+use gridloom_testbed::tool::{Keeper, Testbed};
 
-use super::speeds::Speeds;
-use super::{finish, keeper};
+use super::keep_until_its_end;
+use super::speeds::{self, Asked, Speeds};
 use crate::commands::deploy::deployed;
-use crate::commands::{absolute, print_line};
+use crate::commands::{absolute, count, print_line};
 
 /// Port of the agent inside a testbed.
 const AGENT_PORT: u16 = 7711;
@@ -29,11 +30,16 @@ const AGENT_PORT: u16 = 7711;
 /// Whatever grid the program starts or connects to is the testbed's. Ends with the program's exit status, and says what
 /// crossed each link, and whether this machine was fast enough for what was asked of it.
 ///
+/// An interrupt at the terminal is the program's; another one ends it at once. One that is sent to this command alone is
+/// passed on; if the program has not ended 5 s later it is asked to end (SIGTERM), and killed after 5 s more. A request to
+/// end is passed on, too, and the program killed after 5 s. The status is then 128 and the signal's number.
+///
 /// With a deployment of processes, the program is started once for each of them, on its host, as 'gridloom deploy' does
 /// on one machine: at its start time, with each line of its output behind its name, until its kill time. The run ends
 /// when all have ended, with the first exit status that is not 0. Processes called agent or server are parts of the grid,
 /// which the others may open; a process of such a name with an argument that is not KEY=VALUE, or --no-grid, says that
-/// all are the program's. If neither the deployment nor a host's role names agent or server, there is no grid.
+/// all are the program's. If neither the deployment nor a host's role names agent or server, there is no grid. A grid
+/// measures its links, which costs traffic: processes that only talk by messages are better run with --no-grid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed run -p two-sites.toml -d processes.toml -- python program.py")]
@@ -85,10 +91,14 @@ struct Common {
     /// Delays of links vary by up to this part of their latency, both ways
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
-    /// Make everything so many times slower: links and processors that are too fast for this machine keep their
-    /// proportion; divide measured times by it
+    /// Make the platform so many times slower, if it is too fast for this machine: bandwidths and emulated speeds are
+    /// divided, latencies and dates of profiles and deployments multiplied; what programs sleep and compute themselves
+    /// takes as long as ever
     #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
     slower: f64,
+    /// Run a platform with ways that are much wider than this machine can carry, with a warning instead of an error
+    #[arg(long)]
+    overload: bool,
     /// How processor speeds are emulated: by quota where permitted, else by letting calls take longer (auto), by one of them
     /// or not at all (quota, slowdown), or never (none)
     #[arg(long, value_enum, default_value_t = Speeds::Auto)]
@@ -110,11 +120,20 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         let (label, command, environment) = ("program".to_string(), options.program.clone(), Vec::new());
         spec.program = Some(Launch { host, label, command, environment, computes: false });
     }
-    // An interrupt at the terminal is for the program, which ends the testbed by its end.
-    signal_hook::flag::register(signal_hook::consts::SIGINT, std::sync::Arc::default())?;
-    let deployed = |folder: &Path| parts.deployed(&platform, &options.program, options.common.slower, folder);
-    let testbed = options.common.start(spec, &platform, options.quiet, deployed)?;
-    finish(testbed, options.quiet, options.json)
+    let is_with_processes = !parts.processes.is_empty() && parts.grid.is_some();
+    if is_with_processes && !options.quiet {
+        gridloom_core::say!(
+            "gridloom: testbed: an agent and {} run beside the processes, measure the links and cost traffic; --no-grid leaves \
+             them out",
+            count(spec.services.len() - 1, "server")
+        );
+    }
+    let build = |keeper: Keeper, signals: &Signals| {
+        let mut spec = spec;
+        spec.processes = parts.deployed(&platform, &options.program, options.common.slower, keeper.folder());
+        options.common.start(keeper, spec, &platform, options.quiet, signals)
+    };
+    keep_until_its_end(&options.common.name(), build, options.quiet, options.json)
 }
 
 pub fn up(options: &Up) -> Result<ExitCode> {
@@ -128,9 +147,12 @@ pub fn up(options: &Up) -> Result<ExitCode> {
         );
     }
     let spec = options.common.spec(&platform, &parts, &[])?;
-    let testbed = options.common.start(spec, &platform, false, |_| Vec::new())?;
-    print_line(&format!("testbed {} is up", options.common.name()))?;
-    finish(testbed, false, false)
+    let build = |keeper: Keeper, signals: &Signals| {
+        let testbed = options.common.start(keeper, spec, &platform, false, signals)?;
+        print_line(&format!("testbed {} is up", options.common.name()))?;
+        Ok(testbed)
+    };
+    keep_until_its_end(&options.common.name(), build, false, false)
 }
 
 /// Who runs on the hosts.
@@ -157,18 +179,15 @@ impl Parts {
 impl Common {
     fn start(
         &self,
+        keeper: Keeper,
         mut spec: Spec,
         platform: &Platform,
         quiet: bool,
-        deployed: impl FnOnce(&Path) -> Vec<Deployed>,
+        signals: &Signals,
     ) -> Result<Testbed> {
-        let name = self.name();
-        let folder = Folder::new(&name)?;
-        spec.processes = deployed(folder.path());
-        let made = self.speeds.apply(&mut spec, platform, &name, quiet)?;
-        let testbed = Testbed::start(folder, &spec, keeper()?)?;
-        made.keep();
-        Ok(testbed)
+        let asked = Asked { speeds: self.speeds, overload: self.overload, name: &self.name(), quiet };
+        speeds::apply(&asked, &mut spec, platform, |group| folder::note_group(keeper.folder(), group))?;
+        Ok(Testbed::start(keeper, &spec, Some(signals))?)
     }
 
     fn name(&self) -> String {
@@ -222,7 +241,6 @@ impl Common {
             tuning,
             services: Vec::new(),
             environment: Vec::new(),
-            groups: Vec::new(),
             quotas: Vec::new(),
             processes: Vec::new(),
             program: None,

@@ -31,5 +31,18 @@ pub fn print(report: &Report) -> Result<()> {
             traffic.late, traffic.lost
         ))?;
     }
+    let processors = &report.processors;
+    if processors.are_limit() {
+        let missed = processors.missed_s.iter().filter_map(|(host, missed_s)| {
+            Some(format!("; host '{}' had less than its quota for {missed_s:.1} s", report.hosts.get(*host)?.name))
+        });
+        print_line(&format!(
+            "warning: all processors of this machine were busy for {:.1} s of {:.1} s{}: this run says more of this machine \
+             than of the platform",
+            processors.full_s,
+            processors.watched_s,
+            missed.collect::<String>()
+        ))?;
+    }
     Ok(())
 }

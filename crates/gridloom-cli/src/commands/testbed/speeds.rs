@@ -1,13 +1,15 @@
 //! Whether and how a testbed's hosts get the speeds of the platform, said in words.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use gridloom_core::platform::Platform;
 use gridloom_net::jobs::measure_speed;
-use gridloom_testbed::capacity::Capacity;
+use gridloom_testbed::capacity::{self, Capacity};
 use gridloom_testbed::kernel::groups::{self, Place};
 use gridloom_testbed::model::topology::Topology;
+use gridloom_testbed::profiles;
 use gridloom_testbed::spec::{Launch, Quota, Spec};
 
 /// How processor speeds are emulated.
@@ -23,102 +25,139 @@ pub enum Speeds {
     None,
 }
 
-/// Control groups that were made; removed unless the testbed has taken them over.
-pub struct Made(Vec<PathBuf>);
-
-impl Made {
-    /// From now on they are removed with the testbed's folder.
-    pub fn keep(mut self) {
-        self.0.clear();
-    }
+/// What was asked of a testbed.
+pub struct Asked<'a> {
+    pub speeds: Speeds,
+    /// Whether to run what this machine cannot carry.
+    pub overload: bool,
+    pub name: &'a str,
+    pub quiet: bool,
 }
 
-impl Drop for Made {
-    fn drop(&mut self) {
-        for folder in &self.0 {
-            // Nothing has been put into it.
-            let _ = std::fs::remove_dir(folder);
+impl Asked<'_> {
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            gridloom_core::say!("gridloom: testbed: {line}");
         }
     }
 }
 
-impl Speeds {
-    /// Gives the processes their hosts' speeds, and says what is emulated and what this machine cannot carry.
-    ///
-    /// # Errors
-    /// If quotas are wanted and cannot be had.
-    pub fn apply(self, spec: &mut Spec, platform: &Platform, name: &str, quiet: bool) -> Result<Made> {
-        let say = |line: &str| {
-            if !quiet {
-                gridloom_core::say!("gridloom: testbed: {line}");
-            }
-        };
-        let topology = Topology::new(platform, &spec.tuning)?;
-        let slower = spec.tuning.slower;
-        let mut computing: Vec<usize> = spec.services.iter().filter(|one| one.computes).map(|one| one.host).collect();
-        computing.sort_unstable();
-        computing.dedup();
-        let mut needed = Capacity::of_platform(platform, &topology, &computing);
-        needed.speed /= slower;
-        needed.core_speed /= slower;
-        let machine = Capacity::of_machine(measure_speed()).context("what this machine can carry")?;
-        let times = machine.slower_for_rate(&needed) * slower;
-        if times > slower {
-            say(&format!(
-                "the widest way carries {:.0} MB/s, this machine about {:.0} MB/s in all: transfers that fill it are \
-                 slower than they should be; --slower {:.1} keeps proportions",
-                needed.rate / 1e6,
-                machine.rate / 1e6,
-                times
+/// Gives the processes their hosts' speeds, and says what is emulated and what this machine cannot carry. Each control
+/// group is noted before it is made.
+///
+/// # Errors
+/// If the platform is beyond what this machine can carry, or quotas are wanted and cannot be had.
+pub fn apply(
+    asked: &Asked<'_>,
+    spec: &mut Spec,
+    platform: &Platform,
+    note: impl Fn(&Path) -> io::Result<()>,
+) -> Result<()> {
+    let topology = Topology::new(platform, &spec.tuning)?;
+    let slower = spec.tuning.slower;
+    let mut computing: Vec<usize> = spec.services.iter().filter(|one| one.computes).map(|one| one.host).collect();
+    computing.sort_unstable();
+    computing.dedup();
+    let mut needed = Capacity::of_platform(platform, &topology, &computing);
+    needed.speed /= slower;
+    needed.core_speed /= slower;
+    let machine = Capacity::of_machine(measure_speed()).context("what this machine can carry")?;
+    check_rate(asked, &needed, &machine, slower)?;
+    if !computing.is_empty() {
+        emulate(asked, spec, platform, &computing, &needed, &machine, note)?;
+    }
+    let quotas = &spec.quotas;
+    let dropped = profiles::not_followed(platform, |host| quotas.iter().any(|quota| quota.host == host));
+    if !dropped.is_empty() {
+        asked.say(&format!(
+            "warning: these profiles of the platform are not followed: {}; only links' are, and speeds of hosts with servers \
+             where they are emulated by quota",
+            dropped.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses, or says, what the network cannot carry.
+fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: f64) -> Result<()> {
+    let times = machine.slower_for_rate(needed);
+    if times <= 1.0 {
+        return Ok(());
+    }
+    let both = format!(
+        "the widest way between two hosts carries {:.0} MB/s, this machine about {:.0} MB/s in all",
+        needed.rate / 1e6,
+        machine.rate / 1e6
+    );
+    let fits = capacity::with_margin(times * slower);
+    if times > capacity::OVERLOAD_MAX && !asked.overload {
+        bail!(
+            "{both}, which is less than 1/{} of that: make the platform slower in proportion with --slower {fits}, simulate it \
+             ('gridloom simulate'), or run it all the same with --overload",
+            capacity::OVERLOAD_MAX
+        );
+    }
+    asked.say(&format!(
+        "warning: {both}: transfers that fill it are slower than they should be; --slower {fits} keeps proportions"
+    ));
+    Ok(())
+}
+
+/// Speeds of the hosts that compute.
+fn emulate(
+    asked: &Asked<'_>,
+    spec: &mut Spec,
+    platform: &Platform,
+    computing: &[usize],
+    needed: &Capacity,
+    machine: &Capacity,
+    note: impl Fn(&Path) -> io::Result<()>,
+) -> Result<()> {
+    let slower = spec.tuning.slower;
+    if asked.speeds == Speeds::None {
+        asked.say("processor speeds are not emulated");
+        return Ok(());
+    }
+    let times = machine.slower_for_speed(needed) * slower;
+    if times > slower {
+        let why = format!(
+            "the hosts together have {:.1} Gflop/s and the fastest core {:.1}, this machine {:.1} and {:.1}; --slower {:.1} \
+             keeps proportions",
+            needed.speed / 1e9,
+            needed.core_speed / 1e9,
+            machine.speed / 1e9,
+            machine.core_speed / 1e9,
+            capacity::with_margin(times)
+        );
+        if asked.speeds != Speeds::Auto {
+            bail!("processor speeds cannot be emulated: {why}");
+        }
+        asked.say(&format!("warning: processor speeds are not emulated: {why}"));
+        return Ok(());
+    }
+    let core_speed = machine.core_speed * slower;
+    let core = machine.core_speed / 1e9;
+    let place = match asked.speeds {
+        Speeds::Slowdown => Err(None),
+        _ => groups::place(&note).map_err(Some),
+    };
+    match place {
+        Ok(place) => {
+            limit(spec, platform, &place, asked.name, computing, core_speed, note)?;
+            asked.say(&format!("processor speeds are emulated by quota: a core here counts as {core:.1} Gflop/s"));
+        }
+        Err(Some(why)) if asked.speeds == Speeds::Quota => {
+            bail!("processor speeds cannot be emulated by quota: {why}")
+        }
+        Err(why) => {
+            slow_down(spec, platform, core_speed);
+            let why = why.map(|why| format!(" (no quota: {why})")).unwrap_or_default();
+            asked.say(&format!(
+                "processor speeds are emulated by slowing calls down: a core here counts as {core:.1} Gflop/s{why}"
             ));
         }
-        if computing.is_empty() {
-            return Ok(Made(Vec::new()));
-        }
-        if self == Speeds::None {
-            say("processor speeds are not emulated");
-            return Ok(Made(Vec::new()));
-        }
-        let times = machine.slower_for_speed(&needed) * slower;
-        if times > slower {
-            let why = format!(
-                "the hosts together have {:.1} Gflop/s and the fastest core {:.1}, this machine {:.1} and {:.1}; \
-                 --slower {:.1} keeps proportions",
-                needed.speed / 1e9,
-                needed.core_speed / 1e9,
-                machine.speed / 1e9,
-                machine.core_speed / 1e9,
-                times * 1.05
-            );
-            if self != Speeds::Auto {
-                bail!("processor speeds cannot be emulated: {why}");
-            }
-            say(&format!("processor speeds are not emulated: {why}"));
-            return Ok(Made(Vec::new()));
-        }
-        let core_speed = machine.core_speed * slower;
-        let core = machine.core_speed / 1e9;
-        let place = match self {
-            Speeds::Slowdown => Err(None),
-            _ => groups::place().map_err(Some),
-        };
-        match place {
-            Ok(place) => {
-                let made = limit(spec, platform, &place, name, &computing, core_speed)?;
-                say(&format!("processor speeds are emulated by quota: a core here counts as {core:.1} Gflop/s"));
-                Ok(made)
-            }
-            Err(Some(why)) if self == Speeds::Quota => bail!("processor speeds cannot be emulated by quota: {why}"),
-            Err(why) => {
-                slow_down(spec, platform, core_speed);
-                let why = why.map(|why| format!(" (no quota: {why})")).unwrap_or_default();
-                say(&format!(
-                    "processor speeds are emulated by slowing calls down: a core here counts as {core:.1} Gflop/s{why}"
-                ));
-                Ok(Made(Vec::new()))
-            }
-        }
     }
+    Ok(())
 }
 
 /// Servers whose calls take as long as they would on their hosts.
@@ -141,22 +180,20 @@ fn limit(
     name: &str,
     computing: &[usize],
     core_speed: f64,
-) -> Result<Made> {
-    let mut made = Made(Vec::new());
+    note: impl Fn(&Path) -> io::Result<()>,
+) -> Result<()> {
     for host in computing {
         let described = &platform.hosts()[*host];
         let cores = described.speed_flops * f64::from(described.cores) / core_speed;
-        let folder = groups::make(place, &format!("gridloom-testbed-{name}-{host}"), cores)
+        let folder = groups::make(place, &format!("gridloom-testbed-{name}-{host}"), cores, &note)
             .with_context(|| format!("a control group for host '{}'", described.name))?;
-        made.0.push(folder.clone());
         let is_here = |launch: &&mut Launch| launch.host == *host && launch.computes;
         for launch in spec.services.iter_mut().filter(is_here) {
             // What it would measure is the processor's, which its workers have for a part of the time only.
             launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
             launch.command.extend(["--worker-group".to_string(), groups::members(&folder).display().to_string()]);
         }
-        spec.quotas.push(Quota { host: *host, group: folder.clone(), cores });
-        spec.groups.push(folder);
+        spec.quotas.push(Quota { host: *host, group: folder, cores });
     }
-    Ok(made)
+    Ok(())
 }

@@ -1,0 +1,75 @@
+//! Signals that end this process, and others, heard by waiting for a socket.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Interrupts and requests to end, which end this process no longer.
+#[derive(Debug)]
+pub struct Signals {
+    caught: Arc<AtomicUsize>,
+    bell: UnixStream,
+}
+
+impl Signals {
+    /// Listens from now on. `others` are signals that end no wait for good, but are a reason to look.
+    ///
+    /// # Errors
+    /// If the system does not allow it.
+    pub fn new(others: &[i32]) -> io::Result<Signals> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        let (bell, ringer) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_usize(signal, caught.clone(), signal as usize)?;
+        }
+        for signal in [SIGINT, SIGTERM].iter().chain(others) {
+            signal_hook::low_level::pipe::register(*signal, ringer.try_clone()?)?;
+        }
+        Ok(Signals { caught, bell })
+    }
+
+    /// The number of the signal that came last, once; 0 if none did.
+    pub fn caught(&self) -> usize {
+        self.caught.swap(0, Ordering::SeqCst)
+    }
+
+    /// Waits for a signal, or until then.
+    ///
+    /// # Errors
+    /// If the system does not let it wait.
+    pub fn wait(&self, until: Option<Instant>) -> io::Result<()> {
+        self.poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], until)
+    }
+
+    /// Waits for a signal, for something to read, or until then; whether there is something to read.
+    ///
+    /// # Errors
+    /// If the system does not let it wait.
+    pub fn wait_for(&self, other: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
+        self.poll(&mut fds, until)?;
+        Ok(!fds[1].revents().is_empty())
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match poll(fds, left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Rings that came together are heard together.
+        while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
+        Ok(())
+    }
+}
