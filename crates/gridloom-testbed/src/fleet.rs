@@ -52,6 +52,8 @@ pub struct Limits {
     /// A variable for who is started first, by which it looks at the whole deployment; the others start when it has asked
     /// which process it is, and not at all if it ends before.
     pub first: Option<(String, String)>,
+    /// Whether those that still run after a failure are told.
+    pub tells: bool,
 }
 
 /// So many of those that still run are told.
@@ -334,7 +336,8 @@ impl<'a> Fleet<'a> {
             gridloom_core::say!("gridloom: nothing else was started");
             self.waiting.clear();
         }
-        if self.running.is_empty() && self.waiting.is_empty() || self.kill_at.is_some() {
+        let is_over = self.running.is_empty() && self.waiting.is_empty();
+        if is_over || !self.limits.tells || self.kill_at.is_some() {
             return;
         }
         let left = match self.limits.grace_s {

@@ -79,6 +79,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         until_s: options.until,
         grace_s: (!options.keep_going).then_some(options.grace),
         first: file.map(|file| (CHECK_VARIABLE.to_string(), file.display().to_string())),
+        tells: true,
     };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
