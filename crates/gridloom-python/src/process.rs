@@ -105,9 +105,7 @@ impl RawProcess {
     }
 
     fn sleep(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
-        if !seconds.is_finite() {
-            return self.with(py, |process| process.sleep(seconds));
-        }
+        Process::check_sleep(seconds).or_raise(py)?;
         let until = self.now(py)? + seconds;
         self.patiently(py, Some(seconds), |process, part| {
             let simulated = process.is_simulated();

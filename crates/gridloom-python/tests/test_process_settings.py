@@ -117,7 +117,7 @@ def two(me):
         (
             "function = 'tow'",
             "6:12",
-            "the program has no process function 'tow'; it has: one, two; did you mean 'two' or 'one'?",
+            "the program has no process function 'tow'; it has: one, two; did you mean 'two'?",
         ),
     ],
 )

@@ -94,6 +94,14 @@ impl Process {
         self.blocks(|world| world.sleep_until(at))
     }
 
+    /// Whether [`Process::sleep`] would take that, for who sleeps in parts.
+    ///
+    /// # Errors
+    /// If that is no time.
+    pub fn check_sleep(seconds: f64) -> Result<(), ProcessError> {
+        span("sleep", seconds).map(drop)
+    }
+
     /// Takes the time of so many floating-point operations on one core of the simulated host; no time for real.
     ///
     /// # Errors
