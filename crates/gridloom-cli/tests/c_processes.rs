@@ -437,7 +437,7 @@ fn failures_are_told_with_their_text() {
     }
     let other = deployment("c-other", &[("laptop", "unknown", "")]);
     let (_, _, error) = simulated(&platform(), &other, &[&program]);
-    assert!(error.contains("no process function 'unknown'; it has: counter, fails, obedient"), "{error}");
+    assert!(error.contains("no process function 'unknown'; it has: counter, crashes, fails, "), "{error}");
     let (output, _, error) = run(Command::new(&program));
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("gridloom simulate -p PLATFORM -d DEPLOYMENT"), "{error}");
