@@ -123,10 +123,11 @@ pub(crate) fn context<'a>() -> Result<&'a Context, Failure> {
     context.ok_or_else(|| Failure::usage("this can be called by a process only, and by the thread that runs it"))
 }
 
-/// The current process's function; allocates nothing, for the handler of a signal.
-pub(crate) fn function<'a>() -> Option<&'a CStr> {
+/// The current process's function and host; allocates nothing, for the handler of a signal.
+pub(crate) fn names<'a>() -> Option<(&'a CStr, &'a CStr)> {
     // SAFETY: as in `context`.
-    unsafe { CURRENT.get().as_ref() }.map(|context| context.function.as_c_str())
+    let context = unsafe { CURRENT.get().as_ref() };
+    context.map(|context| (context.function.as_c_str(), context.host.as_c_str()))
 }
 
 /// Runs a call of the current process.

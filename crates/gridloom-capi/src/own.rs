@@ -29,9 +29,10 @@ pub(crate) struct Place {
 
 impl Place {
     /// A new process's, whose stack begins at that address.
-    pub(crate) fn enter(globals: &Shared, stack: usize) -> Result<Place, String> {
+    pub(crate) fn enter(globals: &Shared, stack: usize, now: Time) -> Result<Place, String> {
         let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
-        overflow::runs_at(stack);
+        overflow::stands_at(stack);
+        overflow::time_is(now);
         Ok(Place { globals: globals.clone(), number, stack, was_told_to_end: Arc::default() })
     }
 
@@ -61,7 +62,7 @@ impl Drop for Back<'_> {
         if let Some(globals) = &self.0.globals {
             lock(globals).switch_to(self.0.number);
         }
-        overflow::runs_at(self.0.stack);
+        overflow::stands_at(self.0.stack);
     }
 }
 
@@ -73,6 +74,7 @@ impl Own {
         let back = Back(&self.place, Kept::new());
         let result = call(&mut *self.inner);
         drop(back);
+        overflow::time_is(self.inner.now());
         if let Err(ProcessError::Ended { .. }) = &result {
             self.place.was_told_to_end.store(true, Ordering::Relaxed);
         }
@@ -123,6 +125,10 @@ impl ProcessWorld for Own {
 
     fn is_closed(&self, peer: PeerId) -> bool {
         self.inner.is_closed(peer)
+    }
+
+    fn why_closed(&self, peer: PeerId) -> String {
+        self.inner.why_closed(peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {

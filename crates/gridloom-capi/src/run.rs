@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use gridloom::Error;
 use gridloom::process::{DEPLOY_VARIABLE, Main, Process, ProcessError, StackKind, run};
+use gridloom_core::base::Time;
+use gridloom_core::base::time::SECOND_NS;
 
 use crate::code::GRIDLOOM_ENDED;
 use crate::config;
@@ -25,7 +27,7 @@ const CANNOT_BEGIN: c_int = 2;
 /// Largest exit status.
 const STATUS_MAX: c_int = 255;
 
-/// What the real process returned.
+/// What the first process that failed returned.
 static RETURNED: AtomicI32 = AtomicI32::new(0);
 
 /// See `gridloom.h`.
@@ -90,7 +92,8 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let is_simulated = process.is_simulated();
     // A real process has the stack of the program, and the program's own end when it is full.
     let stack = if is_simulated { std::ptr::from_ref(&is_simulated).addr() } else { 0 };
-    let place = Place::enter(if is_simulated { globals } else { &None }, stack).map_err(failed)?;
+    let now = Time((process.now() * SECOND_NS as f64) as u64);
+    let place = Place::enter(if is_simulated { globals } else { &None }, stack, now).map_err(failed)?;
     let leaves = Leaves(place.clone());
     let mut process = if is_simulated { process.through(|inner| Box::new(Own { inner, place })) } else { process };
     let context = Context::new(&process);
@@ -112,9 +115,8 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     if code == 0 || code == GRIDLOOM_ENDED {
         return Ok(());
     }
-    if !is_simulated {
-        RETURNED.store(status_of(code), Ordering::Relaxed);
-    }
+    // The first failure's status is the program's, as it is for real.
+    let _ = RETURNED.compare_exchange(0, status_of(code), Ordering::Relaxed, Ordering::Relaxed);
     let why = context.failure.take();
     Err(failed(if why.is_empty() { format!("it returned {code}") } else { format!("it returned {code}: {why}") }))
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gridloom_core::idl::near::{did_you_mean, near_names};
 use gridloom_core::wire::layout::types::Declaration;
-use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, parse};
+use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, Unmarked, parse};
 
 use crate::code::Failure;
 use crate::declare::Declared;
@@ -153,7 +153,7 @@ fn read(declared: &[Declared]) -> Result<Declarations, String> {
             }
         }
     }
-    parse(&source, "declarations").map_err(|error| {
+    let declarations = parse(&source, "declarations").map_err(|error| {
         let Some(made) = lines.get(error.line - 1) else { return error.to_string() };
         let text = source.lines().nth(error.line - 1).unwrap_or_default();
         let before: String = text.chars().take(error.column - 1).collect();
@@ -161,7 +161,17 @@ fn read(declared: &[Declared]) -> Result<Declarations, String> {
         let from = before.char_indices().rev().nth(29).map_or(0, |(index, _)| index);
         let place = format!("{}>>>{rest}", &before[from..]);
         at(made, format!("{}, at '{place}'; constants of #define need GRIDLOOM_CONSTANT(name)", error.message))
-    })
+    })?;
+    match declarations.unmarked().first() {
+        None => Ok(declarations),
+        Some(Unmarked { field, line }) => {
+            let why = format!(
+                "'{field}' is a pointer to a number, and nothing says to how many; write GRIDLOOM_LENGTH(fields) behind it for \
+                 an array, or GRIDLOOM_ONE for one"
+            );
+            Err(lines.get(line - 1).map_or_else(|| why.clone(), |made| at(made, why.clone())))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +203,10 @@ mod tests {
         assert!(text.contains("WIDTH") && text.contains(">>>") && text.contains("GRIDLOOM_CONSTANT"), "{text}");
         let text = wrong(&[message("one", "struct one { int n; }", 8)]);
         assert!(text.contains("8 bytes") && text.contains("and 4 at multiples of 4"), "{text}");
+        let text = wrong(&[message("one", "struct one { int n; double *x; }", 16)]);
+        assert!(text.starts_with("p.c:7: 'one.x' is a pointer to a number") && text.contains("GRIDLOOM_ONE"), "{text}");
+        let marked = "struct one { int n; double *x GRIDLOOM_LENGTH(n), *y GRIDLOOM_ONE; }";
+        assert!(Types::new(&[Declared { align: 8, ..message("one", marked, 24) }]).is_ok());
         let other = Declared { name: Some("two".into()), text: None, ..message("one", "", 4) };
         let text = wrong(&[message("one", "struct one { int n; }; struct two { int n; }", 4), other]);
         assert!(text.contains("differently in p.c:7"), "{text}");

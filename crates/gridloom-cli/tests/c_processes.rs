@@ -368,7 +368,37 @@ fn who_runs_over_its_stack_is_told() {
     let deep = deployment("c-deep", &[("laptop", "sleeps", ""), ("desk", "recurses", "10000")]);
     let (output, _, error) = simulated(&platform(), &deep, &[&program]);
     assert_eq!(output.status.code(), Some(128 + 11), "{error}");
-    assert!(error.contains("process 'recurses' ran over its stack of 1 MiB"), "{error}");
+    assert!(error.contains("process 'recurses@desk' at 0.001000 s ran over its stack of 1 MiB"), "{error}");
+}
+
+#[test]
+fn who_ends_the_program_by_a_signal_is_told() {
+    let Some(program) = compiled(&fixture("globals.c"), "globals-crash", &[]) else { return };
+    for (signal, text) in [(11, "segmentation fault"), (6, "it called abort, or an assertion failed")] {
+        let crash = deployment("c-crash", &[("laptop", "sleeps", ""), ("desk", "crashes", &signal.to_string())]);
+        let (output, _, error) = simulated(&platform(), &crash, &[&program]);
+        assert_eq!(output.status.code(), Some(128 + signal), "{error}");
+        assert!(error.contains(&format!("process 'crashes@desk' at 0.500000 s: {text}\n")), "{error}");
+        let (output, _, error) = deployed(&crash, &[&program]);
+        assert_eq!(output.status.code(), Some(128 + signal), "{error}");
+    }
+}
+
+#[test]
+fn all_that_fail_are_told_and_the_first_gives_the_status() {
+    let Some(program) = compiled(&fixture("globals.c"), "globals-two-fail", &[]) else { return };
+    let two = deployment("c-two-fail", &[("laptop", "fails_late", "4"), ("desk", "fails", "3")]);
+    let (output, _, error) = simulated(&platform(), &two, &[&program]);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    for line in [
+        "gridloom: fails@desk failed at 0.000000 s: it returned 3: as it was told by 3\n",
+        "gridloom: fails_late@laptop failed at 0.100000 s: it returned 4\n",
+    ] {
+        assert!(error.contains(line), "{error}");
+    }
+    let (output, _, error) = deployed(&two, &[&program]);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("fails_late@laptop ended with exit status: 4"), "{error}");
 }
 
 #[test]
@@ -390,7 +420,7 @@ fn failures_are_told_with_their_text() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-fail", &[]) else { return };
     let one = deployment("c-fail", &[("laptop", "fails", "17")]);
     let (output, _, error) = simulated(&platform(), &one, &[&program]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(17));
     assert!(error.contains("process fails@laptop failed: it returned 17: as it was told by 17"), "{error}");
     let (output, _, error) = deployed(&one, &[&program]);
     assert_eq!(output.status.code(), Some(17));
@@ -407,7 +437,7 @@ fn failures_are_told_with_their_text() {
     }
     let other = deployment("c-other", &[("laptop", "unknown", "")]);
     let (_, _, error) = simulated(&platform(), &other, &[&program]);
-    assert!(error.contains("no process function 'unknown'; it has: counter, fails, obedient"), "{error}");
+    assert!(error.contains("no process function 'unknown'; it has: counter, crashes, fails, "), "{error}");
     let (output, _, error) = run(Command::new(&program));
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("gridloom simulate -p PLATFORM -d DEPLOYMENT"), "{error}");
@@ -418,6 +448,7 @@ fn declarations_that_cannot_be_are_refused_with_their_place() {
     let one = deployment("c-wrong", &[("laptop", "one", "")]);
     let cases = [
         ("#define N 3\nGRIDLOOM_MESSAGE(m, struct m { int a[N]; });", ".c:3: ", "GRIDLOOM_CONSTANT(name)"),
+        ("GRIDLOOM_MESSAGE(m, struct m { int n; double *x; });", ".c:2: 'm.x'", "or GRIDLOOM_ONE for one"),
         ("GRIDLOOM_MESSAGE(m, struct m { void *p; });", ".c:2: ", "void says nothing"),
         ("typedef int number;\nGRIDLOOM_MESSAGE(m, struct m { number n; });", ".c:3: ", "'number' is no type"),
         ("GRIDLOOM_MESSAGE(m, struct m { int n; } __attribute__((aligned(16))););", ".c:2: ", "expected ';'"),

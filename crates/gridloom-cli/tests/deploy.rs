@@ -71,9 +71,56 @@ fn a_signal_ends_all_and_nothing_starts_any_more() {
 fn a_failure_is_the_status_of_the_run() {
     let deployment = "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n";
     let (status, error) = said(deploy("failure", deployment, "test $1 = one || exit 7"));
-    assert_eq!((status, error.as_str()), (7, "gridloom: two@y ended with exit status: 7\n"));
+    assert!(status == 7 && error.starts_with("gridloom: two@y ended with exit status: 7\n"), "{error}");
     let (status, error) = said(deploy("crash", deployment, "test $1 = one || kill -SEGV $$"));
     assert_eq!(status, 139, "{error}");
+}
+
+#[test]
+fn after_a_failure_the_others_are_ended_or_run_on() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'stays'\n[[process]]\nhost = 'y'\nfunction = 'fails'\n";
+    // Asked to end, one of them goes on.
+    let script = "case $1 in stays) trap '' TERM; while true; do sleep 0.1; done ;; fails) exit 5 ;; esac";
+    let with = |options: &[&str], script: &str| {
+        let deployment = file("after-failure.toml", deployment);
+        let mut command = gridloom(&["deploy", "-d", &deployment]);
+        command.args(options).args(["--", "sh", "-c", &scripted(script)]);
+        command.env_remove("GRIDLOOM_TESTBED_HOST");
+        said(command)
+    };
+    let told = "gridloom: fails@y ended with exit status: 5\ngridloom: still running: stays@x";
+    let ended = "; they are ended in 0.1 s\ngridloom: ended after the failure: stays@x\n";
+    assert_eq!(with(&["--grace", "0.1"], script), (5, format!("{told}{ended}")));
+    let until = "\ngridloom: ended at the end of --until: stays@x\n";
+    assert_eq!(with(&["--keep-going", "--until", "1"], script), (5, format!("{told}{until}")));
+    let (status, error) = with(&["--until", "0.1"], "exec sleep 1000");
+    assert_eq!((status, error.as_str()), (1, "gridloom: ended at the end of --until: stays@x, fails@y\n"));
+}
+
+#[test]
+fn each_process_may_be_of_its_own_program() {
+    let one = "[[process]]\nhost = 'x'\nfunction = 'one'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"; echo own']\n";
+    let two = "[[process]]\nhost = 'y'\nfunction = 'two'\nstart_time = 0.5\n";
+    assert_eq!(succeeds(deploy("programs", &format!("{one}{two}"), "echo $1")), "one@x| own\ntwo@y| two\n");
+    let none = file("no-program.toml", &format!("{one}{two}"));
+    let (status, error) = said(gridloom(&["deploy", "-d", &none]));
+    assert!(status == 1 && error.contains("which program is 'two@y' a process of?"), "{error}");
+    assert_eq!(succeeds(gridloom(&["deploy", "-d", &file("own-program.toml", one)])), "one@x| own\n");
+}
+
+#[test]
+fn nothing_else_starts_if_the_first_ends_before_it_asks() {
+    let deployment =
+        file("first.toml", "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n");
+    let mut command =
+        gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", "echo $GRIDLOOM_DEPLOYMENT >&2; exit 2"]);
+    command.env_remove("GRIDLOOM_TESTBED_HOST");
+    let (status, error) = said(command);
+    assert_eq!(status, 2);
+    let deployment = std::fs::canonicalize(deployment).unwrap().display().to_string();
+    let expected = "gridloom: one@x ended with exit status: 2\ngridloom: nothing else was started\n";
+    // What it printed comes by another way.
+    assert_eq!(error.replace(&format!("one@x| {deployment}\n"), ""), expected);
 }
 
 #[test]

@@ -85,7 +85,9 @@ fn a_deployment_that_does_not_fit_the_program_is_told() {
     let refused = |text: &str| (Some(1), format!("gridloom: {text}\n"));
     assert_eq!(ran(""), refused("fits.toml: no process is deployed"));
     let mars = "[[process]]\nhost = 'mars'\nfunction = 'server'\n";
-    assert_eq!(ran(mars), refused("fits.toml: the platform has no host 'mars'"));
+    let (code, error) = ran(mars);
+    let told = "gridloom: fits.toml:2:8: the platform has no host 'mars'; it has: laptop, desk, ";
+    assert!(code == Some(1) && error.starts_with(told), "{error}");
     // A program may call one of its own processes 'server'; this one has none.
     let (code, error) = ran("[[process]]\nhost = 'desk'\nfunction = 'server'\n");
     assert_eq!(code, Some(0));

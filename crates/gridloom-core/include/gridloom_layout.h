@@ -12,7 +12,8 @@
 
 /* On a pointer: it leads to so many elements. An expression over the integer fields of the struct; ^ is power. */
 #define GRIDLOOM_LENGTH(expression)
-/* On a pointer to char: it leads to one character, not to a string. */
+/* On a pointer to char: it leads to one character, not to a string. On a pointer to a number: it leads to one; such a pointer
+ * has this or GRIDLOOM_LENGTH. */
 #define GRIDLOOM_ONE
 /* On a union: the field of the same struct that tells its case. */
 #define GRIDLOOM_TAG(field)

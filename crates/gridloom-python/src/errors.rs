@@ -39,7 +39,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             ProcessError::CannotConnect { .. } | ProcessError::NoSuchHost { .. } => "CannotConnect",
             ProcessError::Remote { .. } => "RemoteFailure",
             ProcessError::Ended { .. } => "ProcessEnded",
-            ProcessError::WrongNumber { .. } => "UsageError",
+            ProcessError::WrongNumber { .. } => "WrongNumber",
             ProcessError::WrongMessage { kind, .. } => match fields.set_item("kind", kind) {
                 Ok(()) => "WrongMessage",
                 Err(failure) => return failure,

@@ -57,7 +57,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::plan::{RawPlan, RawQuestion};
     #[pymodule_export]
-    use crate::process::{RawProcess, run_processes};
+    use crate::process::{RawProcess, read_settings, run_processes};
     #[pymodule_export]
     use crate::session::{RawFunction, RawGrid, RawPending, connect, connect_servers, forked, local, simulate};
     #[pymodule_export]

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gridloom::process::{Happening, Level, Main, Measure, PeerId, Process, ProcessError, TimerNumber, run};
+use gridloom::process::{
+    Happening, Level, Mains, Measure, PeerId, Process, ProcessError, ProcessSpec, TimerNumber, run_fitting, setting,
+};
 use gridloom::{Error, process};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
@@ -75,9 +77,13 @@ impl RawProcess {
                 Err(ProcessError::TimedOut { .. }) => Ok(None),
                 outcome => outcome.map(Some),
             })?;
-        let timed_out = || ProcessError::TimedOut { seconds: seconds.unwrap_or_default() };
-        let (from, payload) = got.ok_or_else(timed_out).or_raise(py)?;
-        Ok((from.0, payload))
+        match got {
+            Some((from, payload)) => Ok((from.0, payload)),
+            None => {
+                let seconds = seconds.unwrap_or_default();
+                self.with(py, |process| Err(process.timed_out(kind, peer.map(PeerId), seconds)))
+            }
+        }
     }
 }
 
@@ -99,9 +105,7 @@ impl RawProcess {
     }
 
     fn sleep(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
-        if !seconds.is_finite() {
-            return self.with(py, |process| process.sleep(seconds));
-        }
+        Process::check_sleep(seconds).or_raise(py)?;
         let until = self.now(py)? + seconds;
         self.patiently(py, Some(seconds), |process, part| {
             let simulated = process.is_simulated();
@@ -257,43 +261,91 @@ impl RawProcess {
         })
     }
 
+    /// What came and nobody has taken, in words.
+    fn unread(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |process| Ok(process.unread()))
+    }
+
+    /// The configuration's value of that name.
+    fn setting(&self, name: &str) -> Option<String> {
+        setting(name)
+    }
+
     fn waiting(&self, py: Python<'_>) -> PyResult<Vec<(String, usize)>> {
         self.with(py, |process| Ok(process.waiting().into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()))
     }
 }
 
-/// Runs the processes of a program: `mains` by name, each called with a `RawProcess`. Virtual seconds and the trace's
-/// hash, for a simulated run.
+/// Reads the configuration: the options of these words, the environment, and the file that either names; the other words.
 #[pyfunction]
-pub(crate) fn run_processes(py: Python<'_>, mains: &Bound<'_, PyDict>) -> PyResult<(f64, Option<String>)> {
-    let mut all: BTreeMap<String, Main> = BTreeMap::new();
+pub(crate) fn read_settings(py: Python<'_>, words: Vec<String>) -> PyResult<Vec<String>> {
+    process::read_settings(&words).or_raise(py)
+}
+
+/// Runs the processes of a program: `mains` by name, each called with a `RawProcess`; `fits` says what is wrong with the
+/// arguments of a process, by its function and them. Virtual seconds and the trace's hash, for a simulated run.
+#[pyfunction]
+pub(crate) fn run_processes(
+    py: Python<'_>,
+    mains: &Bound<'_, PyDict>,
+    fits: Py<PyAny>,
+) -> PyResult<(f64, Option<String>)> {
+    let mut all = Mains::new();
+    let exit = Arc::new(Mutex::new(None));
     for (name, function) in mains {
-        let function = function.unbind();
-        all.insert(name.extract()?, Arc::new(move |process| call(&function, process)));
+        let (function, exit) = (function.unbind(), exit.clone());
+        all.insert(name.extract()?, Arc::new(move |process| call(&function, process, &exit)));
     }
     let is_real = std::env::var_os(process::DEPLOY_VARIABLE).is_some();
-    let body = move || run(&all, process::StackKind::Thread);
+    let fit = move |spec: &ProcessSpec| ask(&fits, spec);
+    let body = move || run_fitting(&all, process::StackKind::Thread, &fit);
     // A real process runs here, where Python's signals come; simulated ones have threads of their own.
     let outcome = if is_real { py.detach(body) } else { interruptible(py, body)? };
+    if let (Err(_), Some(code)) = (&outcome, lock(&exit).take().flatten()) {
+        return Err(PySystemExit::new_err(code));
+    }
     let report = outcome.or_raise(py)?;
     Ok((report.seconds, report.trace_hash))
 }
 
-fn call(function: &Py<PyAny>, process: Process) -> Result<(), Error> {
+/// What is wrong with the arguments of a process, by its function's signature.
+fn ask(fits: &Py<PyAny>, spec: &ProcessSpec) -> Result<(), String> {
+    Python::attach(|py| {
+        let why = fits.call1(py, (&spec.function, &spec.arguments)).and_then(|why| why.extract(py));
+        match why.map_err(|error: PyErr| error.to_string())? {
+            None => Ok(()),
+            Some(why) => Err(why),
+        }
+    })
+}
+
+/// How the first simulated process that failed did: by which `sys.exit`, if by one.
+type FirstExit = Mutex<Option<Option<Py<PyAny>>>>;
+
+fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), Error> {
     Python::attach(|py| {
         let failed = |error: PyErr| Error::Process(ProcessError::Failed(error.to_string()));
         let raw = Py::new(py, RawProcess(Mutex::new(Some(process)))).map_err(failed)?;
-        let is_simulated = lock(&raw.get().0).as_ref().is_some_and(Process::is_simulated);
         let outcome = function.call1(py, (raw.clone_ref(py),));
-        drop(lock(&raw.get().0).take());
+        // It ends here: what it has sent arrives before an error ends the program.
+        let ended = lock(&raw.get().0).take();
+        let simulated = ended.as_ref().filter(|process| process.is_simulated());
+        let simulated = simulated.map(|process| (process.spec().clone(), process.now()));
+        drop(ended);
         outcome.map(drop).or_else(|error| {
             let class = error.get_type(py).name().map_or(String::new(), |name| name.to_string());
             if class == "ProcessEnded" {
                 return Err(Error::Process(ProcessError::Ended { why: error.value(py).to_string() }));
             }
-            // Printed, it would end the program: for real that is what was asked for, but not in the midst of a simulation.
-            if is_simulated && error.is_instance_of::<PySystemExit>(py) {
-                return exited(py, &error);
+            let is_exit = error.is_instance_of::<PySystemExit>(py);
+            if let Some((spec, now_s)) = simulated {
+                // Printed, it would end the program: for real that is what was asked for, but not in the midst of a
+                // simulation.
+                if is_exit {
+                    return exited(py, &error, exit);
+                }
+                lock(exit).get_or_insert(None);
+                gridloom_core::say!("gridloom: {}@{}, at {now_s:.6} s:", spec.function, spec.host);
             }
             error.print(py);
             Err(failed(error))
@@ -302,12 +354,13 @@ fn call(function: &Py<PyAny>, process: Process) -> Result<(), Error> {
 }
 
 /// What a simulated process that called `sys.exit` comes to: as the status of its program would be for real.
-fn exited(py: Python<'_>, error: &PyErr) -> Result<(), Error> {
+fn exited(py: Python<'_>, error: &PyErr, exit: &FirstExit) -> Result<(), Error> {
     let code = error.value(py).getattr("code").ok().filter(|code| !code.is_none());
     match code {
         None => Ok(()),
         Some(code) if code.extract::<i64>().is_ok_and(|code| code == 0) => Ok(()),
         Some(code) => {
+            lock(exit).get_or_insert_with(|| Some(code.clone().unbind()));
             let code = code.repr().map_or_else(|_| "?".to_string(), |text| text.to_string());
             Err(Error::Process(ProcessError::Failed(format!("it called sys.exit({code})"))))
         }

@@ -5,7 +5,8 @@
 //!
 //! **Invariants:** as in simulation, a process whose kill time is not after its start never starts. After an interrupt
 //! or a request to end nothing starts any more, and the status is 128 and the signal's number. The kernel kills what is
-//! left when the thread that runs the loop ends.
+//! left when the thread that runs the loop ends. Who is ended by a [`Limits`] is asked first (SIGTERM), and killed after
+//! [`END_PATIENCE`].
 //! **Limit:** what a killed process has left behind and still prints is not waited for longer than [`OUTPUT_PATIENCE`].
 
 use std::collections::BTreeMap;
@@ -30,6 +31,31 @@ use crate::spec::Launch;
 /// How long output is waited for after a signal.
 pub const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long who is asked to end may take.
+pub const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long nobody else is started because who was started first has not said that it fits.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at whether it has.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+
+/// When the loop ends what still runs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Limits {
+    /// So long after the beginning, seconds.
+    pub until_s: Option<f64>,
+    /// So long after the first failure, seconds.
+    pub grace_s: Option<f64>,
+    /// A variable for who is started first, by which it looks at the whole deployment; the others start when it has asked
+    /// which process it is, and not at all if it ends before.
+    pub first: Option<(String, String)>,
+    /// Whether those that still run after a failure are told.
+    pub tells: bool,
+}
+
+/// So many of those that still run are told.
+const LABELS_TOLD: usize = 8;
+
 /// A process to start, and when; times count from the beginning of the loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deployed {
@@ -50,14 +76,29 @@ pub struct Deployed {
 /// If a process cannot be started, or the system does not let this one wait. What runs then ends with this process.
 pub fn run(
     deployed: &[Deployed],
+    command: impl FnMut(&Launch) -> Result<Command, Error>,
+    other_ended: impl FnMut(Pid, WaitStatus),
+) -> Result<u8, Error> {
+    run_within(deployed, &Limits::default(), command, other_ended)
+}
+
+/// As [`run`], with limits.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_within(
+    deployed: &[Deployed],
+    limits: &Limits,
     mut command: impl FnMut(&Launch) -> Result<Command, Error>,
     mut other_ended: impl FnMut(Pid, WaitStatus),
 ) -> Result<u8, Error> {
     let failed = || Error::system("waiting for processes");
     let signals = Signals::new(&[SIGCHLD]).map_err(failed())?;
-    let mut fleet = Fleet::new(deployed);
+    let mut fleet = Fleet::new(deployed, limits);
     loop {
         fleet.signalled(signals.caught());
+        fleet.let_others_start();
+        fleet.end_due();
         fleet.kill_due();
         while let Some(next) = fleet.start_due() {
             let made = command(&next.launch)?;
@@ -87,7 +128,15 @@ struct Running<'a> {
 }
 
 struct Fleet<'a> {
+    limits: &'a Limits,
     began: Instant,
+    has_started: bool,
+    /// Who is started first, and since when, while nobody else is.
+    first: Option<(&'a Deployed, Instant)>,
+    /// When what runs is asked to end because something has failed.
+    failed_at: Option<Instant>,
+    /// When what was asked to end is killed.
+    kill_at: Option<Instant>,
     /// Those that have not been started, the next at the end.
     waiting: Vec<&'a Deployed>,
     /// By process identifier.
@@ -100,7 +149,7 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    fn new(deployed: &'a [Deployed]) -> Fleet<'a> {
+    fn new(deployed: &'a [Deployed], limits: &'a Limits) -> Fleet<'a> {
         let lives = |one: &&Deployed| one.kill_s.is_none_or(|kill_s| kill_s > one.start_s);
         let mut waiting: Vec<&Deployed> = deployed.iter().filter(lives).collect();
         // Those of one time in the order of the file.
@@ -108,7 +157,22 @@ impl<'a> Fleet<'a> {
         waiting.reverse();
         let (copying, copied) = channel();
         let (status, was_signalled, running) = (0, false, BTreeMap::new());
-        Fleet { began: Instant::now(), waiting, running, status, was_signalled, copying, copied }
+        let (began, first, failed_at, kill_at) = (Instant::now(), None, None, None);
+        let has_started = false;
+        Fleet {
+            limits,
+            began,
+            has_started,
+            first,
+            failed_at,
+            kill_at,
+            waiting,
+            running,
+            status,
+            was_signalled,
+            copying,
+            copied,
+        }
     }
 
     fn at(&self, seconds: f64) -> Instant {
@@ -125,28 +189,92 @@ impl<'a> Fleet<'a> {
         self.kill(|_| true);
     }
 
+    /// Whoever was started first has asked, or takes too long: times count from now on.
+    fn let_others_start(&mut self) {
+        if let Some((first, since)) = self.first
+            && (first.asked.exists() || since.elapsed() >= FIRST_PATIENCE)
+        {
+            self.first = None;
+            self.began = Instant::now() - Duration::from_secs_f64(first.start_s);
+        }
+    }
+
+    /// When everybody is asked to end, and why.
+    fn end_at(&self) -> Option<(Instant, &'static str)> {
+        let until = self.limits.until_s.map(|seconds| (self.at(seconds), "at the end of --until"));
+        let failed = self.failed_at.map(|at| (at, "after the failure"));
+        until.into_iter().chain(failed).min_by_key(|(at, _)| *at).filter(|_| self.kill_at.is_none())
+    }
+
+    /// Asks those that still run to end when a limit has come, and kills them if they do not.
+    fn end_due(&mut self) {
+        let now = Instant::now();
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.signal(Signal::KILL, |_| true);
+        }
+        let Some((_, why)) = self.end_at().filter(|(at, _)| *at <= now) else { return };
+        gridloom_core::say!("gridloom: ended {why}: {}", self.still_running());
+        self.waiting.clear();
+        self.first = None;
+        self.was_signalled = true;
+        self.status = self.status.max(1);
+        self.kill_at = Some(now + END_PATIENCE);
+        for running in self.running.values_mut() {
+            running.was_killed = true;
+        }
+        self.signal(Signal::TERM, |_| true);
+    }
+
+    /// Who has not ended, in words.
+    fn still_running(&self) -> String {
+        let runs = self.running.values().map(|running| running.deployed.launch.label.clone());
+        let waits = self.waiting.iter().rev().map(|next| format!("{} (not started yet)", next.launch.label));
+        let mut told: Vec<String> = runs.chain(waits).collect();
+        if told.len() > LABELS_TOLD {
+            let rest = told.len() - LABELS_TOLD;
+            told.truncate(LABELS_TOLD);
+            told.push(format!("{rest} others"));
+        }
+        told.join(", ")
+    }
+
     fn kill_due(&mut self) {
+        if self.first.is_some() {
+            return;
+        }
         let elapsed_s = self.began.elapsed().as_secs_f64();
         self.kill(|one| one.kill_s.is_some_and(|kill_s| kill_s <= elapsed_s));
     }
 
     fn kill(&mut self, is_it: impl Fn(&Deployed) -> bool) {
-        for (pid, running) in &mut self.running {
-            if !running.was_killed && is_it(running.deployed) {
-                running.was_killed = true;
-                // Only this loop waits for it, so that the number is still its own, if it may have ended.
-                let pid = Pid::from_raw(*pid).expect("it was a child's");
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        self.signal(Signal::KILL, |running| !running.was_killed && is_it(running.deployed));
+        for running in self.running.values_mut() {
+            running.was_killed |= is_it(running.deployed);
+        }
+    }
+
+    fn signal(&self, signal: Signal, is_it: impl Fn(&Running<'_>) -> bool) {
+        for (pid, _) in self.running.iter().filter(|(_, running)| is_it(running)) {
+            // Only this loop waits for it, so that the number is still its own, if it may have ended.
+            let pid = Pid::from_raw(*pid).expect("it was a child's");
+            let _ = kill_process(pid, signal);
         }
     }
 
     fn start_due(&mut self) -> Option<&'a Deployed> {
+        if self.first.is_some() {
+            return None;
+        }
         let is_due = self.waiting.last().is_some_and(|next| self.at(next.start_s) <= Instant::now());
         if is_due { self.waiting.pop() } else { None }
     }
 
     fn start(&mut self, deployed: &'a Deployed, mut command: Command) -> Result<(), Error> {
+        if let Some((name, value)) = self.limits.first.as_ref().filter(|_| !self.has_started) {
+            command.env(name, value);
+            self.first = Some((deployed, Instant::now()));
+        }
+        self.has_started = true;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::end_with_this_thread(&mut command);
         let what = format!("cannot run '{}'", deployed.launch.command[0]);
@@ -171,12 +299,14 @@ impl<'a> Fleet<'a> {
     }
 
     fn ended(&mut self, running: &Running<'_>, status: WaitStatus) {
+        let was_first = self.first.take_if(|(first, _)| std::ptr::eq(*first, running.deployed)).is_some();
         if running.was_killed {
             return;
         }
+        let has_asked = running.deployed.asked.exists();
         let label = &running.deployed.launch.label;
         let code = match status.exit_status() {
-            Some(0) if running.deployed.asked.exists() => 0,
+            Some(0) if has_asked => 0,
             Some(0) => {
                 gridloom_core::say!(
                     "gridloom: {label} ended without having asked for its function: the program is not one of Gridloom's \
@@ -192,13 +322,40 @@ impl<'a> Fleet<'a> {
         if self.status == 0 {
             self.status = u8::try_from(code).unwrap_or(1);
         }
+        if code != 0 {
+            self.failed(was_first && !has_asked);
+        }
+    }
+
+    /// Something has failed: who still runs is told, and has some grace.
+    fn failed(&mut self, before_all: bool) {
+        if before_all && !self.waiting.is_empty() {
+            gridloom_core::say!("gridloom: nothing else was started");
+            self.waiting.clear();
+        }
+        let is_over = self.running.is_empty() && self.waiting.is_empty();
+        if is_over || !self.limits.tells || self.kill_at.is_some() {
+            return;
+        }
+        let left = match self.limits.grace_s {
+            Some(grace_s) if self.failed_at.is_none() => format!("; they are ended in {grace_s} s"),
+            _ => String::new(),
+        };
+        gridloom_core::say!("gridloom: still running: {}{left}", self.still_running());
+        let grace = self.limits.grace_s.map(Duration::from_secs_f64);
+        self.failed_at = self.failed_at.or_else(|| grace.map(|grace| Instant::now() + grace));
     }
 
     fn next_due(&self) -> Option<Instant> {
+        let looks = self.first.map(|_| Instant::now() + FIRST_LOOK);
+        if looks.is_some() {
+            return looks;
+        }
         let start = self.waiting.last().map(|next| self.at(next.start_s));
         let kills = self.running.values().filter(|running| !running.was_killed);
         let kills = kills.filter_map(|running| running.deployed.kill_s).map(|kill_s| self.at(kill_s));
-        start.into_iter().chain(kills).min()
+        let ends = self.end_at().map(|(at, _)| at).or(self.kill_at.filter(|at| *at > Instant::now()));
+        start.into_iter().chain(kills).chain(ends).min()
     }
 
     /// All have ended: what they printed is printed.

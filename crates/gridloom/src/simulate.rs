@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::program_path;
 use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
+use crate::process::Deployment;
 use crate::shared::SharedGrid;
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig, read_text};
@@ -154,13 +155,7 @@ impl SimulateConfig {
             return self.cast(&platform).map(|_| ());
         }
         // Processes of the program, which knows its functions; or a grid without a part, which is told when it starts.
-        match processes.iter().find(|process| platform.host(&process.host).is_none()) {
-            None => Ok(()),
-            Some(process) => {
-                let file = file.display();
-                Err(Error::Input(format!("{file}: the platform has no host '{}'", process.host)))
-            }
-        }
+        Deployment::read(file)?.check_hosts(&platform)
     }
 
     pub(crate) fn read_platform(&self) -> Result<Platform, Error> {

@@ -172,7 +172,9 @@ fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
         // The second message carries no declaration: what the first one told is known.
         format!("server@{differences}"),
         "server@a:1 failed: message 'Area': its blocks take 8 bytes, and 5 came".into(),
-        "server@a:1 failed: message 'Area': malformed header: it does not begin as a message of version 1".into(),
+        "server@a:1 failed: message 'Area': bytes came under its name, which is a typed message's: send an object of it, \
+         or bytes by another name"
+            .into(),
         "area 5".into(),
     ];
     assert_eq!(notes[..5], expected);

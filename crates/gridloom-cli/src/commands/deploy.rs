@@ -6,30 +6,42 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
+use gridloom::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
 use gridloom_core::platform::deployment::{self, Process};
 use gridloom_net::process::{Addresses, ProcessConfig};
-use gridloom_testbed::fleet::{self, Deployed};
+use gridloom_testbed::fleet::{self, Deployed, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
 use gridloom_testbed::spec::Launch;
 
-use super::OwnFolder;
+use super::simulate::seconds;
+use super::{OwnFolder, read_text};
 
 /// Run the processes of a program for real, as a deployment says.
 ///
 /// Starts the program once for each process of the deployment, all on this machine: each host has a loopback address of
 /// its own, so that processes of different hosts may listen on the same port. Their output comes line by line, each line
-/// with the name of its process. Start and kill times count from now. Ends with the first exit status that is not 0, when
-/// all have ended; an interrupt, or a request to end, kills them all, and the status is 128 and the signal's number. For
-/// an emulated network between the hosts, see 'gridloom testbed run'.
+/// with the name of its process. The one that starts first looks at the whole deployment: if the program has not all of
+/// its functions, or arguments do not fit them, no other is started. Start and kill times count from when it has. Ends with
+/// the first exit status that is not 0, when all have ended; after a failure the others have a grace of 10 s, and are then
+/// ended. An interrupt, or a request to end, kills them all, and the status is 128 and the signal's number. For an
+/// emulated network between the hosts, see 'gridloom testbed run'.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom deploy -d two-processes.toml -- python program.py")]
 pub struct Options {
     /// Deployment file: which function runs on which host with which arguments
     #[arg(short, long, value_name = "FILE")]
     deployment: PathBuf,
-    /// The program and its arguments
-    #[arg(last = true, required = true)]
+    /// End the run after so many seconds, with status 1 if any process still runs then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    until: Option<f64>,
+    /// End the others so long after a process has failed
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    grace: f64,
+    /// Let the others run on after a process has failed
+    #[arg(long, conflicts_with = "grace")]
+    keep_going: bool,
+    /// The program and its arguments; of processes whose entry in the file names none
+    #[arg(last = true)]
     program: Vec<String>,
 }
 
@@ -42,9 +54,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         );
     }
     let name = options.deployment.display().to_string();
-    let text = std::fs::read_to_string(&options.deployment).with_context(|| name.clone())?;
+    let text = read_text(&options.deployment)?;
     let processes = deployment::parse(&text, &name)?;
     ensure!(!processes.is_empty(), "{name}: no process is deployed");
+    if let Some(process) = processes.iter().find(|process| process.program.is_empty() && options.program.is_empty()) {
+        bail!(
+            "which program is '{}@{}' a process of? 'gridloom deploy -d {name} -- PROGRAM', or 'program = [\"PROGRAM\"]' in the \
+             file",
+            process.function,
+            process.host
+        );
+    }
+    let is_one = processes.iter().all(|process| process.program == processes[0].program);
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new("deploy")?;
     let deployed = deployed(&processes, &options.program, &addresses, &folder.0, |_| 0);
@@ -53,7 +74,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         Ok(command)
     };
-    Ok(ExitCode::from(fleet::run(&deployed, command, |_, _| {})?))
+    let file = options.deployment.canonicalize().ok().filter(|file| is_one && file.is_file());
+    let limits = Limits {
+        until_s: options.until,
+        grace_s: (!options.keep_going).then_some(options.grace),
+        first: file.map(|file| (CHECK_VARIABLE.to_string(), file.display().to_string())),
+        tells: true,
+    };
+    Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
 /// What is to be started for the processes: the program, told who it is and where the hosts are. `folder` is for the
@@ -77,7 +105,8 @@ pub fn deployed(
             (DEPLOY_VARIABLE.to_string(), config),
             (ASKED_VARIABLE.to_string(), asked.to_string_lossy().into_owned()),
         ];
-        let launch = Launch { host: host_number, label, command: program.to_vec(), computes: false, environment };
+        let command = if process.program.is_empty() { program } else { &process.program }.to_vec();
+        let launch = Launch { host: host_number, label, command, computes: false, environment };
         Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, asked }
     };
     processes.iter().enumerate().map(one).collect()

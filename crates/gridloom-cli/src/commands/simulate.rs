@@ -179,7 +179,7 @@ fn config(options: &Options) -> Result<SimulateConfig> {
     })
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected seconds, such as 3600".to_string())?;
     let is_time = (0.0..=UNTIL_MAX_S).contains(&seconds);
     is_time.then_some(seconds).ok_or_else(|| format!("expected seconds from 0 to {UNTIL_MAX_S}"))

@@ -9,6 +9,7 @@ pub mod limits;
 pub mod machine;
 mod random;
 mod say;
+pub mod size;
 pub mod time;
 pub mod value;
 

@@ -40,6 +40,22 @@ pub struct Process {
     pub restart: bool,
     /// What else the file says of it.
     pub properties: BTreeMap<String, String>,
+    /// The program whose process it is and its words, for real; empty for that of the command line.
+    #[serde(default)]
+    pub program: Vec<String>,
+}
+
+/// Where a process stands in its file: line and column of each part of its entry, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Places {
+    /// The entry.
+    pub entry: (u32, u32),
+    /// The name of its host.
+    pub host: (u32, u32),
+    /// The name of its function.
+    pub function: (u32, u32),
+    /// Its arguments, or the entry if it has none.
+    pub arguments: (u32, u32),
 }
 
 /// Reads a deployment: SimGrid's XML if it starts with `<`, otherwise TOML.
@@ -47,6 +63,14 @@ pub struct Process {
 /// # Errors
 /// The first mistake of the file, with its place.
 pub fn parse(text: &str, file_name: &str) -> Result<Vec<Process>, PlatformError> {
+    Ok(parse_with_places(text, file_name)?.into_iter().map(|(process, _)| process).collect())
+}
+
+/// As [`parse`], with the places of all processes.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_places(text: &str, file_name: &str) -> Result<Vec<(Process, Places)>, PlatformError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let result = if text.trim_start().starts_with('<') {
         tree::parse(text).and_then(|root| from_xml(&root))
@@ -56,7 +80,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Vec<Process>, PlatformError>
     result.map_err(|error| error.at(file_name, (0, 0)))
 }
 
-fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
+fn from_xml(root: &Element) -> Result<Vec<(Process, Places)>, PlatformError> {
     if root.name != "platform" {
         return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));
     }
@@ -79,7 +103,12 @@ fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
                 other => return Err(child.error(format!("element '{other}' is unknown in an actor"))),
             }
         }
-        processes.push(Process {
+        // Of attributes no place is known but their element's.
+        let entry = element.place;
+        let first = element.children.iter().find(|child| child.name == "argument");
+        let arguments_place = first.map_or(entry, |argument| argument.place);
+        let places = Places { entry, host: entry, function: entry, arguments: arguments_place };
+        let process = Process {
             host: element.need("host")?.to_owned(),
             function: element.need("function")?.to_owned(),
             arguments,
@@ -87,7 +116,9 @@ fn from_xml(root: &Element) -> Result<Vec<Process>, PlatformError> {
             kill_time: date_of(element, "kill_time")?,
             restart,
             properties,
-        });
+            program: Vec::new(),
+        };
+        processes.push((process, places));
     }
     Ok(processes)
 }
@@ -105,11 +136,12 @@ fn too_late(key: &str, seconds: f64) -> String {
     format!("{key} is {seconds} s; it must be at most {DEPLOYMENT_SECONDS_MAX} s")
 }
 
-fn from_toml(root: Table<'_>) -> Result<Vec<Process>, PlatformError> {
+fn from_toml(root: Table<'_>) -> Result<Vec<(Process, Places)>, PlatformError> {
     root.allow(&["process"])?;
     let mut processes = Vec::new();
     for table in root.tables("process")? {
-        table.allow(&["host", "function", "arguments", "start_time", "kill_time", "restart", "properties"])?;
+        let known = ["host", "function", "arguments", "start_time", "kill_time", "restart", "properties", "program"];
+        table.allow(&known)?;
         let date = |key: &'static str| match table.get(key) {
             None => Ok(None),
             Some(value) => match value.quantity(units::time)? {
@@ -128,15 +160,31 @@ fn from_toml(root: Table<'_>) -> Result<Vec<Process>, PlatformError> {
                 properties.insert(key.to_owned(), value.scalar()?);
             }
         }
-        processes.push(Process {
-            host: table.need("host")?.text()?.to_owned(),
-            function: table.need("function")?.text()?.to_owned(),
+        let program = match table.get("program") {
+            None => Vec::new(),
+            Some(value) => match value.texts()? {
+                words if words.is_empty() => return Err(value.error("'program' has no words; leave it out")),
+                words => words.into_iter().map(|(word, _)| word.to_owned()).collect(),
+            },
+        };
+        let (host, function) = (table.need("host")?, table.need("function")?);
+        let places = Places {
+            entry: table.place,
+            host: host.place(),
+            function: function.place(),
+            arguments: table.get("arguments").map_or(table.place, |list| list.place()),
+        };
+        let process = Process {
+            host: host.text()?.to_owned(),
+            function: function.text()?.to_owned(),
             arguments,
             start_time: date("start_time")?,
             kill_time: date("kill_time")?,
             restart: table.get("restart").map_or(Ok(false), |value| value.flag())?,
             properties,
-        });
+            program,
+        };
+        processes.push((process, places));
     }
     Ok(processes)
 }
@@ -156,6 +204,19 @@ mod tests {
             (processes[0].arguments.len(), processes[0].start_time, processes[0].kill_time),
             (2, Some(1.5), None)
         );
+    }
+
+    #[test]
+    fn processes_have_places() {
+        let xml =
+            "<platform version='4.1'>\n <actor host='a' function='f'>\n  <argument value='x'/></actor></platform>";
+        let toml = "[[process]]\nfunction = 'f'\nhost = 'a'\narguments = ['x', 10]\nprogram = ['python', 'p.py']\n";
+        assert_eq!(parse(toml, "d").unwrap()[0].program, ["python", "p.py"]);
+        let places = |text: &str| parse_with_places(text, "d").unwrap()[0].1;
+        let expected = Places { entry: (2, 2), host: (2, 2), function: (2, 2), arguments: (3, 3) };
+        assert_eq!(places(xml), expected);
+        let expected = Places { entry: (1, 1), host: (3, 8), function: (2, 12), arguments: (4, 13) };
+        assert_eq!(places(toml), expected);
     }
 
     #[test]

@@ -88,8 +88,12 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Value<'a> {
+    pub(super) fn place(&self) -> Place {
+        self.lines.place(self.value.span().start)
+    }
+
     pub(super) fn error(&self, message: impl Into<String>) -> PlatformError {
-        PlatformError::new(message).at("", self.lines.place(self.value.span().start))
+        PlatformError::new(message).at("", self.place())
     }
 
     fn wrong(&self, expected: &str) -> PlatformError {

@@ -138,6 +138,11 @@ impl Agenda {
     pub fn waiting(&self) -> Vec<(&str, usize)> {
         self.mailbox.waiting()
     }
+
+    /// How many letters of each type and sender wait.
+    pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
+        self.mailbox.unread()
+    }
 }
 
 #[cfg(test)]

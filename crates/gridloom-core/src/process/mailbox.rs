@@ -57,6 +57,15 @@ impl Mailbox {
     pub fn waiting(&self) -> Vec<(&str, usize)> {
         self.by_kind.iter().map(|(kind, waiting)| (&**kind, waiting.len())).collect()
     }
+
+    /// How many of each type and sender wait, in the order of the types.
+    pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
+        let mut unread = BTreeMap::new();
+        for (from, letter) in self.letters.values() {
+            *unread.entry((&*letter.kind, *from)).or_default() += 1;
+        }
+        unread
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +86,7 @@ mod tests {
         assert_eq!(mailbox.take("b", None), None);
         assert_eq!(mailbox.take_first(|kind| kind != "c").unwrap().1.payload, [1]);
         assert_eq!(mailbox.waiting(), [("a", 1), ("c", 1)]);
+        assert_eq!(mailbox.unread(), BTreeMap::from([(("a", PeerId(0)), 1), (("c", PeerId(0)), 1)]));
         assert_eq!(mailbox.take("a", Some(PeerId(0))).unwrap().1.payload, [3]);
         assert_eq!(mailbox.take_first(|_| true).unwrap().1.payload, [4]);
         assert!(mailbox.is_empty());

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::base::Time;
+use crate::base::size::size_text;
 
 /// A connection of a process, in its own numbering.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -128,7 +129,10 @@ pub enum ProcessError {
         why: String,
     },
     /// The letter exceeds the limit.
-    #[error("a message of type '{kind}' has {size_bytes} bytes, more than the limit of {limit}; send it in parts")]
+    #[error(
+        "message '{kind}': {}; at most {} in one message: send it in parts, or use a grid's data",
+        size_text(*.size_bytes), size_text(*.limit)
+    )]
     TooLarge {
         /// Its type.
         kind: String,
@@ -138,10 +142,14 @@ pub enum ProcessError {
         limit: u64,
     },
     /// Nothing came in time.
-    #[error("nothing came within {seconds} s")]
+    #[error("no {awaited} came within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
     TimedOut {
+        /// What was waited for, in words.
+        awaited: String,
         /// The limit.
         seconds: f64,
+        /// What came and nobody has taken, in words.
+        unread: String,
     },
     /// A callback of the other side failed for a message of this one.
     #[error("{peer} failed: {why}")]
@@ -160,7 +168,7 @@ pub enum ProcessError {
         why: String,
     },
     /// A number that cannot be meant: a time that is none, a negative amount of work.
-    #[error("{what}: {value} {unit}; give {remedy}")]
+    #[error("{what}: {} {unit}; give {remedy}", number(*.value))]
     WrongNumber {
         /// Of what call.
         what: String,
@@ -180,6 +188,12 @@ pub enum ProcessError {
         /// Why.
         why: String,
     },
+}
+
+/// A number in few digits, however large it is.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e15 || size > 0.0 && size < 1e-6 { format!("{value:e}") } else { value.to_string() }
 }
 
 /// The world, as one process sees it.
@@ -237,6 +251,11 @@ pub trait ProcessWorld: Send {
     /// everything that came.
     fn is_closed(&self, peer: PeerId) -> bool;
 
+    /// Why a connection is closed, in words.
+    fn why_closed(&self, peer: PeerId) -> String {
+        format!("it was closed here, or by {}", self.describe(peer))
+    }
+
     /// The other side's host, and its port or 0, in words.
     fn describe(&self, peer: PeerId) -> String;
 
@@ -274,5 +293,29 @@ impl fmt::Display for Level {
             Level::Warning => "warning",
             Level::Error => "error",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_short_and_have_units() {
+        let large = |size_bytes| ProcessError::TooLarge { kind: "A".into(), size_bytes, limit: 1 << 30 }.to_string();
+        let remedy = "; at most 1 GiB in one message: send it in parts, or use a grid's data";
+        assert_eq!(large(128 << 30), format!("message 'A': 128 GiB{remedy}"));
+        assert_eq!(large((1 << 30) + 1), format!("message 'A': 1.00 GiB (1073741825 bytes){remedy}"));
+        let wrong = |value| {
+            let (what, unit, remedy) = ("sleep".into(), "seconds".into(), "a time that ends".into());
+            ProcessError::WrongNumber { what, value, unit, remedy }.to_string()
+        };
+        assert_eq!(wrong(1e300), "sleep: 1e300 seconds; give a time that ends");
+        assert_eq!(wrong(-1.5), "sleep: -1.5 seconds; give a time that ends");
+        let timed_out = |unread: &str| {
+            ProcessError::TimedOut { awaited: "message 'A'".into(), seconds: 20.0, unread: unread.into() }.to_string()
+        };
+        assert_eq!(timed_out(""), "no message 'A' came within 20 s");
+        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' came within 20 s; unread: 1 'B' of c@d");
     }
 }

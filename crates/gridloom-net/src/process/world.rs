@@ -64,6 +64,8 @@ pub struct NetProcess {
     names: BTreeMap<PeerId, String>,
     /// Those, in the order of their ends.
     former: VecDeque<PeerId>,
+    /// Why those that were not closed here have ended.
+    ends: BTreeMap<PeerId, String>,
     next_peer: u64,
     /// Connections that were closed here, until all that was sent has been taken.
     leaving: VecDeque<TcpStream>,
@@ -128,6 +130,7 @@ impl NetProcess {
             connections: BTreeMap::new(),
             names: BTreeMap::new(),
             former: VecDeque::new(),
+            ends: BTreeMap::new(),
             next_peer: 0,
             leaving: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -167,6 +170,7 @@ impl NetProcess {
             && let Some(oldest) = self.former.pop_front()
         {
             self.names.remove(&oldest);
+            self.ends.remove(&oldest);
         }
         Some(stream)
     }
@@ -271,33 +275,61 @@ impl NetProcess {
         let read = stream.read(own.unwrap_or(&mut self.buffer));
         let has_come = matches!(read, Ok(1..));
         let end = match read {
-            Ok(0) => Some(format!("{} has closed it", self.names[&peer])),
+            Ok(0) => Some(self.has_closed(peer)),
             Ok(length) if is_own => {
                 decoder.has_read(length, &mut letters);
                 None
             }
             Ok(length) => decoder.take(&self.buffer[..length], &mut letters, &mut self.spares).err(),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
-            Err(error) => Some(error.to_string()),
+            Err(error) => Some(self.why(peer, &error)),
         };
         self.inbox.extend(letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter }));
         if let Some(why) = end {
             self.leave(peer);
-            self.inbox.push_back(Incoming::Closed { peer, why });
+            self.ended(peer, why);
         }
         has_come
+    }
+
+    /// The connection has ended, and not from here.
+    fn ended(&mut self, peer: PeerId, why: String) {
+        self.ends.insert(peer, why.clone());
+        self.inbox.push_back(Incoming::Closed { peer, why });
+    }
+
+    /// Whether the other side has ended the connection, whatever of it is still unread.
+    fn is_hung_up(&self, peer: PeerId) -> bool {
+        let Some(connection) = self.connections.get(&peer) else { return false };
+        let mut watched = [PollFd::new(&connection.stream, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ended)
     }
 
     /// Nothing can be written any more: takes in what came before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
         while self.read(peer) {}
         if self.part(peer).is_some() {
-            self.inbox.push_back(Incoming::Closed { peer, why: why.into() });
+            self.ended(peer, why.into());
         }
     }
 
-    fn closed(&self, peer: PeerId, why: &str) -> ProcessError {
-        ProcessError::Closed { peer: self.describe(peer), why: why.into() }
+    fn has_closed(&self, peer: PeerId) -> String {
+        format!("{} has closed it", self.describe(peer))
+    }
+
+    /// What an error of its socket means.
+    fn why(&self, peer: PeerId, error: &io::Error) -> String {
+        match error.kind() {
+            // Who ends with something unread resets its connections.
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.has_closed(peer),
+            _ => error.to_string(),
+        }
+    }
+
+    fn closed(&self, peer: PeerId) -> ProcessError {
+        ProcessError::Closed { peer: self.describe(peer), why: self.why_closed(peer) }
     }
 }
 
@@ -351,12 +383,17 @@ impl ProcessWorld for NetProcess {
         if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
             return Err(ProcessError::TooLarge { kind, size_bytes, limit: LETTER_BYTES_MAX });
         }
+        // What is written to who has gone vanishes; the system says so with the next write only.
+        if self.is_hung_up(peer) {
+            let gone = self.has_closed(peer);
+            self.read_to_end(peer, &gone);
+        }
         let head = frame::head(&letter);
         let mut sent = 0;
         let total = head.len() + letter.payload.len();
         while sent < total {
             let Some(connection) = self.connections.get_mut(&peer) else {
-                return Err(self.closed(peer, "it was closed here, or by the other side"));
+                return Err(self.closed(peer));
             };
             let written = match sent < head.len() {
                 true => connection.stream.write_vectored(&[IoSlice::new(&head[sent..]), IoSlice::new(&letter.payload)]),
@@ -368,9 +405,9 @@ impl ProcessWorld for NetProcess {
                 // Two that send to each other must both read meanwhile.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.wait(Some(peer), None)),
                 Err(error) => {
-                    let why = error.to_string();
+                    let why = self.why(peer, &error);
                     self.read_to_end(peer, &why);
-                    return Err(self.closed(peer, &why));
+                    return Err(self.closed(peer));
                 }
             }
         }
@@ -404,6 +441,10 @@ impl ProcessWorld for NetProcess {
 
     fn is_closed(&self, peer: PeerId) -> bool {
         !self.connections.contains_key(&peer) && !self.inbox.iter().any(|incoming| incoming.peer() == peer)
+    }
+
+    fn why_closed(&self, peer: PeerId) -> String {
+        self.ends.get(&peer).cloned().unwrap_or_else(|| "it was closed here".into())
     }
 
     fn describe(&self, peer: PeerId) -> String {

@@ -62,6 +62,7 @@ from ._errors import (
     UsageError,
     WaitTimedOut,
     WrongMessage,
+    WrongNumber,
     WrongResult,
 )
 from ._function import Function, Future
@@ -72,8 +73,9 @@ from ._group import Difference, Group, Handle, Report
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
+from ._process_run import ProcessRun, process, read_settings, run_processes
 from ._sessions import blas_library, connect, local, simulate
-from .process import Peer, Process, ProcessRun, process, run_processes
+from .process import Peer, Process
 
 __all__ = [
     "AgentLost",
@@ -145,6 +147,7 @@ __all__ = [
     "UsageError",
     "WaitTimedOut",
     "WrongMessage",
+    "WrongNumber",
     "WrongResult",
     "__version__",
     "blas_library",
@@ -165,6 +168,7 @@ __all__ = [
     "message_declaration",
     "message_dtype",
     "process",
+    "read_settings",
     "run_processes",
     "simulate",
 ]

@@ -40,6 +40,10 @@ class UsageError(GridloomError):
     """The session is used in a way that it does not offer, for example after it was closed."""
 
 
+class WrongNumber(UsageError, ValueError):
+    """A number that cannot be meant, such as a port above 65535 or a time that never ends."""
+
+
 class InputError(GridloomError, ValueError):
     """An interface description, a platform or a Python module cannot be used."""
 

@@ -23,38 +23,20 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from . import _gridloom
-from ._errors import ProcessEnded, UsageError
+from ._errors import InputError, ProcessEnded, UsageError, WrongNumber
 from ._message import type_of
 
-__all__ = ["Peer", "Process", "ProcessRun", "process", "run_processes"]
+__all__ = ["Peer", "Process"]
 
 Handler = Callable[["Peer", Any], object]
 _Message = TypeVar("_Message")
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
-
-_functions: dict[str, Callable[..., object]] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class ProcessRun:
-    """What came of a run.
-
-    Attributes
-    ----------
-    seconds : float
-        Virtual time at the end, seconds; 0 for a real process.
-    trace_hash : str or None
-        Sums up everything that happened in a simulated run: equal for equal programs, platforms and seeds.
-    """
-
-    seconds: float
-    trace_hash: str | None
+_Value = TypeVar("_Value", str, bool, int, float)
 
 
 class Peer:
@@ -198,7 +180,7 @@ class Process:
         self._raw.compute(flops)
 
     @contextlib.contextmanager
-    def measure(self, name: str, mode: str = "always") -> Iterator[None]:
+    def measure(self, name: str, mode: str = "always", flops: float | None = None) -> Iterator[bool]:
         """Time a block of code on the real machine and charge its time to the simulated host, scaled by speed.
 
         What measured blocks within it took, and the time while it waited for others, is not charged to it again; nor is a
@@ -208,14 +190,33 @@ class Process:
         ----------
         name : str
             Name of the block.
-        mode : {"always", "once"}, optional
-            Charge what each run takes, or what the first of that name took.
+        mode : {"always", "once", "skip"}, optional
+            Charge what each run takes, what the first of that name took, or `flops`.
+        flops : float, optional
+            For ``"skip"``: so many floating-point operations are charged in simulation, where the block is to be skipped.
+
+        Yields
+        ------
+        bool
+            Whether to run the block: false in simulation with mode ``"skip"``.
+
+        Examples
+        --------
+        >>> with me.measure("solve", mode="skip", flops=2e9) as run:    # doctest: +SKIP
+        ...     x = solve(a, b) if run else b
         """
-        if mode not in ("always", "once"):
-            raise UsageError(f"measure: mode is 'always' or 'once', got {mode!r}; to skip code, use compute")
+        if mode not in ("always", "once", "skip"):
+            raise UsageError(f"measure: mode is 'always', 'once' or 'skip', got {mode!r}")
+        if (flops is None) == (mode == "skip"):
+            wrong = "flops is missing" if mode == "skip" else f"flops is {flops!r}"
+            raise UsageError(f"measure: mode is {mode!r}, and {wrong}; give flops with mode 'skip', and only there")
+        if flops is not None and self.simulated:
+            self.compute(flops)
+            yield False
+            return
         began = self._raw.begin_block()
         try:
-            yield
+            yield True
         except BaseException:
             self._raw.drop_block()
             raise
@@ -238,8 +239,10 @@ class Process:
         ------
         ProcessError
             If it is taken.
+        WrongNumber
+            If that is no number of a port.
         """
-        return self._raw.listen(port)
+        return self._raw.listen(_port("listen", port))
 
     def connect(self, host: str, port: int, patience: float = 10.0) -> Peer:
         """Connect to who listens there.
@@ -263,7 +266,7 @@ class Process:
         CannotConnect
             If there is no such host, or nobody listened in time.
         """
-        return self._peer(self._raw.connect(host, int(port), patience))
+        return self._peer(self._raw.connect(host, _port("connect", int(port)), patience))
 
     def send(self, to: Peer, message: object) -> None:
         """Send a message, an object of a class made by `gridloom.message`: as ``to.send(message)``."""
@@ -331,7 +334,7 @@ class Process:
         Returns
         -------
         bool
-            Whether there was one.
+            Whether there was one. If not, messages may still have come that have no handler: see `waiting` and `unread`.
         """
         until = None if timeout is None else self.now() + timeout
         while True:
@@ -412,11 +415,59 @@ class Process:
         return self._peer(number), payload
 
     def waiting(self) -> dict[str, int]:
-        """Tell how many messages of each type wait."""
+        """Tell how many messages of each type have come and wait, also those that have no handler."""
         return dict(self._raw.waiting())
 
+    def unread(self) -> str:
+        """Tell what has come and waits, in words, by type and sender: ``1 'Result' of worker@desk``; empty if nothing does."""
+        return self._raw.unread()
+
+    @overload
+    def config(self, name: str) -> str | None: ...
+
+    @overload
+    def config(self, name: str, default: _Value) -> _Value: ...
+
+    def config(self, name: str, default: Any = None) -> Any:
+        """Look up a value of the configuration.
+
+        The command line counts most (``--set NAME=VALUE`` behind the program), then the environment (``GRIDLOOM_SET_NAME``,
+        in capitals, with ``_`` for what is no letter or digit), then the file that ``--config`` or ``GRIDLOOM_CONFIG`` names
+        (TOML; ``size`` of the table ``[matrix]`` is ``matrix.size``).
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+        default : str, bool, int or float, optional
+            What it is if nothing says it; the value is of the same type. Without it the value is a text, or None.
+
+        Raises
+        ------
+        InputError
+            If the value is none of that type.
+        """
+        text = self._raw.setting(name)
+        if text is None:
+            return default
+        return _value(name, text, type(default)) if default is not None else text
+
     def log(self, text: str, level: str = "info", category: str = "program") -> None:
-        """Write a line to the log: with the time, the category and the process."""
+        """Write a line to the log: with the time, the category and the process.
+
+        ``--log LEVELS`` behind the program, or else ``GRIDLOOM_LOG``, or else ``log`` in the file of the configuration says
+        which lines are wanted: ``warning,matmul=debug`` those from ``warning`` on, and all of the categories ``matmul``,
+        ``matmul.server`` and so on. Without it they are those from ``info`` on.
+
+        Parameters
+        ----------
+        text : str
+            The line.
+        level : {"debug", "info", "warning", "error"}, optional
+            How much it matters.
+        category : str, optional
+            What it is about.
+        """
         if level not in ("debug", "info", "warning", "error"):
             raise UsageError(f"log: level is 'debug', 'info', 'warning' or 'error', got {level!r}")
         self._raw.log(level, category, text)
@@ -444,39 +495,16 @@ class Process:
         return f"<gridloom.Process {self.function}@{self.host}>"
 
 
-def process(function: Callable[..., object]) -> Callable[..., object]:
-    """Make a function one that a deployment can name. It gets its `Process`, and its arguments as strings."""
-    name = function.__name__
-    if _functions.setdefault(name, function) is not function:
-        raise UsageError(f"two process functions are named '{name}'")
-    return function
+def _port(what: str, number: int) -> int:
+    if not 0 <= number <= 65535:
+        raise WrongNumber(f"{what}: {number} is no port; give a number from 0 to 65535")
+    return number
 
 
-def run_processes() -> ProcessRun:
-    """Run the processes that this program was started for, by ``gridloom simulate -d`` or ``gridloom deploy``.
-
-    Returns
-    -------
-    ProcessRun
-        Virtual time and the trace's hash, for a simulated run.
-
-    Raises
-    ------
-    UsageError
-        If neither started this program.
-    InputError
-        If the deployment does not fit the platform or the program, or a process failed.
-    StalledError
-        If the processes wait for each other for ever; the message says who waits for what.
-    """
-    seconds, trace_hash = _gridloom.run_processes({name: _main(main) for name, main in _functions.items()})
-    return ProcessRun(seconds, trace_hash)
-
-
-def _main(function: Callable[..., object]) -> Callable[[_gridloom.RawProcess], None]:
-    def main(raw: _gridloom.RawProcess) -> None:
-        me = Process(raw)
-        function(me, *me.arguments)
-
-    return main
-
+def _value(name: str, text: str, kind: type) -> object:
+    flags = {"true": True, "false": False, "1": True, "0": False}
+    try:
+        return flags[text.strip().lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        wanted = {bool: "true or false", int: "an integer", float: "a number"}.get(kind, kind.__name__)
+        raise InputError(f"the configuration's '{name}' is '{text}'; it has to be {wanted}") from None

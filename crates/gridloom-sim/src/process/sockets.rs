@@ -32,6 +32,8 @@ struct End {
     /// The port that was dialled, on the listening end.
     port: u16,
     open: bool,
+    /// Whether it was closed by its own process, rather than by word of the other end.
+    was_left: bool,
     /// Letters from this end that have not been handed over, in order; whether each has arrived.
     sent: VecDeque<(Letter, bool)>,
     /// Number of the first of them.
@@ -108,7 +110,7 @@ impl Simulation {
         let number = self.processes.connections.len() as u32;
         let ends = [(dialler, 0), (listener, port)].map(|(process, port)| {
             let peer = PeerId(self.process(process).peers.len() as u64 + u64::from(process == dialler && port > 0));
-            End { process, peer, port, open: true, sent: VecDeque::new(), first: 0, bytes: 0 }
+            End { process, peer, port, open: true, was_left: false, sent: VecDeque::new(), first: 0, bytes: 0 }
         });
         for (side, end) in ends.iter().enumerate() {
             self.process_mut(end.process).peers.push((number, side as u8));
@@ -138,8 +140,8 @@ impl Simulation {
         let ends = &self.processes.connections[connection as usize].ends;
         let (ours, theirs) = (&ends[side as usize], &ends[1 - side as usize]);
         if !ours.open || !theirs.open {
-            let why = if ours.open { "the other side has closed it" } else { "it was closed here" };
-            return Err(ProcessError::Closed { peer: self.process_describe(id, peer), why: why.into() });
+            let why = self.process_why_closed(id, peer);
+            return Err(ProcessError::Closed { peer: self.process_describe(id, peer), why });
         }
         if ours.bytes > SEND_BYTES_MAX {
             return Ok(false);
@@ -250,6 +252,7 @@ impl Simulation {
     pub(crate) fn process_close(&mut self, id: ProcessId, peer: PeerId) {
         let Some((connection, side)) = self.process(id).peers.get(peer.0 as usize).copied() else { return };
         let ends = &mut self.processes.connections[connection as usize].ends;
+        ends[side as usize].was_left |= ends[side as usize].open;
         if !std::mem::replace(&mut ends[side as usize].open, false) || !ends[1 - side as usize].open {
             return;
         }
@@ -259,6 +262,17 @@ impl Simulation {
             let (here, there) = (self.process(id).host, self.process(other).host);
             let latency_ns = self.paths.between(here, there).map_or(0, |path| path.frame_latency_ns);
             self.push_process(self.now + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+        }
+    }
+
+    /// Why a connection of that process is closed, in words.
+    pub(crate) fn process_why_closed(&self, id: ProcessId, peer: PeerId) -> String {
+        let was_left = self.process(id).peers.get(peer.0 as usize).is_some_and(|(connection, side)| {
+            self.processes.connections[*connection as usize].ends[*side as usize].was_left
+        });
+        match was_left {
+            true => "it was closed here".into(),
+            false => format!("{} has closed it", self.process_describe(id, peer)),
         }
     }
 

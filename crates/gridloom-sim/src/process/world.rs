@@ -37,6 +37,12 @@ impl SimProcess {
         move || seat.simulation().process(seat.process()).end.is_some()
     }
 
+    /// Tells the time. For who outlives it.
+    pub fn clock(&self) -> impl Fn() -> Time + Send + 'static {
+        let seat = self.seat.clone();
+        move || seat.simulation().now()
+    }
+
     fn id(&self) -> ProcessId {
         self.seat.process()
     }
@@ -122,6 +128,10 @@ impl ProcessWorld for SimProcess {
 
     fn is_closed(&self, peer: PeerId) -> bool {
         self.lock().process_is_closed(self.id(), peer)
+    }
+
+    fn why_closed(&self, peer: PeerId) -> String {
+        self.lock().process_why_closed(self.id(), peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {

@@ -46,11 +46,17 @@
 //! }
 //! ```
 
+mod deployment;
+mod levels;
 mod run;
+mod settings;
 mod talk;
 mod typed;
 
+pub use deployment::{Deployment, Fits};
 pub use gridloom_core::process::{Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
-pub use run::{ASKED_VARIABLE, DEPLOY_VARIABLE, Main, RunReport, run, simulate};
+pub use levels::Levels;
+pub use run::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, Main, Mains, RunReport, run, run_fitting, simulate};
+pub use settings::{log_wants, read_settings, setting};
 pub use talk::{Measure, Process};

@@ -17,9 +17,10 @@ use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
+use super::deployment::{Deployment, Fits, spec, unknown_function};
+use super::settings::read_at_first;
 use crate::measures::{Record, Replay};
 use crate::shared::SharedGrid;
-use crate::simulate::read_deployment;
 use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
@@ -29,6 +30,12 @@ pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 /// Set beside it: the file that the program makes when it asks which process it is, so that a program which never does
 /// is told from one whose process has ended.
 pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
+
+/// Set for the process that is started first: the deployment file, which it looks at before any other is started.
+pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
+
+/// The functions of a program, by name.
+pub type Mains = BTreeMap<String, Main>;
 
 /// A process's function.
 pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
@@ -49,14 +56,23 @@ pub struct RunReport {
 /// # Errors
 /// If neither started this program; if the deployment does not fit; in simulation also if the processes wait for each
 /// other for ever, or one fails.
-pub fn run(mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport, Error> {
+pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
+    run_fitting(mains, kind, &|_| Ok(()))
+}
+
+/// As [`run`], for who can tell whether arguments fit a function: all of the deployment are looked at before one runs.
+///
+/// # Errors
+/// As [`run`], and if some do not.
+pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<RunReport, Error> {
+    read_at_first()?;
     if let Ok(text) = std::env::var(DEPLOY_VARIABLE) {
         let config: ProcessConfig = serde_json::from_str(&text)
             .map_err(|error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}")))?;
-        return run_real(mains, config);
+        return run_real(mains, config, fits);
     }
     match SimulateConfig::from_environment(None)? {
-        Some(config) => simulate(&config, mains, kind),
+        Some(config) => simulate_fitting(&config, mains, kind, fits),
         None => Err(Error::Usage(
             "the processes of a program are started by a deployment: 'gridloom simulate -p PLATFORM -d DEPLOYMENT -- \
              PROGRAM', or 'gridloom deploy -d DEPLOYMENT -- PROGRAM' for real"
@@ -65,12 +81,17 @@ pub fn run(mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport,
     }
 }
 
-fn run_real(mains: &BTreeMap<String, Main>, config: ProcessConfig) -> Result<RunReport, Error> {
+fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunReport, Error> {
+    if let Some(file) = std::env::var_os(CHECK_VARIABLE) {
+        Deployment::read(Path::new(&file))?.check_program(mains, fits)?;
+    }
+    let function = &config.spec.function;
+    let main = mains.get(function).ok_or_else(|| Error::Input(unknown_function(mains, function)))?.clone();
+    fits(&config.spec).map_err(Error::Input)?;
     if let Some(file) = std::env::var_os(ASKED_VARIABLE) {
         let cannot = |error| Error::Input(format!("{ASKED_VARIABLE} is {}: {error}", file.to_string_lossy()));
         std::fs::write(&file, "").map_err(cannot)?;
     }
-    let main = main_of(mains, &config.spec.function)?.clone();
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?.unwrap_or_else(Secret::none);
     let world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
@@ -78,24 +99,29 @@ fn run_real(mains: &BTreeMap<String, Main>, config: ProcessConfig) -> Result<Run
     Ok(RunReport::default())
 }
 
-fn main_of<'a>(mains: &'a BTreeMap<String, Main>, function: &str) -> Result<&'a Main, Error> {
-    mains.get(function).ok_or_else(|| {
-        let known: Vec<&str> = mains.keys().map(String::as_str).collect();
-        Error::Input(format!("the program has no process function '{function}'; it has: {}", known.join(", ")))
-    })
-}
-
 /// Runs all processes of a deployment in virtual time.
 ///
 /// # Errors
 /// As [`run`].
-pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: StackKind) -> Result<RunReport, Error> {
+pub fn simulate(config: &SimulateConfig, mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
+    simulate_fitting(config, mains, kind, &|_| Ok(()))
+}
+
+fn simulate_fitting(
+    config: &SimulateConfig,
+    mains: &Mains,
+    kind: StackKind,
+    fits: Fits<'_>,
+) -> Result<RunReport, Error> {
     let platform = Arc::new(config.read_platform()?);
     let shared = Arc::new(SharedGrid::new(config.clone(), platform.clone()));
     let file = config.deployment.clone().ok_or_else(|| {
         Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
     })?;
-    let processes = read_deployment(&file)?;
+    let deployment = Deployment::read(&file)?;
+    deployment.check_hosts(&platform)?;
+    deployment.check_program(mains, fits)?;
+    let processes = deployment.into_processes();
     let sim_config = SimConfig {
         reference_flops: match (config.reference_flops, &config.replay) {
             (Some(flops), _) => flops,
@@ -130,12 +156,9 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     runner.share(shared.clone());
     let failed = Arc::new(Mutex::new(Vec::new()));
     for process in processes {
-        let name = file.display();
-        let Some(host) = platform.host(&process.host) else {
-            return Err(Error::Input(format!("{name}: the platform has no host '{}'", process.host)));
-        };
-        let main = main_of(mains, &process.function).map_err(|error| Error::Input(format!("{name}: {error}")))?.clone();
-        let spec = ProcessSpec { function: process.function, host: process.host, arguments: process.arguments };
+        let host = platform.host(&process.host).expect("the deployment's hosts are the platform's");
+        let main = mains[&process.function].clone();
+        let spec = spec(&process);
         let failed = failed.clone();
         let told = spec.clone();
         let make = move || -> Body {
@@ -143,7 +166,8 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
             Box::new(move |world: SimProcess| {
                 let was_told_to_end = Box::new(world.end_watch());
                 let why = Some("it panicked".into());
-                let mut unfinished = Unfinished { spec: told, why, was_told_to_end, failed };
+                let now = Box::new(world.clock());
+                let mut unfinished = Unfinished { spec: told, why, was_told_to_end, now, failed };
                 unfinished.why = match main(Process::new(Box::new(world))) {
                     Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
                     Err(error) => Some(error.to_string()),
@@ -179,7 +203,8 @@ pub fn simulate(config: &SimulateConfig, mains: &BTreeMap<String, Main>, kind: S
     }
     finished.map_err(Error::Input)?;
     if let Some((spec, why)) = report.failed.first() {
-        return Err(Error::Input(format!("process {}@{} failed: {why}", spec.function, spec.host)));
+        let why = format!("process {}@{} failed: {why}", spec.function, spec.host);
+        return Err(Error::Process(ProcessError::Failed(why)));
     }
     outcome.map_err(|deadlock| Error::Stalled { seconds: deadlock.seconds, waiting: deadlock.to_string() })?;
     Ok(report)
@@ -238,18 +263,21 @@ const LOOK: Duration = Duration::from_secs(1);
 /// So many looks at which nothing but time limits had expired are long.
 const IDLE_LOOKS: u32 = 10;
 
-/// Notes a process that does not end well, also if it panics; but not if its world told it to end, in a deadlock for
+/// Tells and notes a process that does not end well, also if it panics; but not if its world told it to end, in a deadlock for
 /// instance: then that is what is to be told.
 struct Unfinished {
     spec: ProcessSpec,
     why: Option<String>,
     was_told_to_end: Box<dyn Fn() -> bool + Send>,
+    now: Box<dyn Fn() -> Time + Send>,
     failed: Arc<Mutex<Vec<(ProcessSpec, String)>>>,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(why) = self.why.take().filter(|_| !(self.was_told_to_end)()) {
+            let (ProcessSpec { function, host, .. }, at_s) = (&self.spec, (self.now)().seconds());
+            gridloom_core::say!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
         }
     }

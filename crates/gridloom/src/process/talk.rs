@@ -12,12 +12,15 @@ use gridloom_core::process::{
 };
 use gridloom_net::jobs::processor_time;
 
+use super::settings::log_wants;
 use super::typed::Types;
 
 /// Between attempts to connect to who does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
 /// From here on times cannot be added to the clock.
 const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
+/// Of so many types and senders unread messages are told.
+const UNREAD_TOLD: usize = 8;
 /// Type of the letter that says that its receiver's callback failed.
 const ERROR_KIND: &str = "gridloom:error";
 
@@ -91,6 +94,14 @@ impl Process {
         self.blocks(|world| world.sleep_until(at))
     }
 
+    /// Whether [`Process::sleep`] would take that, for who sleeps in parts.
+    ///
+    /// # Errors
+    /// If that is no time.
+    pub fn check_sleep(seconds: f64) -> Result<(), ProcessError> {
+        span("sleep", seconds).map(drop)
+    }
+
     /// Takes the time of so many floating-point operations on one core of the simulated host; no time for real.
     ///
     /// # Errors
@@ -162,9 +173,11 @@ impl Process {
         result
     }
 
-    /// Writes a line to the log.
+    /// Writes a line to the log, if it wants lines of that level and category (`--log`, `GRIDLOOM_LOG`).
     pub fn log(&mut self, level: Level, category: &str, text: &str) {
-        self.world.log(level, category, text);
+        if log_wants(level, category) {
+            self.world.log(level, category, text);
+        }
     }
 
     // ---- connections
@@ -358,15 +371,37 @@ impl Process {
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
             if let Some(peer) = from.filter(|peer| self.world.is_closed(*peer)) {
-                let why = "it was closed here, or by the other side".into();
+                let why = self.world.why_closed(peer);
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
             self.world.expect(Some(kind), from);
             match self.blocks(|world| world.receive(until))? {
                 Some(incoming) => self.take_in(incoming),
-                None => return Err(ProcessError::TimedOut { seconds: seconds.unwrap_or_default() }),
+                None => return Err(self.timed_out(kind, from, seconds.unwrap_or_default())),
             }
         }
+    }
+
+    /// That no such message came in time, with what came and nobody has taken.
+    pub fn timed_out(&self, kind: &str, from: Option<PeerId>, seconds: f64) -> ProcessError {
+        let sender = from.map_or(String::new(), |peer| format!(" of {}", self.describe(peer)));
+        let awaited = format!("message '{kind}'{sender}");
+        ProcessError::TimedOut { awaited, seconds, unread: self.unread() }
+    }
+
+    /// What came and nobody has taken, in words: `1 'B' of client@desk, 2 'C' of server@node`; nothing if there is none.
+    pub fn unread(&self) -> String {
+        let unread = self.agenda.unread();
+        let one = |((kind, peer), count): (&(&str, PeerId), &usize)| match *kind {
+            ERROR_KIND => format!("{count} failure of {}", self.describe(*peer)),
+            kind => format!("{count} '{kind}' of {}", self.describe(*peer)),
+        };
+        let mut told: Vec<String> = unread.iter().take(UNREAD_TOLD).map(one).collect();
+        if unread.len() > UNREAD_TOLD {
+            let rest: usize = unread.values().skip(UNREAD_TOLD).sum();
+            told.push(format!("{rest} others"));
+        }
+        told.join(", ")
     }
 
     /// The next timer, close, or message whose type is wanted; `None` after so many seconds.

@@ -53,7 +53,7 @@ impl<'a> Blocks<'a> {
             Err(self.form.fail(Fault::whole(Problem::Limit { what, count, limit })))
         };
         if end > LAYOUT_BYTES_MAX {
-            return over("bytes of memory", end, LAYOUT_BYTES_MAX);
+            return over(super::error::BYTES_OF_MEMORY, end, LAYOUT_BYTES_MAX);
         }
         if self.blocks.len() == LAYOUT_BLOCKS_MAX {
             return over("blocks", LAYOUT_BLOCKS_MAX as u64 + 1, LAYOUT_BLOCKS_MAX as u64);

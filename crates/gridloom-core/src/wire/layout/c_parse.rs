@@ -11,7 +11,7 @@
 //! | annotation | on | meaning |
 //! |---|---|---|
 //! | `GRIDLOOM_LENGTH(expression)` | a pointer | to so many elements; the expression is over the struct's integer fields, with `^` for powers |
-//! | `GRIDLOOM_ONE` | a `char *` | to one character (without it: to a string that ends with a NUL) |
+//! | `GRIDLOOM_ONE` | a pointer to `char` or a number | to one (a `char *` without it: to a string that ends with a NUL) |
 //! | `GRIDLOOM_TAG(field)` | a union | the field of the same struct that tells the case |
 //! | `GRIDLOOM_CASE(constant)` | a union's member | the tag that stands for it; other tags say that the union holds nothing |
 //! | `GRIDLOOM_PACKED` | after `struct` | without padding |
@@ -25,6 +25,7 @@
 
 use std::collections::BTreeMap;
 
+use super::c_types::{leads_to_number, one_character};
 use super::schema::{Schema, SchemaError, check_all};
 use super::types::{Case, Declaration, Enum, Extent, Field, Struct, Type, Union};
 use crate::base::limits::{LAYOUT_DECLARATIONS_MAX, LAYOUT_TEXT_BYTES_MAX, LAYOUT_TYPE_DEPTH_MAX};
@@ -38,9 +39,24 @@ pub struct Declarations {
     declarations: Vec<Declaration>,
     /// Structs by name and by typedef.
     structs: BTreeMap<String, usize>,
+    unmarked: Vec<Unmarked>,
+}
+
+/// A pointer to a number of which the text does not say to how many it leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unmarked {
+    /// `struct.field`.
+    pub field: String,
+    /// Where it stands in the text.
+    pub line: usize,
 }
 
 impl Declarations {
+    /// Fields that are pointers to numbers, without `GRIDLOOM_LENGTH` and `GRIDLOOM_ONE`. They lead to one.
+    pub fn unmarked(&self) -> &[Unmarked] {
+        &self.unmarked
+    }
+
     /// The message type of that name, a struct or a typedef of one.
     ///
     /// # Errors
@@ -92,6 +108,7 @@ pub(super) struct Parser<'a> {
     pub(super) typedefs: BTreeMap<String, Type>,
     pub(super) constants: BTreeMap<String, i64>,
     pub(super) nesting: usize,
+    unmarked: Vec<Unmarked>,
 }
 
 /// A field whose annotations wait until all fields are known.
@@ -100,6 +117,7 @@ struct Waiting {
     place: Place,
     length: Option<(String, Place)>,
     tag: Option<(String, Place)>,
+    is_one: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -112,6 +130,7 @@ impl<'a> Parser<'a> {
             typedefs: BTreeMap::new(),
             constants: BTreeMap::new(),
             nesting: 0,
+            unmarked: Vec::new(),
         }
     }
 
@@ -165,7 +184,7 @@ impl<'a> Parser<'a> {
         let places: BTreeMap<String, Place> =
             self.entries.iter().map(|entry| (entry.name.clone(), entry.place)).collect();
         let file = self.file.to_string();
-        let mut found = Declarations::default();
+        let mut found = Declarations { unmarked: self.unmarked, ..Declarations::default() };
         for (index, entry) in self.entries.into_iter().enumerate() {
             let declaration = match entry.declaration.expect("just checked") {
                 // Of use for its constants only.
@@ -261,8 +280,12 @@ impl<'a> Parser<'a> {
             loop {
                 let (name, ty, place) = self.declarator(base.clone())?;
                 let field = Field::new(&name, ty);
-                let mut made = Waiting { field, place, length: None, tag: None };
+                let mut made = Waiting { field, place, length: None, tag: None, is_one: false };
                 self.field_annotations(&mut made)?;
+                if made.length.is_none() && !made.is_one && leads_to_number(&made.field.ty) {
+                    let field = format!("{of}.{}", made.field.name);
+                    self.unmarked.push(Unmarked { field, line: place.line });
+                }
                 waiting.push(made);
                 let (token, place) = self.next()?;
                 match token {
@@ -295,10 +318,10 @@ impl<'a> Parser<'a> {
                 }
                 "GRIDLOOM_ONE" => {
                     self.next()?;
-                    if !one_character(&mut made.field.ty) {
-                        return Err(
-                            self.error(place, "GRIDLOOM_ONE is for pointers to char; others lead to one anyway")
-                        );
+                    made.is_one = true;
+                    if !leads_to_number(&made.field.ty) && !one_character(&mut made.field.ty) {
+                        let why = "GRIDLOOM_ONE is for pointers to char and to numbers; others lead to one anyway";
+                        return Err(self.error(place, why));
                     }
                 }
                 _ => {
@@ -312,7 +335,7 @@ impl<'a> Parser<'a> {
     }
 
     fn resolved(&self, made: Waiting, names: &[String]) -> Result<Field, IdlError> {
-        let Waiting { mut field, place, length, tag } = made;
+        let Waiting { mut field, place, length, tag, is_one: _ } = made;
         if let Some((text, at)) = length {
             let Type::Pointer(pointer) = &mut field.ty else {
                 let message =
@@ -480,18 +503,5 @@ impl<'a> Parser<'a> {
     pub(super) fn error(&self, place: Place, message: impl Into<String>) -> IdlError {
         let Place { line, column } = place;
         IdlError { file: self.file.to_string(), line, column, message: message.into() }
-    }
-}
-
-/// Makes the string inside a type a pointer to one character; whether there was one.
-fn one_character(ty: &mut Type) -> bool {
-    match ty {
-        Type::Array(element, _) => one_character(element),
-        Type::Pointer(pointer) if pointer.extent == Extent::Text => {
-            pointer.extent = Extent::One;
-            true
-        }
-        Type::Pointer(pointer) => one_character(&mut pointer.target),
-        _ => false,
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::base::size::size_text;
+
 /// A message that cannot be written or read.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error("message '{message}'{}: {problem}", Where(.path, *.offset))]
@@ -18,6 +20,9 @@ pub struct LayoutError {
     pub problem: Problem,
 }
 
+/// What there is too much of in a message that is too large.
+pub(super) const BYTES_OF_MEMORY: &str = "bytes of memory";
+
 /// What is wrong.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
@@ -25,6 +30,9 @@ pub enum Problem {
     /// The header does not parse.
     #[error("malformed header: {0}")]
     Header(String),
+    /// It has no header.
+    #[error("bytes came under its name, which is a typed message's: send an object of it, or bytes by another name")]
+    Untyped,
     /// It is of another type.
     #[error("it is of type '{got}', expected '{expected}'")]
     OtherType {
@@ -37,7 +45,7 @@ pub enum Problem {
     #[error("sender and receiver declare it differently{}", differences(.0))]
     OtherDeclaration(Vec<String>),
     /// More than a limit allows.
-    #[error("{count} {what}, at most {limit} are allowed")]
+    #[error("{}", too_much(.what, *.count, *.limit))]
     Limit {
         /// What there is too much of.
         what: &'static str,
@@ -141,6 +149,17 @@ impl fmt::Display for Where<'_> {
             Some(offset) => write!(f, ", byte {offset}"),
             None => Ok(()),
         }
+    }
+}
+
+fn too_much(what: &str, count: u64, limit: u64) -> String {
+    match what {
+        BYTES_OF_MEMORY => format!(
+            "{} of memory; at most {} in one message: send it in parts, or use a grid's data",
+            size_text(count),
+            size_text(limit)
+        ),
+        _ => format!("{count} {what}, at most {limit} are allowed"),
     }
 }
 

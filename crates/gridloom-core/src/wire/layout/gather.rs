@@ -170,7 +170,7 @@ fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<F
         let length = range.count.saturating_mul(target.size);
         total = total.saturating_add(length);
         if total > LAYOUT_BYTES_MAX {
-            let problem = Problem::Limit { what: "bytes of memory", count: total, limit: LAYOUT_BYTES_MAX };
+            let problem = Problem::Limit { what: super::error::BYTES_OF_MEMORY, count: total, limit: LAYOUT_BYTES_MAX };
             return Err(Fault::whole(problem));
         }
         found.push(range);

@@ -54,8 +54,7 @@ impl<'a> Header<'a> {
     /// If it is no message. Nothing is allocated beyond a small multiple of the bytes that are there.
     pub fn parse(bytes: &'a [u8]) -> Result<Header<'a>, Problem> {
         let malformed = |why: &str| Problem::Header(why.to_string());
-        let rest =
-            bytes.strip_prefix(&MAGIC).ok_or_else(|| malformed("it does not begin as a message of version 1"))?;
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(Problem::Untyped)?;
         let (abi, rest) = Abi::read(rest).map_err(Problem::Header)?;
         let (flags, rest) = rest.split_first().ok_or_else(|| malformed("it ends before its flags"))?;
         if flags & !DESCRIBED != 0 {

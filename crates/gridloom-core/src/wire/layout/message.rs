@@ -164,7 +164,7 @@ pub(super) fn place_blocks(blocks: &mut [Block], form: &Form) -> Result<u64, Pro
         block.start = end.next_multiple_of(BLOCK_ALIGN);
         end = block.count.checked_mul(target.size).map_or(u64::MAX, |length| block.start.saturating_add(length));
         if end > LAYOUT_BYTES_MAX {
-            return Err(Problem::Limit { what: "bytes of memory", count: end, limit: LAYOUT_BYTES_MAX });
+            return Err(Problem::Limit { what: super::error::BYTES_OF_MEMORY, count: end, limit: LAYOUT_BYTES_MAX });
         }
     }
     Ok(end)

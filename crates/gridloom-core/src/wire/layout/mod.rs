@@ -65,7 +65,7 @@ mod value_write;
 
 pub use abi::Abi;
 pub use blocks::{Blocks, address_of, position_of};
-pub use c_parse::{Declarations, parse};
+pub use c_parse::{Declarations, Unmarked, parse};
 pub use differences::differences;
 pub use error::{LayoutError, Problem};
 pub use form::Form;

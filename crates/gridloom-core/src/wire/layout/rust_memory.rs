@@ -80,7 +80,8 @@ impl<'a> Writer<'a> {
         let start = self.memory.len().next_multiple_of(BLOCK_ALIGN as usize);
         let end = count.checked_mul(size).and_then(|length| length.checked_add(start)).unwrap_or(usize::MAX);
         if end as u64 > LAYOUT_BYTES_MAX {
-            let problem = Problem::Limit { what: "bytes of memory", count: end as u64, limit: LAYOUT_BYTES_MAX };
+            let problem =
+                Problem::Limit { what: super::error::BYTES_OF_MEMORY, count: end as u64, limit: LAYOUT_BYTES_MAX };
             return Err(Fault::new(at as u64, problem));
         }
         if self.blocks.len() == LAYOUT_BLOCKS_MAX {

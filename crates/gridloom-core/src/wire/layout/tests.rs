@@ -244,7 +244,7 @@ fn broken_messages_are_named() {
     };
     assert_eq!(opened("Matrix", &good), "right");
     assert_eq!(opened("Row", &good), "message 'Row': it is of type 'Matrix', expected 'Row'");
-    assert!(broken(0, 0).contains("does not begin as a message"));
+    assert!(broken(0, 0).contains("bytes came under its name, which is a typed message's"));
     assert!(broken(4, 99).contains("machine number 99"));
     assert_eq!(broken(memory, 2), "message 'Matrix', field 'data', byte 8: 1 elements of double where 2 are needed");
     assert!(broken(memory + 8, 200).contains("a pointer to 0xc8, where there is no double"));

@@ -103,7 +103,8 @@ impl<'v> Writer<'v> {
         let length = content.count().saturating_mul(self.form.targets[target].size);
         self.total = self.total.saturating_add(length);
         if self.total > LAYOUT_BYTES_MAX {
-            let problem = Problem::Limit { what: "bytes of memory", count: self.total, limit: LAYOUT_BYTES_MAX };
+            let problem =
+                Problem::Limit { what: super::error::BYTES_OF_MEMORY, count: self.total, limit: LAYOUT_BYTES_MAX };
             return Err(Fault::whole(problem));
         }
         if self.blocks.len() == LAYOUT_BLOCKS_MAX {

@@ -1,0 +1,132 @@
+//! Whether a deployment fits the platform and the program: looked at before anything runs, and told with file, line and
+//! column.
+
+use std::path::Path;
+
+use gridloom_core::idl::near::{did_you_mean, near_names};
+use gridloom_core::platform::deployment::{self, Places, Process};
+use gridloom_core::platform::{Platform, PlatformError};
+use gridloom_core::process::ProcessSpec;
+
+use super::run::Mains;
+use crate::Error;
+
+/// Names of which so few are all told.
+const NAMES_TOLD: usize = 8;
+
+/// Whether a process's arguments fit its function, as far as the program's language can tell; what is wrong otherwise.
+pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
+
+/// A deployment file.
+#[derive(Debug)]
+pub struct Deployment {
+    file: String,
+    processes: Vec<(Process, Places)>,
+}
+
+impl Deployment {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// The first mistake of the file, with its place.
+    pub fn read(file: &Path) -> Result<Deployment, Error> {
+        Deployment::parse(&crate::read_text(file)?, &file.display().to_string())
+    }
+
+    /// The same from a text.
+    ///
+    /// # Errors
+    /// As [`Deployment::read`].
+    pub fn parse(text: &str, file: &str) -> Result<Deployment, Error> {
+        let processes = deployment::parse_with_places(text, file).map_err(|error| Error::Input(error.to_string()))?;
+        Ok(Deployment { file: file.to_string(), processes })
+    }
+
+    /// Its processes.
+    pub fn into_processes(self) -> Vec<Process> {
+        self.processes.into_iter().map(|(process, _)| process).collect()
+    }
+
+    /// Whether the platform has all hosts.
+    ///
+    /// # Errors
+    /// The first that it has not.
+    pub fn check_hosts(&self, platform: &Platform) -> Result<(), Error> {
+        match self.processes.iter().find(|(process, _)| platform.host(&process.host).is_none()) {
+            None => Ok(()),
+            Some((process, places)) => {
+                let known: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
+                let why = format!("the platform has no host '{}'{}", process.host, instead(&process.host, &known));
+                Err(self.wrong(why, places.host))
+            }
+        }
+    }
+
+    /// Whether the program has all functions, and the arguments fit them.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check_program(&self, mains: &Mains, fits: Fits<'_>) -> Result<(), Error> {
+        for (process, places) in &self.processes {
+            if !mains.contains_key(&process.function) {
+                return Err(self.wrong(unknown_function(mains, &process.function), places.function));
+            }
+            fits(&spec(process)).map_err(|why| self.wrong(why, places.arguments))?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, why: String, place: (u32, u32)) -> Error {
+        Error::Input(PlatformError::new(why).at(&self.file, place).to_string())
+    }
+}
+
+/// That a program has no such function.
+pub(super) fn unknown_function(mains: &Mains, function: &str) -> String {
+    let known: Vec<&str> = mains.keys().map(String::as_str).collect();
+    format!("the program has no process function '{function}'{}", instead(function, &known))
+}
+
+pub(super) fn spec(process: &Process) -> ProcessSpec {
+    let Process { function, host, arguments, .. } = process.clone();
+    ProcessSpec { function, host, arguments }
+}
+
+/// What there is instead of a name, with those that are like it.
+fn instead(name: &str, known: &[&str]) -> String {
+    let near = did_you_mean(&near_names(name, known.iter().copied()));
+    let (told, rest) = known.split_at(known.len().min(NAMES_TOLD));
+    match (told.is_empty(), rest.len()) {
+        (true, _) => "; it has none".into(),
+        (_, 0) => format!("; it has: {}{near}", told.join(", ")),
+        (_, rest) => format!("; it has: {} and {rest} more{near}", told.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_has_a_place_and_near_names() {
+        let text = "[[process]]\nhost = 'a'\nfunction = 'client'\narguments = ['x']\n\
+                    [[process]]\nhost = 'b'\nfunction = 'sever'\n";
+        let deployment = Deployment::parse(text, "d.toml").unwrap();
+        let main: super::super::Main = Arc::new(|_| Ok(()));
+        let mut mains = Mains::from([("client".to_string(), main.clone()), ("server".to_string(), main.clone())]);
+        let wrong = |mains: &Mains, fits: Fits<'_>| deployment.check_program(mains, fits).unwrap_err().to_string();
+        assert_eq!(
+            wrong(&mains, &|_| Ok(())),
+            "d.toml:7:12: the program has no process function 'sever'; it has: client, server; did you mean 'server'?"
+        );
+        let takes_none = |spec: &ProcessSpec| match spec.arguments.is_empty() {
+            true => Ok(()),
+            false => Err("it takes none".to_string()),
+        };
+        assert_eq!(wrong(&mains, &takes_none), "d.toml:4:13: it takes none");
+        mains.insert("sever".into(), main);
+        assert!(deployment.check_program(&mains, &|_| Ok(())).is_ok());
+    }
+}

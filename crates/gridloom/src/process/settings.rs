@@ -1,0 +1,204 @@
+//! Configuration of a program of processes, in any language: a file, the environment, the command line; the last that
+//! names a value counts. It is read once and holds for all processes of the program.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use super::levels::Levels;
+use super::{Level, Process, ProcessError};
+use crate::Error;
+
+/// Names a file, if the command line does not.
+const FILE_VARIABLE: &str = "GRIDLOOM_CONFIG";
+/// Levels of the log.
+const LOG_VARIABLE: &str = "GRIDLOOM_LOG";
+/// Begins the variable of a value.
+const PREFIX: &str = "GRIDLOOM_SET_";
+
+/// What was read at the beginning.
+#[derive(Debug)]
+struct Settings {
+    file: BTreeMap<String, String>,
+    command_line: BTreeMap<String, String>,
+    levels: Levels,
+    are_read: bool,
+}
+
+static SETTINGS: Mutex<Settings> = Mutex::new(Settings {
+    file: BTreeMap::new(),
+    command_line: BTreeMap::new(),
+    levels: Levels::EVERYDAY,
+    are_read: false,
+});
+
+fn with_settings<R>(call: impl FnOnce(&mut Settings) -> R) -> R {
+    call(&mut SETTINGS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Reads the configuration: `--set NAME=VALUE`, `--config FILE` and `--log LEVELS` of these words up to a `--`, the
+/// environment, and the file that either names. Gives back the other words, which are the program's own.
+///
+/// [`run`](super::run) does so with the program's command line, unless it was done before.
+///
+/// # Errors
+/// If one of the options lacks its value, the file cannot be read, or a level of the log is none.
+pub fn read_settings(words: &[String]) -> Result<Vec<String>, Error> {
+    read(words).map_err(Error::Input)
+}
+
+/// As [`read_settings`] with the command line, if nothing was read yet.
+pub(super) fn read_at_first() -> Result<(), Error> {
+    if with_settings(|settings| settings.are_read) {
+        return Ok(());
+    }
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    read_settings(&words).map(drop)
+}
+
+fn read(words: &[String]) -> Result<Vec<String>, String> {
+    let options = Options::read(words)?;
+    let file = match options.file.or_else(|| std::env::var(FILE_VARIABLE).ok()) {
+        None => BTreeMap::new(),
+        Some(name) => {
+            let text = std::fs::read_to_string(&name).map_err(|error| format!("{name}: {error}"))?;
+            read_file(&text).map_err(|error| format!("{name}: {error}"))?
+        }
+    };
+    with_settings(|settings| {
+        settings.file = file;
+        settings.command_line = options.set;
+        settings.are_read = true;
+    });
+    let levels = options.log.or_else(|| std::env::var(LOG_VARIABLE).ok()).or_else(|| setting("log"));
+    let levels = levels.map_or_else(|| Ok(Levels::default()), |text| Levels::read(&text))?;
+    with_settings(|settings| settings.levels = levels);
+    Ok(options.others)
+}
+
+/// The configuration's value of that name: that of the command line, or else of the environment, or else of the file.
+pub fn setting(name: &str) -> Option<String> {
+    if let Some(value) = with_settings(|settings| settings.command_line.get(name).cloned()) {
+        return Some(value);
+    }
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let variable = PREFIX.to_string() + &name.chars().map(word).collect::<String>();
+    std::env::var(variable).ok().or_else(|| with_settings(|settings| settings.file.get(name).cloned()))
+}
+
+/// Whether the log wants lines of that level and category.
+pub fn log_wants(level: Level, category: &str) -> bool {
+    with_settings(|settings| settings.levels.wants(level, category))
+}
+
+impl Process {
+    /// The configuration's value of that name, if it has one: `--set NAME=VALUE`, or else the variable
+    /// `GRIDLOOM_SET_NAME`, or else what the file says that `--config` or `GRIDLOOM_CONFIG` names.
+    ///
+    /// # Errors
+    /// If it has one that is none of that type.
+    pub fn config<T: FromStr>(&self, name: &str) -> Result<Option<T>, ProcessError> {
+        let Some(text) = setting(name) else { return Ok(None) };
+        // Texts may begin and end with spaces, and are read as they stand first.
+        let value = text.parse().or_else(|_| text.trim().parse());
+        value.map(Some).map_err(|_: T::Err| {
+            let wanted = std::any::type_name::<T>();
+            ProcessError::Failed(format!(
+                "the configuration's '{name}' is '{text}'; it has to be a value of type {wanted}"
+            ))
+        })
+    }
+}
+
+/// The command line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Options {
+    file: Option<String>,
+    log: Option<String>,
+    set: BTreeMap<String, String>,
+    others: Vec<String>,
+}
+
+impl Options {
+    fn read(words: &[String]) -> Result<Options, String> {
+        let mut options = Options::default();
+        let mut rest = words.iter();
+        while let Some(word) = rest.next() {
+            let (option, value) = match word.split_once('=') {
+                Some((option, value)) if option.starts_with("--") => (option, Some(value.to_string())),
+                _ => (word.as_str(), None),
+            };
+            if !["--set", "--config", "--log"].contains(&option) {
+                options.others.push(word.clone());
+                if word == "--" {
+                    options.others.extend(rest.cloned());
+                    break;
+                }
+                continue;
+            }
+            let value = value.or_else(|| rest.next().cloned());
+            let value = value
+                .ok_or_else(|| format!("'{option}' needs a value: --set NAME=VALUE, --config FILE, --log LEVELS"))?;
+            match option {
+                "--config" => options.file = Some(value),
+                "--log" => options.log = Some(value),
+                _ => {
+                    let (name, value) = value
+                        .split_once('=')
+                        .ok_or_else(|| format!("'--set {value}' sets nothing; write NAME=VALUE"))?;
+                    options.set.insert(name.to_string(), value.to_string());
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A TOML file's values, with the names of tables before theirs.
+fn read_file(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let mut values = BTreeMap::new();
+    let mut open: Vec<(String, toml::Value)> = table.into_iter().collect();
+    while let Some((name, value)) = open.pop() {
+        let text = match value {
+            toml::Value::Table(table) => {
+                open.extend(table.into_iter().map(|(inner, value)| (format!("{name}.{inner}"), value)));
+                continue;
+            }
+            toml::Value::Array(_) => return Err(format!("'{name}' is an array; values are texts and numbers")),
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        values.insert(name, text);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &str) -> Result<Options, String> {
+        Options::read(&words.split(' ').map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read_and_others_left() {
+        let read = options("-v --set a.b=1 --log=debug x --set=c=x=y --config f.toml -- --log").unwrap();
+        assert_eq!((read.file.as_deref(), read.log.as_deref()), (Some("f.toml"), Some("debug")));
+        assert_eq!(read.set, BTreeMap::from([("a.b".into(), "1".into()), ("c".into(), "x=y".into())]));
+        assert_eq!(read.others, ["-v", "x", "--", "--log"]);
+        for (wrong, why) in [("--set", "needs a value"), ("--set a", "NAME=VALUE")] {
+            assert!(options(wrong).unwrap_err().contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_have_tables() {
+        let values = read_file("log = 'debug'\n[matrix]\nsize = 64\nscale = 0.5\n[matrix.inner]\non = true\n").unwrap();
+        let expected = [("log", "debug"), ("matrix.inner.on", "true"), ("matrix.scale", "0.5"), ("matrix.size", "64")];
+        assert_eq!(values, expected.into_iter().map(|(name, value)| (name.into(), value.into())).collect());
+        assert!(read_file("a = [1]").unwrap_err().contains("'a' is an array"));
+        assert!(read_file("a = ").is_err());
+    }
+}
