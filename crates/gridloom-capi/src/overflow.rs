@@ -72,8 +72,19 @@ pub(crate) fn watch() {
     }
 }
 
-/// Says who it was. The system's own handling is back by then, and the fault comes again.
+/// Says who it was. The system's own handling is back by then, and the fault comes again; a signal that somebody sent is
+/// sent again.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    tell(signal, info);
+    // SAFETY: the system's description of the signal; `raise` may be called in a handler, and takes effect at its end.
+    unsafe {
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+fn tell(signal: c_int, info: *mut libc::siginfo_t) {
     // Outside of processes it is no process's.
     let Some((function, host)) = current::names() else { return };
     // SAFETY: the system's description of the fault.

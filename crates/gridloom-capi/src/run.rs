@@ -73,6 +73,7 @@ fn run_program(arguments: &[String]) -> Result<c_int, String> {
     if is_simulated {
         overflow::watch();
     }
+    RETURNED.store(0, Ordering::Relaxed);
     let outcome = run(&mains, StackKind::Coroutine);
     if let Some(globals) = globals {
         lock(&globals).restore();

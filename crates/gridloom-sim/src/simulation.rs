@@ -476,6 +476,9 @@ impl Simulation {
                 if fault.restarts_process() {
                     self.processes.restarts_due -= 1;
                 }
+                if matches!(fault, Fault::On(_)) {
+                    self.processes.hosts_on_due -= 1;
+                }
                 self.strike(&fault);
             }
             Occurrence::Until => self.on_until(),

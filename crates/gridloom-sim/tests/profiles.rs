@@ -221,3 +221,32 @@ fn a_crashed_host_starts_its_processes_again_also_if_they_are_alone() {
     let (noted, outcome) = on_both("host = 'b'\nkind = 'state'\nevents = [[1, 0], [4, 1]]", begin);
     assert_eq!((noted.iter().map(String::as_str).collect::<Vec<_>>(), &*outcome), (expected.to_vec(), "well"));
 }
+
+#[test]
+fn a_host_that_stays_off_ends_the_run_whatever_else_changes() {
+    let loops = "link = 'wire'\nkind = 'bandwidth'\nevents = [[0, 1e6], [1, 0.5e6]]\nloop_after = 1";
+    let (noted, outcome) = on_both(loops, |case| {
+        case.process("b", 0.0, |process, notes| {
+            note(notes, process, "begins");
+            drop(process.sleep_until(Time(seconds_to_ns(5.0))));
+        });
+        case.faults("at 1s off b");
+    });
+    assert_eq!((noted, &*outcome), (vec!["0.000 begins".to_string()], "well"));
+}
+
+#[test]
+fn who_is_restarted_while_its_host_is_off_starts_once() {
+    let none = "link = 'wire'\nkind = 'latency'\nevents = [[0.5, 0.3]]";
+    let (noted, outcome) = on_both(none, |case| {
+        case.process("b", 0.0, |process, notes| {
+            note(notes, process, "begins");
+            drop(process.sleep_until(Time(seconds_to_ns(5.0))));
+        });
+        case.faults("at 1s off b\nat 2s restart main@b\nat 3s on b");
+    });
+    assert_eq!(
+        (noted.iter().map(String::as_str).collect::<Vec<_>>(), &*outcome),
+        (vec!["0.000 begins", "3.000 begins"], "well")
+    );
+}

@@ -83,9 +83,12 @@ impl Ending {
         if signal == 0 && !is_due {
             return true;
         }
+        if self.step == Step::Killed {
+            // It has heard, and has had its time.
+            return !is_due;
+        }
         self.due = None;
         match (self.inside, self.step, signal) {
-            (_, Step::Killed, _) => true,
             (Inside::Program, Step::Runs, SIGINT) => self.interrupt(folder),
             (Inside::Program, Step::Runs | Step::Interrupted, 0 | SIGTERM) => self.ask_to_end(signal, folder),
             (Inside::Processes, _, _) => {
@@ -95,8 +98,9 @@ impl Ending {
             }
             _ => {
                 self.end(signal);
-                // It ends instead of answering, so that there is always something to do about it.
-                control::ask(folder, &Request::Down).is_ok()
+                // It ends instead of answering; its report is read when it has.
+                let _ = control::ask(folder, &Request::Down);
+                true
             }
         }
     }
@@ -127,6 +131,7 @@ impl Ending {
 
     fn end(&mut self, signal: i32) {
         self.step = Step::Killed;
+        self.due = Some(Instant::now() + PATIENCE);
         self.by = self.by.or(Some(if signal == 0 { SIGTERM } else { signal }));
     }
 }

@@ -194,6 +194,13 @@ impl<'a> Fleet<'a> {
         if let Some((first, since)) = self.first
             && (first.asked.exists() || since.elapsed() >= FIRST_PATIENCE)
         {
+            if !first.asked.exists() {
+                let (label, waited_s) = (&first.launch.label, FIRST_PATIENCE.as_secs());
+                gridloom_core::say!(
+                    "gridloom: {label} has not asked for its function within {waited_s} s: the others start without the \
+                     deployment having been checked"
+                );
+            }
             self.first = None;
             self.began = Instant::now() - Duration::from_secs_f64(first.start_s);
         }
@@ -270,9 +277,14 @@ impl<'a> Fleet<'a> {
     }
 
     fn start(&mut self, deployed: &'a Deployed, mut command: Command) -> Result<(), Error> {
-        if let Some((name, value)) = self.limits.first.as_ref().filter(|_| !self.has_started) {
-            command.env(name, value);
-            self.first = Some((deployed, Instant::now()));
+        if let Some((name, value)) = &self.limits.first {
+            if self.has_started {
+                // This process may be of another deployment.
+                command.env_remove(name);
+            } else {
+                command.env(name, value);
+                self.first = Some((deployed, Instant::now()));
+            }
         }
         self.has_started = true;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -299,6 +311,10 @@ impl<'a> Fleet<'a> {
     }
 
     fn ended(&mut self, running: &Running<'_>, status: WaitStatus) {
+        // It may have asked and ended since somebody looked.
+        if self.first.is_some_and(|(first, _)| first.asked.exists()) {
+            self.let_others_start();
+        }
         let was_first = self.first.take_if(|(first, _)| std::ptr::eq(*first, running.deployed)).is_some();
         if running.was_killed {
             return;

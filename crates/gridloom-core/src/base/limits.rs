@@ -80,6 +80,9 @@ pub const PROFILE_LOOP_S_MIN: f64 = 1e-6;
 
 /// Interval between heartbeats on a connection.
 pub const HEARTBEAT_NS: u64 = SECOND_NS;
+/// A task that finds no room waits so long if whoever has it waits for what its program says, which may itself wait for the
+/// task.
+pub const CALLED_BACK_NS_MAX: u64 = 30 * SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls
 /// for some seconds is slow, not dead.
 pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;

@@ -11,7 +11,8 @@
 //!
 //! Methods of one object stand in a line, in the order in which they came: each waits for its turn as for an input, and has
 //! it when those before it are gone.
-//! A task that has called its program back and waits for the answer keeps no slot from others: the program may need them for it.
+//! A task that has called its program back and waits for the answer keeps no slot from others, up to as many as there are
+//! slots: the program may need them for it.
 //! A task that only takes data here ([`Task::is_placement`]) ends when they are here, whatever runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -155,9 +156,9 @@ impl Executor {
         self.wait_no_more(&task);
     }
 
-    /// Whether tasks run or could.
+    /// Whether tasks compute or could.
     pub fn is_busy(&self) -> bool {
-        self.running > 0 || !self.ready.is_empty()
+        self.running as usize > self.asking.len() || !self.ready.is_empty()
     }
 
     /// Admitted tasks that wait; with `for_held`, only those that wait for what a held task here will make, or behind a held
@@ -252,7 +253,8 @@ impl Executor {
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         // A method that waits behind others must not count as begun: who stops it then would end its object.
         let depth = if entry.task.object.is_some() { 1 } else { queue_depth(&entry.task.function) };
-        let running = self.running - self.asking.len() as u32;
+        // No more than there are slots leave theirs: each is a process.
+        let running = self.running - (self.asking.len() as u32).min(self.slots);
         if running >= self.slots && running >= self.slots * depth {
             return None;
         }
@@ -267,6 +269,11 @@ impl Executor {
         if self.tasks.get(&id).is_some_and(|entry| entry.state == State::Running) {
             self.asking.insert(id);
         }
+    }
+
+    /// How many wait for what their programs say.
+    pub fn asking(&self) -> usize {
+        self.asking.len()
     }
 
     /// It goes on.
@@ -433,8 +440,14 @@ mod tests {
         executor.remove(id(2));
         assert!(executor.next_start(|_| 1).is_none(), "the first runs again");
         executor.asks(id(1));
-        executor.remove(id(1));
         assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+        executor.add(task(4, &[], 23), true);
+        executor.admit(|_| true);
+        executor.asks(id(3));
+        assert!(executor.next_start(|_| 1).is_none(), "as many as there are slots leave theirs");
+        executor.remove(id(1));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
+        executor.remove(id(3));
         assert!(executor.next_start(|_| 1).is_none() && executor.asking.is_empty());
     }
 

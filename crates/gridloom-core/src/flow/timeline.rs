@@ -71,6 +71,15 @@ impl Timeline {
         self.due.peek().map(|Reverse(due)| due.date_s)
     }
 
+    /// Whether a host's state will be *on* at some date to come.
+    pub fn will_turn_on(&self, host: HostIndex) -> bool {
+        self.due.iter().any(|Reverse(due)| {
+            let course = &self.courses[due.course];
+            let to_come = if course.loop_after_s.is_some() { &course.events[..] } else { &course.events[due.event..] };
+            course.quantity == Quantity::HostState(host) && to_come.iter().any(|(_, value)| *value > 0.0)
+        })
+    }
+
     /// The next change that is due at that date, for who does more about it than [`Timeline::apply_due`].
     pub fn take_due(&mut self, now_s: f64) -> Option<(Quantity, f64)> {
         let Reverse(due) = self.due.peek().copied().filter(|due| due.0.date_s <= now_s)?;

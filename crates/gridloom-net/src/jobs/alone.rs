@@ -1,5 +1,6 @@
 //! One task at a time, waited for: real bodies under simulated time. Others may wait for their programs meanwhile.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -12,11 +13,14 @@ use rustix::event::epoll;
 use super::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use crate::store::Store;
 
+/// A task's end.
+type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
+
 /// Where a task has come to.
 #[derive(Debug)]
 pub enum Halt {
     /// Its end.
-    Ended(Result<Vec<(DatumId, Meta)>, TaskError>),
+    Ended(Outcome),
     /// It waits for what its program says.
     CallsBack(CallBack),
 }
@@ -25,6 +29,9 @@ pub enum Halt {
 pub struct Alone {
     jobs: Jobs,
     epoll: OwnedFd,
+    /// Ends of tasks that were not waited for: their workers died while their programs were asked.
+    ended: BTreeMap<TaskId, Outcome>,
+    stopped: BTreeSet<TaskId>,
 }
 
 impl Alone {
@@ -33,7 +40,8 @@ impl Alone {
     /// # Errors
     /// If there is no descriptor left.
     pub fn new(config: JobsConfig) -> io::Result<Alone> {
-        Ok(Alone { jobs: Jobs::new(config), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        let (ended, stopped) = Default::default();
+        Ok(Alone { jobs: Jobs::new(config), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, ended, stopped })
     }
 
     /// Runs a task whose inputs are in the store, and waits for its end or for it to call its program back; its results are
@@ -56,7 +64,10 @@ impl Alone {
 
     /// Kills a task that has called its program back.
     pub fn stop(&mut self, task: TaskId) {
-        self.jobs.stop(task);
+        if self.ended.remove(&task).is_none() {
+            self.stopped.insert(task);
+            self.jobs.stop(task);
+        }
     }
 
     fn wait(&mut self, task: &Task, store: &Store) -> Halt {
@@ -65,6 +76,9 @@ impl Alone {
         };
         let mut events = Vec::with_capacity(4);
         loop {
+            if let Some(outcome) = self.ended.remove(&task.id) {
+                return Halt::Ended(outcome);
+            }
             self.jobs.flush();
             if let Err(error) = self.jobs.register_with(self.epoll.as_fd(), |token| token.0) {
                 return cannot(error.to_string());
@@ -73,8 +87,13 @@ impl Alone {
                 match event {
                     JobEvent::Ended { task: ended, outcome, .. } if ended == task.id => return Halt::Ended(outcome),
                     JobEvent::CallsBack(call) if call.task == task.id => return Halt::CallsBack(call),
+                    JobEvent::Ended { task: other, outcome, .. } => {
+                        if !self.stopped.remove(&other) {
+                            self.ended.insert(other, outcome);
+                        }
+                    }
                     // Of a task that was stopped.
-                    JobEvent::Ended { .. } | JobEvent::CallsBack(_) => {}
+                    JobEvent::CallsBack(_) => {}
                 }
             }
             events.clear();

@@ -372,7 +372,10 @@ impl Jobs {
         if let Some(token) = self.slots[slot][kind as usize] {
             return Ok(token);
         }
-        let spare = self.spares.iter().position(|token| self.links[token].kind == kind);
+        let spare = self.spares.iter().position(|token| {
+            let link = &self.links[token];
+            link.kind == kind && link.is_idle() && link.ending.is_none()
+        });
         let token = match spare {
             Some(at) => self.spares.swap_remove(at),
             None => self.new_worker(kind)?,

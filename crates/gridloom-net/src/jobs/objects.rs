@@ -43,7 +43,9 @@ impl Jobs {
     }
 
     fn busy(&self) -> usize {
-        self.links.values().filter(|link| !link.tasks.is_empty() && !link.asks).count()
+        let with_tasks = self.links.values().filter(|link| !link.tasks.is_empty());
+        let asking = self.links.values().filter(|link| link.asks).count();
+        with_tasks.count() - asking.min(self.slots.len())
     }
 
     /// Whether a method of that object can be sent now, or is known to fail.

@@ -201,6 +201,9 @@ impl Simulation {
             if fault.restarts_process() {
                 self.processes.restarts_due += 1;
             }
+            if matches!(fault, Fault::On(_)) {
+                self.processes.hosts_on_due += 1;
+            }
             if fault.may_strike_process() {
                 self.push_process(at, Occurrence::Strike(fault));
             } else {

@@ -50,6 +50,8 @@ pub(crate) struct Processes {
     pub(crate) idle: Idle,
     /// Faults to come that start processes anew.
     pub(crate) restarts_due: u64,
+    /// Faults to come that turn hosts on.
+    pub(crate) hosts_on_due: u64,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,13 @@ pub(crate) struct Process {
     pub(super) is_due: bool,
     /// Whether another has started in its place.
     pub(super) is_replaced: bool,
+}
+
+impl Process {
+    /// Whether it ended with its host, and starts again with it.
+    pub(super) fn waits_for_host(&self) -> bool {
+        self.is_felled && self.restarts && !self.is_replaced
+    }
 }
 
 /// How long nothing but time limits of processes has come to pass.
@@ -134,12 +143,13 @@ impl Simulation {
     /// Whether a process that waits may ever go on, as far as can be told without looking at the grid's machines.
     pub(crate) fn may_wake(&self) -> bool {
         let waits = |id: &ProcessId| matches!(self.process(*id).wait, Some(Wait::Event { .. }));
-        let changes = || self.timeline.next_s().is_some();
-        let is_late =
-            |process: &Process| matches!(process.wait, Some(Wait::Start)) || process.is_felled && process.restarts;
+        let is_late = |process: &Process| {
+            let waits = matches!(process.wait, Some(Wait::Start)) || process.waits_for_host();
+            waits && self.is_off(process.host) && self.timeline.will_turn_on(HostIndex(process.host.0))
+        };
         self.processes.pending > 0
             || self.processes.clients.values().any(waits)
-            || !self.off.is_empty() && changes() && self.processes.all.iter().any(is_late)
+            || !self.off.is_empty() && self.processes.all.iter().any(is_late)
             || !self.processes.stopped.is_empty()
             || self.ways.hold_for_process()
     }

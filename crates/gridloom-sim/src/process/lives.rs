@@ -1,6 +1,7 @@
 //! How processes end and start anew: with their hosts, by faults, at the end of the run, or as their code returns.
 
 use gridloom_core::base::{NodeId, Time};
+use gridloom_core::flow::HostIndex;
 use gridloom_core::platform::HostId;
 use gridloom_core::process::PeerId;
 
@@ -23,8 +24,11 @@ impl Simulation {
 
     /// Whether a process may start anew: by a fault to come, or with its host.
     pub(super) fn may_restart_process(&self) -> bool {
-        let waits_for_host = |process: &Process| process.is_felled && process.restarts;
-        self.processes.restarts_due > 0 || self.may_wake() && self.processes.all.iter().any(waits_for_host)
+        let comes_on = |process: &Process| {
+            self.processes.hosts_on_due > 0 || self.timeline.will_turn_on(HostIndex(process.host.0))
+        };
+        let may = |process: &Process| process.waits_for_host() && comes_on(process);
+        self.processes.restarts_due > 0 || self.processes.all.iter().any(may)
     }
 
     /// A host is on again: those that were to start meanwhile do, and others start anew.
@@ -35,7 +39,9 @@ impl Simulation {
             if process.host != host {
                 continue;
             }
-            if std::mem::take(&mut process.is_felled) && process.restarts {
+            let starts = process.waits_for_host();
+            process.is_felled = false;
+            if starts {
                 let spec = process.spec.clone();
                 let anew = self.add_process(host, spec, now);
                 self.process_mut(anew).restarts = true;

@@ -158,6 +158,9 @@ impl Runner {
                 return deadlock.map_or(Ok(()), Err);
             }
             let moved = !self.relay.take_stuck() && advance(&mut self.lock());
+            if !moved && self.stacks.is_empty() {
+                return deadlock.map_or(Ok(()), Err);
+            }
             if !moved {
                 // Who hangs because a fault says so waits for nothing.
                 if !self.stacks.keys().all(|id| self.lock().is_stopped(*id)) {

@@ -70,7 +70,8 @@ fn read(words: &[String]) -> Result<Vec<String>, String> {
         settings.command_line = options.set;
         settings.are_read = true;
     });
-    let levels = options.log.or_else(|| std::env::var(LOG_VARIABLE).ok()).or_else(|| setting("log"));
+    let named = with_settings(|settings| settings.command_line.get("log").cloned());
+    let levels = options.log.or(named).or_else(|| std::env::var(LOG_VARIABLE).ok()).or_else(|| setting("log"));
     let levels = levels.map_or_else(|| Ok(Levels::default()), |text| Levels::read(&text))?;
     with_settings(|settings| settings.levels = levels);
     Ok(options.others)

@@ -4,6 +4,7 @@
 //! too small is an error, never a silence.
 
 use super::*;
+use crate::base::limits::CALLED_BACK_NS_MAX;
 
 impl Server {
     /// Admits what there is room for, starts what is ready.
@@ -29,13 +30,7 @@ impl Server {
         while let Some(entry) = self.executor.first_held() {
             let task = entry.task.clone();
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
-            let size_of = |datum: &DatumId| self.awaited.get(datum).map_or(0, |awaited| awaited.size_bytes);
-            let coming: u64 = inputs
-                .iter()
-                .filter(|datum| !self.replicas.is_known(**datum))
-                .fold(0, |sum, datum| sum.saturating_add(size_of(datum)));
-            let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
-            let needed = made.fold(coming, u64::saturating_add);
+            let needed = self.room_needed(&task, &inputs);
             if !self.replicas.fits(needed) {
                 self.evict(now, needed, &inputs, out);
             }
@@ -50,19 +45,31 @@ impl Server {
                 if self.executor.admitted() > 0 {
                     return;
                 }
-                let error = TaskError::StoreFull {
-                    function: task.function.clone(),
-                    server: self.config.name.clone(),
-                    task: task.id,
-                    needed,
-                    held: self.replicas.used_bytes(),
-                    limit: self.replicas.limit_bytes(),
-                };
-                self.give_up(now, task.id, error, out);
+                self.refuse_for_room(now, &task, needed, out);
                 continue;
             }
             self.admit_first(now, &task, inputs, out);
         }
+    }
+
+    /// Bytes that the store has to have free before a task is let in.
+    fn room_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
+        let size_of = |datum: &DatumId| self.awaited.get(datum).map_or(0, |awaited| awaited.size_bytes);
+        let coming = inputs.iter().filter(|datum| !self.replicas.is_known(**datum)).map(size_of);
+        let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
+        coming.chain(made).fold(0, u64::saturating_add)
+    }
+
+    fn refuse_for_room(&mut self, now: Time, task: &Task, needed: u64, out: &mut Vec<Effect>) {
+        let error = TaskError::StoreFull {
+            function: task.function.clone(),
+            server: self.config.name.clone(),
+            task: task.id,
+            needed,
+            held: self.replicas.used_bytes(),
+            limit: self.replicas.limit_bytes(),
+        };
+        self.give_up(now, task.id, error, out);
     }
 
     /// Makes room, but neither of what is `kept` (what the task reads that is to be let in) nor of copies of what a task
@@ -129,6 +136,16 @@ impl Server {
     pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_stuck = self.executor.first_held().is_some() && !self.executor.is_busy();
         if is_stuck && now.since(self.last_progress) >= HEARTBEAT_NS {
+            // Whoever is let in has called its program back, which may wait for the very task that finds no room.
+            if self.executor.admitted() == self.executor.asking() && self.executor.asking() > 0 {
+                if now.since(self.last_progress) >= CALLED_BACK_NS_MAX {
+                    let task = self.executor.first_held().expect("seen above").task.clone();
+                    let needed = self.room_needed(&task, &task.inputs().collect());
+                    self.refuse_for_room(now, &task, needed, out);
+                    self.pump(now, out);
+                }
+                return;
+            }
             let waiting = self.executor.waiting(false);
             self.hold_back(now, waiting, out);
             self.last_progress = now;

@@ -403,6 +403,7 @@ impl Server {
             }
             Message::CalledBack { task, answer } if task.client == from => {
                 self.executor.is_answered(task);
+                self.running.asks(now, task, false);
                 out.push(Effect::AnswerTask { task, answer })
             }
             Message::Recall { group, tasks } => self.recall(now, from, group, &tasks, out),
@@ -527,6 +528,7 @@ impl Machine for Server {
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::CallsBack(call) => {
                 self.executor.asks(call.task);
+                self.running.asks(now, call.task, true);
                 send(out, call.task.client, Message::CallsBack(call));
                 self.pump(now, out);
             }
