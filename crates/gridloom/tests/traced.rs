@@ -151,7 +151,7 @@ fn processes_have_states_and_messages_with_their_values() {
     assert_eq!(sent.len(), 5);
     assert_eq!(trace.of("s").len(), 5);
 
-    let server: Vec<_> = trace.of("B").into_iter().filter(|(track, ..)| *track == "server").collect();
+    let server: Vec<_> = trace.of("B").into_iter().filter(|(track, ..)| *track == "server@a").collect();
     let states: Vec<&str> = server.iter().map(|(_, name, _)| *name).collect();
     assert!(
         states.starts_with(&["waiting"]) && states.ends_with(&["sleeping", "computing", "computing"]),
