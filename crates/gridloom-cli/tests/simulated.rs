@@ -274,10 +274,12 @@ fn a_folder_that_was_left_is_in_nobodys_way() {
         "left.toml",
         "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",
     );
-    let folder = support::folder("left");
+    let folder = support::folder("left").join(std::process::id().to_string());
+    std::fs::create_dir(&folder).unwrap();
     let mut shell = std::process::Command::new("sh");
     shell.env("TMPDIR", &folder).args(["-c", "mkdir $TMPDIR/gridloom-simulate-$$; exec \"$@\"", "sh"]);
     let shell = shell.args([env!("CARGO_BIN_EXE_gridloom"), "simulate", "-p", &platform, "--", "true"]);
     assert_eq!(said(shell).0, 0);
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "its own is taken away");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
