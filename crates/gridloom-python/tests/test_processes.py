@@ -187,7 +187,7 @@ def test_a_trace_shows_states_and_messages_by_meaning(program, tmp_path):
     sent = [event["args"] for event in events if event["ph"] == "X" and event["name"] == "send Scale"]
     fields = [(message["word"], message["factor"]) for message in (args["message"] for args in sent)]
     assert fields == [("number 2", 2.0), ("number 3", 2.0), ("number 100", 2.0), ("done", 1.5)]
-    assert sent[1]["message"]["data"] == [7.0] * 6 and sent[1]["to"] == "server"
+    assert sent[1]["message"]["data"] == [7.0] * 6 and sent[1]["to"] == "server@a"
     assert sent[2]["message"]["data"] == {"dtype": "float64", "shape": [2, 100], "first": [7.0] * 8}
     arrows = [[event["id"] for event in events if event["ph"] == kind] for kind in "sf"]
     assert len(arrows[0]) == 4 and sorted(arrows[0]) == sorted(arrows[1])
