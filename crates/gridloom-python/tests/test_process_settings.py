@@ -1,6 +1,7 @@
 """Configuration, log and arguments of processes: the same words in simulation and for real."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -169,27 +170,32 @@ def test_a_run_may_be_ended(tmp_path):
 
 @both_worlds
 def test_every_failure_is_told_and_its_class_and_status_are_the_same(tmp_path, world):
-    body = """
+    both = """
 @gl.process
 def bad(me):
-    me.sleep(0.5)
+    me.listen(4000)
+    peer, _ = me.wait_for("here")
+    {bad}
     raise ValueError("boom")
 @gl.process
 def worse(me):
-    me.sleep(1.5)
+    peer = me.connect("a", 4000)
+    peer.send("here")
+    {worse}
     sys.exit(7)
 """
-    code, _, errors = run(tmp_path, world, body, PAIR)
+    # Who ends last waits for the other's end, and until the other's program has ended, too.
+    last = "try: peer.wait_for('never')\n    except gl.ConnectionClosed: me.sleep(3)"
+    code, _, errors = run(tmp_path, world, both.format(bad="pass", worse=last), PAIR)
     assert code == 1
     assert "ValueError: boom" in errors and "gridloom._errors.ProcessError: " in errors, errors
     if world == "simulate":
-        assert "gridloom: bad@a, at 0.500000 s:\nTraceback" in errors
-        assert "gridloom: bad@a failed at 0.500000 s: ValueError: boom" in errors
-        assert "gridloom: worse@b failed at 1.500000 s: it called sys.exit(7)" in errors
+        assert re.search(r"gridloom: bad@a, at 0\.00\d+ s:\nTraceback", errors), errors
+        assert re.search(r"gridloom: bad@a failed at 0\.00\d+ s: ValueError: boom", errors), errors
+        assert re.search(r"gridloom: worse@b failed at 3\.00\d+ s: it called sys.exit\(7\)", errors), errors
     else:
         assert "gridloom: worse@b ended with exit status: 7" in errors
-    body = body.replace("0.5", "2.5")
-    code, _, errors = run(tmp_path, world, body, PAIR)
+    code, _, errors = run(tmp_path, world, both.format(bad=last, worse="pass"), PAIR)
     assert code == 7, errors
 
 
@@ -214,7 +220,8 @@ def worse(me):
     peer = me.connect("a", 4000)
     peer.send("B", b"1")
     peer.send("first")
-    me.sleep(1)
+    try: peer.wait_for("never")
+    except gl.ConnectionClosed: pass
 """
     code, lines, errors = run(tmp_path, world, body, PAIR)
     assert code == 0, errors
