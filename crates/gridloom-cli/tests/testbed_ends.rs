@@ -20,17 +20,6 @@ const MARK: &str = "GRIDLOOM_TEST_MARK";
 /// Longer than anything here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn is_allowed(platform: &str) -> bool {
-    let output = gridloom(&["testbed", "run", "--no-grid", "--quiet", "-p", platform, "--", "true"]).output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    if error.contains("this machine does not let this user have") {
-        eprintln!("skipped: {error}");
-        return false;
-    }
-    assert!(output.status.success(), "{error}");
-    true
-}
-
 /// A testbed that is being started, in a folder of its own and a group of processes of its own.
 struct Tool {
     child: Child,
@@ -138,7 +127,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
-    if !is_allowed(&file("ends-start.toml", PLATFORM)) {
+    if !support::has_testbeds(&file("ends-start.toml", PLATFORM)) {
         return;
     }
     let start = || Tool::start("start", &[], &["sh", "-c", "echo up; exec sleep 1000"]);
@@ -180,7 +169,7 @@ fn nothing_is_left_of_a_testbed_that_is_killed_while_it_starts() {
 
 #[test]
 fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
-    if !is_allowed(&file("ends-interrupt.toml", PLATFORM)) {
+    if !support::has_testbeds(&file("ends-interrupt.toml", PLATFORM)) {
         return;
     }
     let blocked = ["testbed", "run", "--no-grid", "--quiet", "-p", &file("ends-interrupt.toml", PLATFORM), "--"];
@@ -228,7 +217,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
 
 #[test]
 fn processes_of_a_deployment_end_by_an_interrupt() {
-    if !is_allowed(&file("ends-processes.toml", PLATFORM)) {
+    if !support::has_testbeds(&file("ends-processes.toml", PLATFORM)) {
         return;
     }
     let deployment = "[[process]]\nhost = 'here'\nfunction = 'one'\n[[process]]\nhost = 'there'\nfunction = 'two'\n";
@@ -244,7 +233,7 @@ fn processes_of_a_deployment_end_by_an_interrupt() {
 
 #[test]
 fn an_interrupt_before_it_is_up_ends_it() {
-    if !is_allowed(&file("ends-early.toml", PLATFORM)) {
+    if !support::has_testbeds(&file("ends-early.toml", PLATFORM)) {
         return;
     }
     for what in ["lock", "spec.json"] {
@@ -260,7 +249,7 @@ fn names_of_platform_files_need_not_be_text() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
-    if !is_allowed(&file("ends-name.toml", PLATFORM)) {
+    if !support::has_testbeds(&file("ends-name.toml", PLATFORM)) {
         return;
     }
     let platform = folder("ends-name").join(OsStr::from_bytes(b"de\xff.toml"));

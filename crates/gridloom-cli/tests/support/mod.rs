@@ -16,6 +16,18 @@ pub fn gridloom(arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether this machine lets its users have testbeds, of that platform; says so if not.
+pub fn has_testbeds(platform: &str) -> bool {
+    let output = gridloom(&["testbed", "run", "--no-grid", "--quiet", "-p", platform, "--", "true"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("this machine does not let this user have") {
+        eprintln!("skipped: {error}");
+        return false;
+    }
+    assert!(output.status.success(), "{error}");
+    true
+}
+
 /// Runs it to its end; what it printed.
 pub fn succeeds(mut command: Command) -> String {
     let output = command.output().unwrap();
