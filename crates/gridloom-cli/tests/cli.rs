@@ -1,5 +1,6 @@
 //! The program as its users meet it: real processes, their output and their exit status.
 
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod support;
 
 use std::process::Command;
