@@ -1,9 +1,11 @@
 # Everything Gridloom needs is built into target/ and .venv/ of this folder.
 #   make demo    build, start a local grid, run the demonstration on real input, write out/demo/
-#   make test    all tests
+#   make test    all tests; what this machine lacks is skipped by name and counted at the end
+#   make test-all    the same after the system's packages that some tests use are installed (as root, Debian)
 #   make capi    the library for C, its headers, the Fortran module, manual pages, pkg-config and CMake files: target/capi/
 #   make install PREFIX=/usr/local    the same and the program, somewhere else
 #   make bench   figures beside the machine's limits, out/bench/figures.json
+#   make docs    the documentation as a site: target/docs/index.html
 #   make lint    formatting, lint and type checks, and whether the stubs fit
 #   make wheel   a Python wheel in target/wheels/
 
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
 RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
 HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc_remote.h grpc_data.h grpc_map.h grpc_objects.h grpc.hpp) \
-	crates/gridloom-core/include/gridloom_layout.h
+	crates/gridloom-layout/include/gridloom_layout.h
 CMAKE := $(addprefix crates/gridloom-capi/cmake/,gridloomConfig.cmake gridloomConfigVersion.cmake)
 FORTRAN := crates/gridloom-capi/fortran/grpc.f90
 MANUAL := crates/gridloom-capi/manual
@@ -21,7 +23,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PREFIX ?= /usr/local
 PYSOURCES := $(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' 2>/dev/null) $(PACKAGE)/pyproject.toml
 
-.PHONY: all build capi install python demo test test-rust test-python bench lint wheel clean
+.PHONY: all build capi install python demo test test-rust test-python test-all bench docs lint wheel clean
 
 all: build python
 
@@ -51,10 +53,18 @@ install: capi
 	install -m 755 target/release/gridloom $(DESTDIR)$(PREFIX)/bin/
 	cp -RP target/capi/include target/capi/lib target/capi/share $(DESTDIR)$(PREFIX)/
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# scikit-image is there for the photograph that it ships.
 $(VENV)/ready: requirements.txt
+	@echo "Python packages that building and the demonstration need go into $(VENV)/ (10 to 60 s)."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-image==0.26.0
+	$(PIP) -r requirements.txt
+	$(PIP) --no-deps scikit-image==0.26.0
+	@touch $@
+
+$(VENV)/tests: tests/requirements.txt $(VENV)/ready
+	$(PIP) -r tests/requirements.txt
 	@touch $@
 
 wheel: target/wheels/ready
@@ -63,36 +73,64 @@ target/wheels/ready: target/release/gridloom $(VENV)/ready $(PYSOURCES)
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
 	rm -rf target/wheels
-	$(BIN)/maturin build --quiet --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
+	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
 	@touch $@
 
 python: $(VENV)/installed
 
 $(VENV)/installed: target/wheels/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+	$(PIP) --force-reinstall --no-deps target/wheels/*.whl
 	@touch $@
 
-demo: python
+demo: announced python
 	$(BIN)/python examples/demo/demo.py
 
+# Says beforehand how long it takes, where nothing is built yet.
+announced:
+	@[ -e $(VENV)/installed ] || echo "The first time this compiles everything: four to eight minutes on two cores." \
+		"Cargo shows how far it is."
+
+# Names of tests that were skipped, written by the Rust tests; pytest counts its own.
+SKIPPED := $(CURDIR)/target/skipped
+
 test: test-rust test-python
+	@if [ -s $(SKIPPED) ]; then \
+		echo "skipped among the Rust tests, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED) | sed 's/^/  /'; fi
 
 test-rust:
-	cargo test --release --locked
+	@mkdir -p target && rm -f $(SKIPPED)
+	GRIDLOOM_SKIPPED=$(SKIPPED) cargo test --release --locked
 
-test-python: python capi
-	$(BIN)/python -m pytest -q $(PACKAGE)/tests tests
+test-python: python capi $(VENV)/tests
+	$(BIN)/python -m pytest -q -rs $(PACKAGE)/tests tests
+
+PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 pkg-config valgrind
+test-all:
+	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)
+	$(MAKE) test
 
 bench: python
 	cargo run --release --locked -p gridloom-bench
 	$(BIN)/python bench/python_calls.py
 
-lint: python
+# Strict: a link to a page or heading that does not exist is an error.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(VENV)/docs: docs/requirements.txt $(VENV)/ready
+	$(PIP) -r docs/requirements.txt
+	@touch $@
+
+lint: python $(VENV)/tests target/tools/bin/cargo-deny
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PACKAGE) examples tests bench $(MANUAL)
 	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
 	$(BIN)/python -m mypy.stubtest gridloom._gridloom
+	target/tools/bin/cargo-deny --locked --offline check bans licenses sources
+
+target/tools/bin/cargo-deny:
+	cargo install --quiet --debug --locked --root target/tools cargo-deny@0.20.2
 
 clean:
 	rm -rf target $(VENV) out $(PACKAGE)/python/gridloom/bin

@@ -5,8 +5,8 @@
 Real processes on the emulated platforms of bench/worlds.py. Functions are calibrated at other sizes than those that the programs
 use; `auto`'s prediction is printed before the program runs. Beside it `mct`, call by call. With --slowed (speeds are quotas of
 processor time then, which needs cgroups), the fastest server falls to a quarter of its speed in mid-run instead, and the makespan is
-compared with that of who had known: up to the fall at the pace of the fast grid, then at that of one whose server is known to be
-slow.
+compared with the one that foreknowledge would reach: up to the fall at the pace of the fast grid, then at that of a grid with a
+server known to be slow.
 """
 
 import argparse

@@ -99,7 +99,7 @@ def run(grid, heuristic, record, check, meanwhile=None):
 
 
 def slowed(grid, testbed):
-    """A group whose first server falls to a quarter in mid-run, and the same with it fast, and slow, all the time."""
+    """A group on a grid with a first server that falls to a quarter in mid-run, and with it fast, and slow, all the time."""
 
     def set_speed(factor):
         subprocess.run([GRIDLOOM, "testbed", "slow", "--name", testbed, SLOWED, str(factor)], check=True, capture_output=True)
@@ -117,7 +117,7 @@ def slowed(grid, testbed):
     changed = run(grid, "auto", record, check, slow_down)
     calibrate(grid, slowed=True)
     known = run(grid, "auto", record, check)
-    # The part that is left when it falls, at the pace of a grid whose server is known to be slow.
+    # The part that is left when it falls, at the pace of a grid with a server known to be slow.
     left = 1 - slow_down.after / fast["measured"]
     ideal = slow_down.after + left * known["measured"]
     set_speed(1)

@@ -9,7 +9,7 @@ its servers and starts, is read by `gridloom map --plan`, which refuses what can
 scheduler's own within a millionth. What is refused, fails or takes longer than the limit is named, and not counted.
 
 Mapping times, in seconds, are of the mapping alone, without start, import or reading: the median of the rounds for
-Gridloom, one run for anrg-saga, whose schedulers are plain Python. They go through sets of names; PYTHONHASHSEED is 0,
+Gridloom, one run for anrg-saga. Its schedulers are plain Python. They go through sets of names; PYTHONHASHSEED is 0,
 so that plans stay the same.
 """
 

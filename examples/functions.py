@@ -1,4 +1,4 @@
-"""Functions of one's own: typed, shaped signatures on ordinary Python functions."""
+"""Your own functions: ordinary Python functions with types and shapes in their annotations."""
 
 import gridloom as gl
 import numpy as np

@@ -1,4 +1,4 @@
-"""What each routine of blas.idl gives, against NumPy and SciPy: a check a routine, for each precision that it has."""
+"""Checks of each routine of blas.idl against NumPy and SciPy, for each precision that it has."""
 
 import numpy as np
 import scipy.linalg

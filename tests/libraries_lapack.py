@@ -1,4 +1,4 @@
-"""What each routine of lapack.idl gives, against SciPy: a check a routine, for each precision that it has."""
+"""Checks of each routine of lapack.idl against SciPy, for each precision that it has."""
 
 import numpy as np
 import scipy.linalg

@@ -1,4 +1,4 @@
-"""The reference pages say what is so: their descriptions are read, their functions run, their output is theirs."""
+"""The reference pages are true: their descriptions parse, their functions run and print the output shown."""
 
 import doctest
 import json

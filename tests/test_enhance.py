@@ -1,4 +1,4 @@
-"""The image functions of the demonstration, against what the textbook says of them."""
+"""The image functions of the demonstration, against their textbook definitions."""
 
 import pathlib
 import sys

@@ -161,22 +161,15 @@ def test_the_documentation_s_rust_program_is_the_crate_s_which_is_compiled():
 
 
 def test_the_program_of_the_documentation_runs(tmp_path):
-    readme, page = ((ROOT / path).read_text() for path in ("README.md", "docs/processes.md"))
-    (program,) = {text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "@gl.process" in text}
+    page = (ROOT / "docs" / "processes.md").read_text()
+    program = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
     deployment = "[[process]]\nhost = 'desk'\nfunction = 'server'\n[[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk']\n"
     (tmp_path / "deployment.toml").write_text(deployment)
-    for text in (program, re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)):
-        (tmp_path / "program.py").write_text(text)
-        out = run(
-            gridloom(),
-            "deploy",
-            "-d",
-            str(tmp_path / "deployment.toml"),
-            "--",
-            sys.executable,
-            str(tmp_path / "program.py"),
-        )
-        assert out == "client@laptop| 24.0\n"
+    (tmp_path / "program.py").write_text(program)
+    out = run(
+        gridloom(), "deploy", "-d", str(tmp_path / "deployment.toml"), "--", sys.executable, str(tmp_path / "program.py")
+    )
+    assert out == "client@laptop| 24.0\n"
 
 
 @pytest.mark.parametrize("name", ["first", "own_functions"])
@@ -213,14 +206,19 @@ def test_the_readmes_first_program_runs():
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
 
 
-def test_the_readmes_commands_name_what_is_there():
-    commands = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    subcommands = set(re.findall(r"\bgridloom (\w+)", "".join(commands)))
+def test_the_first_pages_name_commands_and_files_that_exist():
+    pages = [ROOT / "README.md", ROOT / "docs" / "processes.md", *sorted((ROOT / "docs" / "start").glob("*.md"))]
+    text = "".join(page.read_text() for page in pages)
+    commands = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    subcommands = set(re.findall(r"\bgridloom ([a-z]+)", "".join(commands)))
     assert {"agent", "serve", "functions", "servers", "call", "simulate", "deploy", "testbed"} <= subcommands
     for name in subcommands:
         run(gridloom(), name, "--help")
-    for path in re.findall(r"(?:examples|docs)/[\w./-]+", (ROOT / "README.md").read_text()):
+    for path in re.findall(r"(?:examples|docs)/[\w./-]+", pages[0].read_text()):
         assert (ROOT / path.rstrip(".")).exists(), path
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / link).exists(), (page.name, link)
 
 
 def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):

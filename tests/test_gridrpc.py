@@ -387,7 +387,7 @@ def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
 
 
 def test_a_mapped_hydropad_keeps_its_data_off_a_slow_client(hydropad):
-    """Virtual seconds on a grid whose client is far away."""
+    """Virtual seconds on a grid with a client far away."""
 
     def simulated(program):
         command = [PROGRAM, "simulate", "-p", "sites.toml", "--execute", "--", hydropad / program, "grid.toml"]

@@ -1,4 +1,4 @@
-"""The page on whole libraries says what is so."""
+"""The page on whole libraries is true."""
 
 import ctypes.util
 import re

@@ -1,4 +1,4 @@
-"""What `make capi` installs beside the library: manual pages, and files for CMake."""
+"""The files that `make capi` installs beside the library: manual pages, and files for CMake."""
 
 import os
 import pathlib
@@ -44,7 +44,8 @@ def test_every_function_has_a_page():
 def test_every_page_says_what_its_function_is_for():
     for path in MAN.glob("man*/*"):
         text = path.read_text()
-        names, about = re.search(r"^\.SH NAME\n((?:.*\n)+?)\.SH", text, re.MULTILINE).group(1).split(r"\-", 1)
+        name = re.search(r"^\.SH NAME\n((?:.*\n)+?)\.SH", text, re.MULTILINE).group(1)
+        names, about = re.split(r"\s-\s", name.replace("\\-", "-"), maxsplit=1)
         assert path.stem in names.replace(",", " ").split() and len(about.strip()) > 2, path.name
         assert f'"Gridloom {VERSION}"' in text
 

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_core::wire::layout::{Abi, Form, Graph, MemoryAt, Receiver, Value, parse};
+use gridloom_layout::{Abi, Form, Graph, MemoryAt, Receiver, Value, parse};
 
 use crate::stats::Samples;
 use crate::{Figure, ROUNDS};

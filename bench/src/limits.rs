@@ -1,5 +1,5 @@
-//! What blocking sockets reach on this machine: the limit beside which each figure stands. The other end is a process
-//! of its own, as a server is.
+//! The speed of blocking sockets on this machine, as the limit beside each figure. The other end is a process of its own, as
+//! a server is.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,6 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it.
     pub fn start() -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("it is bound").to_string();
@@ -66,7 +65,6 @@ impl Drop for Peer {
     }
 }
 
-/// The peer process.
 pub fn peer(address: &str) {
     let mut echo = TcpStream::connect(address).expect("the parent listens");
     let mut bulk = TcpStream::connect(address).expect("the parent listens");

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use gridloom::{Arg, Function, Grid, LocalConfig, Value};
-use gridloom_core::base::{Dtype, Meta, NodeId};
+use gridloom_base::{Dtype, Meta, NodeId};
 use gridloom_core::graph::{Outline, OutlineDatum, OutlineTask};
 use gridloom_core::map;
 use gridloom_core::perf::{FunctionModel, GridView, LinkEstimate, ServerView};

@@ -8,10 +8,10 @@
 
 use std::process::Command;
 
-use gridloom_core::flow::{
+use gridloom_flow::{
     ActionId, Completion, Execution, FlowEngine, HostIndex, LinkIndex, NetworkModel, Policy, Resources, Transfer,
 };
-use gridloom_core::platform::{HostId, LinkId, Platform, Sharing};
+use gridloom_platform::{HostId, LinkId, Platform, Sharing};
 use serde_json::{Value, json};
 
 use super::Figure;
@@ -20,7 +20,6 @@ use super::stats::Samples;
 const HOST_FLOPS: f64 = 1e9;
 const ROUNDS: usize = 3;
 
-/// One case.
 struct Case {
     name: &'static str,
     /// Which selection it belongs to.
@@ -362,7 +361,6 @@ impl Grid {
     }
 }
 
-/// CPU time of this process.
 fn cpu_s() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9

@@ -15,7 +15,6 @@ impl Samples {
         self.0[((self.0.len() - 1) as f64 * part).round() as usize]
     }
 
-    /// The middle one.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }

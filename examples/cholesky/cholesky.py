@@ -1,4 +1,4 @@
-"""Tiled Cholesky factorisation: T(T+1)(T+2)/6 calls in one group, whose results go from server to server.
+"""Tiled Cholesky factorisation: T(T+1)(T+2)/6 calls in one group. Results go from server to server.
 
     python examples/cholesky/cholesky.py [--tiles 6] [--size 256] [--heuristic auto]
 

@@ -23,8 +23,7 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 HALO = 3
-#: The best plan that is found with copies that share links, and of those that end within 5 % of it the one that moves least:
-#: speeds are not known more precisely.
+#: Of the plans that end within 5 % of the best, `auto` takes the one that moves least: speeds are not known more precisely.
 HEURISTIC = "auto"
 #: Largest relative difference between the three ways. The same library with the same number of threads gives the same
 #: bits; another build of it may not.
@@ -36,7 +35,7 @@ def digest(array):
 
 
 def is_skipped(grid, result):
-    """Whether functions were not run: a simulation gives zeros then."""
+    """Whether the simulation skipped the functions: then results are zeros."""
     return grid.simulated and not np.any(result)
 
 

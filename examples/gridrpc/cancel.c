@@ -1,4 +1,4 @@
-/* Calls that are given up: by the program, and by a time limit.
+/* The program cancels a call, and a time limit ends another.
  *
  *   cancel CONFIGURATION */
 #include "example.h"
@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
     MUST(grpc_function_handle_default(&search, "examples/search"));
     MUST(grpc_function_handle_default(&trial, "examples/pi_trial"));
 
-    /* Two ways to go about it: who is first wins, and the other is cancelled. */
+    /* Two ways to solve one problem: the program takes the first result and cancels the other call. */
     MUST(grpc_call_async(&search, &ids[0], 1, &found));
     MUST(grpc_call_async(&trial, &ids[1], 1, 1000L, &hits));
     MUST(grpc_wait_or(ids, 2, &id));
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
     grpc_error_t waited = grpc_wait(ids[0]);
     printf("the search: %s, %s\n", grpc_error_string(waited), grpc_error_string(grpc_get_error(ids[0])));
 
-    /* A limit of the handle's. */
+    /* A time limit for all calls of this handle. */
     MUST(grpc_function_handle_set_timeout_np(&search, 0.5));
     printf("with a limit: %s\n", grpc_error_string(grpc_call(&search, 2, &found)));
 

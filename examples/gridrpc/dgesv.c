@@ -1,4 +1,4 @@
-/* A system of linear equations, solved by a server: arrays that are changed in place, and a look at what came of it.
+/* A server solves a system of linear equations, with arrays that are changed in place. The program checks the solution.
  *
  *   dgesv CONFIGURATION [N] */
 #include "example.h"

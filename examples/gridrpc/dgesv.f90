@@ -1,4 +1,4 @@
-! A system of linear equations, solved by a server, in Fortran: dgesv CONFIGURATION [N]
+! A server solves a system of linear equations, in Fortran: dgesv CONFIGURATION [N]
 program solve
     use grpc
     use, intrinsic :: iso_c_binding

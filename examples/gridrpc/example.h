@@ -1,4 +1,4 @@
-/* What all programs of this folder share: an error that is not expected ends them. */
+/* Shared by all programs of this folder: an unexpected error ends the program. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 

@@ -1,4 +1,4 @@
-/* A file in and a file out: their content travels, their names are the program's.
+/* A function takes a file and makes a file. The contents travel; the program chooses the names.
  *
  *   files CONFIGURATION PATTERN TEXT HITS */
 #include "example.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number at that place of a sequence of random ones (splitmix64): the same on every machine, in any order. */
+/* The random number at that place of a sequence (splitmix64): the same on every machine, in any order of calls. */
 static uint64_t random_at(uint64_t place) {
     uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -39,7 +39,7 @@ static void exchange(int n, int nrhs, double *a, double *b, int one, int other) 
     }
 }
 
-/* 0, or the number of the first pivot that is zero, from 1. */
+/* Returns 0, or the number of the first zero pivot, counted from 1. */
 int solve(int n, int nrhs, double *a, int *pivots, double *b) {
     for (int k = 0; k < n; k++) {
         int largest = k;
@@ -70,7 +70,7 @@ void mean_of(int n, const double *x, double *mean, double *deviation) {
     *deviation = n > 1 ? sqrt(squares / (n - 1)) : 0;
 }
 
-/* A search without an end: for programs that cancel it. */
+/* A search that never ends, for programs that cancel it. */
 void search_for_ever(int seed, double *found) {
     *found = seed;
     for (;;) pause();
@@ -90,7 +90,7 @@ void integrate(int steps, double from, double to, double *integral, void (*progr
     *integral = sum;
 }
 
-/* How many lines there are, or -1 if a file cannot be read or written. */
+/* Returns the number of lines, or -1 if a file cannot be read or written. */
 int grep_lines(const char *pattern, const char *text, const char *hits) {
     char line[4096];
     int count = 0;

@@ -1,4 +1,4 @@
-/* Objects: a matrix lies in pieces on servers, and only vectors travel. The power method for its largest eigenvalue.
+/* Objects keep the pieces of a matrix on servers, and only vectors travel: the power method for the largest eigenvalue.
  *
  *   objects CONFIGURATION */
 #include "example.h"

@@ -1,4 +1,4 @@
-/* Pi by Monte Carlo: many calls that do not wait, all through one handle.
+/* Pi by Monte Carlo: many asynchronous calls through one handle.
  *
  *   pi CONFIGURATION [CALLS [TRIALS]] */
 #include "example.h"

@@ -1,11 +1,11 @@
-! Pi by Monte Carlo, in Fortran: many calls that do not wait. pi CONFIGURATION [CALLS]
+! Pi by Monte Carlo, in Fortran: many asynchronous calls. pi CONFIGURATION [CALLS]
 program pi
     use grpc
     use, intrinsic :: iso_c_binding
     implicit none
     integer(c_int64_t), parameter :: trials = 1000000
     type(grpc_function_handle_t), target :: handle
-    ! A wait changes them, which the compiler has to know.
+    ! A wait changes them, and the compiler has to know that.
     integer(c_int64_t), allocatable, target, asynchronous :: hits(:)
     type(grpc_arg_stack_t) :: arguments
     character(len=200) :: word
@@ -19,7 +19,7 @@ program pi
     do i = 1, calls - 1
         call must(grpc_call_async(handle, id, i, trials, hits(i)), "examples/pi_trial")
     end do
-    ! The last of them by a stack, as programs do that learn at run time what they call.
+    ! The last call uses an argument stack, for programs that learn at run time which function to call.
     call arguments%push_value(calls)
     call arguments%push_value(trials)
     call arguments%push(hits(calls))

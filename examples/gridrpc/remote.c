@@ -1,4 +1,4 @@
-/* Handles for remote data, as the component for NetSolve has them: a factored system stays where it is made.
+/* Handles for remote data, as in the component for NetSolve: a factored system stays on the server that made it.
  *
  *   remote CONFIGURATION */
 #include "example.h"

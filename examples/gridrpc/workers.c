@@ -1,11 +1,11 @@
-/* Pi by Monte Carlo, as programs for one process a handle have it: several handles, and each gets more when it is done.
+/* Pi by Monte Carlo with several handles: a handle gets the next call when its last one is done.
  *
  *   workers CONFIGURATION */
 #include "example.h"
 
 enum { WORKERS = 4, CALLS = 20, TRIALS = 500000 };
 
-/* What a worker is at. */
+/* The state of a worker. */
 typedef struct worker {
     grpc_function_handle_t handle;
     grpc_sessionid_t id;
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
         grpc_sessionid_t id;
         MUST(grpc_wait_any(&id));
         MUST(grpc_get_handle(&handle, id));
-        /* The handle is the first thing of its worker. */
+        /* The handle is the first field of its worker, so its address is the worker's. */
         worker *one = (worker *)handle;
         all += one->hits;
         done++;

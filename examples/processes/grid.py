@@ -3,8 +3,8 @@
     gridloom simulate -p ../two-sites.toml -d grid.toml -- python grid.py
     gridloom deploy -d grid.toml -- python grid.py                            # each starts a small grid of its own
 
-For one grid for all, start it (`gridloom agent & gridloom serve builtin:linalg &`); `gl.connect()` instead of `gl.local`
-finds it, and is the same in simulation.
+To share one grid, start it (`gridloom agent & gridloom serve builtin:linalg &`) and write `gl.connect()` for `gl.local`.
+That works in simulation too.
 """
 
 import gridloom as gl

@@ -1,4 +1,4 @@
-/* A client has a server multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789), in C. `matmul.py` and
+/* A client asks a server to multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789), in C. `matmul.py` and
  * `matmul.rs` are the same in Python and Rust, and a client of one language can use a server of another.
  *
  *   make capi
@@ -23,7 +23,7 @@ GRIDLOOM_MESSAGE(Multiply, struct Multiply {
 GRIDLOOM_MESSAGE(Product, struct Product { size_t m, n; double *c GRIDLOOM_LENGTH(m * n); });
 GRIDLOOM_SIGNAL(Done);
 
-/* Each simulated process has its own. */
+/* Each simulated process has its own copy. */
 static int products;
 
 /* The product of an m x k and a k x n matrix. */
@@ -76,7 +76,7 @@ GRIDLOOM_PROCESS(client) {
     struct Multiply work = {n, n, n, calloc(count, sizeof(double)), calloc(count, sizeof(double))};
     gridloom_message *got;
     for (int rounds = atoi(argv[2]); products < rounds; products++) {
-        /* Small integers, so that every order of summation gives the same. */
+        /* Small integers: every order of summation gives the same result. */
         for (size_t i = 0; i < count; i++) {
             work.a[i] = (double)((i * 7 + (size_t)products) % 17);
             work.b[i] = (double)((i * 11 + (size_t)products) % 17);

@@ -1,4 +1,4 @@
-"""A client has a server multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789).
+"""A client asks a server to multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789).
 
 `matmul.rs` is the same in Rust, and a client of one language can use a server of the other.
 
@@ -50,7 +50,7 @@ def client(me, host, rounds):
     worker = me.connect(host, PORT)
     random = np.random.default_rng(1)
     for _ in range(int(rounds)):
-        # Small integers, so that every order of summation gives the same.
+        # Small integers: every order of summation gives the same result.
         a, b = random.integers(17, size=(2, 64, 64)).astype(float)
         worker.send(Multiply(a, b))
         assert np.array_equal(worker.wait(Product, timeout=60).c, a @ b)

@@ -1,4 +1,4 @@
-//! A client has a server multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789), in Rust.
+//! A client asks a server to multiply matrices: the program of section 4 of the report on GRAS (INRIA RR-5789), in Rust.
 //! `matmul.py` is the same in Python, and a client of one language can use a server of the other.
 //!
 //! ```text
@@ -64,7 +64,7 @@ fn client(mut me: Process) -> Result<(), Error> {
     let (host, rounds) = (host.clone(), rounds.parse::<usize>().map_err(|error| Error::Usage(error.to_string()))?);
     let worker = me.connect(&host, PORT, 10.0)?;
     for round in 0..rounds {
-        // Small integers, so that every order of summation gives the same.
+        // Small integers: every order of summation gives the same result.
         let matrix = |factor: usize| (0..SIZE * SIZE).map(|n| ((n * factor + round) % 17) as f64).collect::<Vec<_>>();
         let (a, b) = (matrix(7), matrix(11));
         let expected = multiply(&a, &b, SIZE, SIZE);

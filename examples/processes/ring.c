@@ -3,7 +3,7 @@
  *   gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- ./ring
  *   gridloom deploy -d examples/processes/ring.toml -- ./ring
  *
- * Arguments of a process: its port, the next one's host and port, how often the token goes round, and `first` for one.
+ * Arguments of a process: its port, host and port of the next process, the number of rounds, and `first` for one process.
  */
 #include <gridloom.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ GRIDLOOM_LOG_CATEGORY(ring);
 
 GRIDLOOM_MESSAGE(token, struct token { int round; long steps; });
 
-/* How often the token came by: each simulated process counts its own. */
+/* How often the token passed this process. Each simulated process has its own copy. */
 static int seen;
 
 GRIDLOOM_PROCESS(member) {

@@ -3,7 +3,7 @@
     gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- python examples/processes/ring.py
     gridloom deploy -d examples/processes/ring.toml -- python examples/processes/ring.py
 
-Arguments of a process: its port, the next one's host and port, how often the token goes round, and `first` for one.
+Arguments of a process: its port, host and port of the next process, the number of rounds, and `first` for one process.
 """
 
 import gridloom as gl

@@ -4,7 +4,7 @@
 //! cargo build --release -p gridloom --example ring
 //! gridloom simulate -p examples/two-sites.toml -d examples/processes/ring.toml -- target/release/examples/ring
 //! ```
-//! Arguments of a process: its port, the next one's host and port, how often the token goes round, and `first` for one.
+//! Arguments of a process: its port, host and port of the next process, the number of rounds, and `first` for one process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

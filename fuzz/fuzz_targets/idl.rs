@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use gridloom_core::idl::{parse, parse_file};
+use gridloom_idl::{parse, parse_file};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use gridloom_core::wire::layout::{Abi, Receiver, Schema, parse};
+use gridloom_layout::{Abi, Receiver, Schema, parse};
 use libfuzzer_sys::fuzz_target;
 
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use gridloom_core::base::Meta;
-use gridloom_core::idl::{BaseType, Definition, Param};
+use gridloom_base::Meta;
+use gridloom_idl::{BaseType, Definition, Param};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gridloom_core::idl::parse;
-use gridloom_core::node::Message;
+use gridloom_idl::parse;
+use gridloom_core::node::message::{DirectoryToClient, Message};
 use gridloom_core::perf::GridView;
-use gridloom_core::wire::frame::{Encoder, Kind};
+use gridloom_channel::frame::{Encoder, Kind};
 
 fn main() {
     let root = PathBuf::from(std::env::args().nth(1).expect("the repository's folder"));
@@ -25,7 +25,8 @@ fn main() {
             let bytes = postcard::to_stdvec(&definition).expect("a definition is written");
             write("signature", &format!("definition-{at}-{number}"), &bytes);
             let functions = Some(vec![definition.signature]);
-            let message = Message::Directory { version: 1, grid: GridView::default(), functions };
+            let message: Message =
+                DirectoryToClient::Directory { version: 1, grid: GridView::default(), functions }.into();
             let mut frame = Vec::new();
             Encoder::default().message(Kind::Message, &message, &mut frame).expect("it is short");
             write("frames", &format!("functions-{at}-{number}"), &frame);

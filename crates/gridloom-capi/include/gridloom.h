@@ -28,8 +28,8 @@
  * - Times are seconds, of virtual time in simulation.
  * - In simulation each process has its own copy of the program's global and static variables; what is in shared libraries
  *   and thread-local variables is shared by all. A process has a stack of 1 MiB.
- * - When the world goes away (a kill time, a deadlock), calls give GRIDLOOM_ENDED and the process has to return; one that
- *   calls on is unwound in simulation.
+ * - When the process's world ends (a kill time, a deadlock), functions give GRIDLOOM_ENDED and the process has to return.
+ *   In simulation, a process that calls further functions is unwound.
  */
 #ifndef GRIDLOOM_H
 #define GRIDLOOM_H
@@ -45,17 +45,17 @@
 extern "C" {
 #endif
 
-/* What a call gives. The numbers are never given anew. */
+/* What a function returns. A number never gets another meaning. */
 typedef enum gridloom_code {
     GRIDLOOM_OK = 0,
     GRIDLOOM_TIMED_OUT = -1,      /* nothing came in time */
     GRIDLOOM_CLOSED = -2,         /* the connection is closed */
-    GRIDLOOM_REMOTE = -3,         /* the other side failed for a message of this one: see gridloom_remote_code() */
-    GRIDLOOM_CANNOT_CONNECT = -4, /* nobody listens there, or the way is barred */
+    GRIDLOOM_REMOTE = -3,         /* a callback of the other side failed for a message of this one: see gridloom_remote_code() */
+    GRIDLOOM_CANNOT_CONNECT = -4, /* no process listens there, or a firewall bars the way */
     GRIDLOOM_CANNOT_LISTEN = -5,  /* the port is taken */
     GRIDLOOM_NO_SUCH_HOST = -6,   /* no host of this name is known */
     GRIDLOOM_TOO_LARGE = -7,      /* the message exceeds the limit */
-    GRIDLOOM_ENDED = -8,          /* the world goes away: return */
+    GRIDLOOM_ENDED = -8,          /* the process's world ends: return */
     GRIDLOOM_FAILED = -9,         /* what fits nowhere else */
     GRIDLOOM_LAYOUT = -10,        /* a message is not as its declaration says */
     GRIDLOOM_USAGE = -11          /* the program's mistake: the text says which */
@@ -64,7 +64,7 @@ typedef enum gridloom_code {
 /* A connection of this process; negative numbers are codes. */
 typedef int64_t gridloom_peer;
 
-/* As `from`: whoever it is. */
+/* As `from`: any connection. */
 #define GRIDLOOM_ANYONE ((gridloom_peer)-1)
 /* As a time limit: none. So is any negative number. */
 #define GRIDLOOM_FOREVER (-1.0)
@@ -75,8 +75,8 @@ typedef int64_t gridloom_peer;
 #define GRIDLOOM_MAIN                                                                                                   \
     int main(int argc, char **argv) { return gridloom_main(argc, argv); }
 
-/* What GRIDLOOM_MAIN calls, for a program that has things to do before; what it sets in global variables every process
- * finds there.
+/* What GRIDLOOM_MAIN calls, for a program that has work to do before. Every process finds the global variables as the program
+ * set them before.
  * Options of the command line: --set NAME=VALUE, --config FILE, --log LEVELS (see below); others are refused.
  * @return The exit status: for real that of the process, in simulation 0 if all ended well. Blocks. */
 int gridloom_main(int argc, char **argv);
@@ -99,7 +99,7 @@ void gridloom_declare_process(const char *function, gridloom_process_function bo
 const char *gridloom_function(void);
 const char *gridloom_host(void);
 
-/* Whether time is virtual: 1 or 0. */
+/* 1 if time is virtual, else 0. */
 int gridloom_is_simulated(void);
 
 /* ---- Message types ---------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ int gridloom_is_simulated(void);
 #define GRIDLOOM_ALIGN_(name) _Alignof(struct name)
 #endif
 
-/* What the macros tell the library before main; what is not said is NULL or 0. */
+/* What the macros tell the library before main; members that do not apply are NULL or 0. */
 typedef struct gridloom_declaration {
     const char *kind;    /* the message type */
     const char *name;    /* its struct; without kind and text, a constant */
@@ -161,15 +161,15 @@ void gridloom_declare(const gridloom_declaration *declaration);
  * @return The port, or a code. */
 int gridloom_listen(int port);
 
-/* Connects to who listens on that port of that host, a host of the deployment. Tries again for `patience` seconds while
- * nobody listens, so that processes may start in any order. Blocks.
+/* Connects to the process that listens on that port of that host, a host of the deployment. Tries again for `patience`
+ * seconds while none listens, so that processes may start in any order. Blocks.
  * @return The connection, or a code. */
 gridloom_peer gridloom_connect(const char *host, int port, double patience);
 
 /* Closes a connection; what was sent still arrives. */
 void gridloom_close(gridloom_peer peer);
 
-/* Who is at the other end, "function@host", written to `text` as snprintf does; its length. */
+/* The process at the other end, "function@host", written to `text` as snprintf does; its length. */
 size_t gridloom_describe(gridloom_peer peer, char *text, size_t size);
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------- */
@@ -190,7 +190,8 @@ int gridloom_send(gridloom_peer peer, const char *kind, const void *value);
 /* Sends bytes as they are, for a receiver that declares no such type. Blocks likewise. */
 int gridloom_send_bytes(gridloom_peer peer, const char *kind, const void *bytes, size_t size);
 
-/* Waits for a message of that type, from that connection or GRIDLOOM_ANYONE, so long at most. Others wait meanwhile.
+/* Waits for a message of that type, from that connection or GRIDLOOM_ANYONE, for so long at most. Other messages wait
+ * meanwhile.
  * @param[out] message  To be freed with gridloom_message_free(); unchanged on failure.
  * @return GRIDLOOM_OK or a code; GRIDLOOM_REMOTE if a callback of the other side failed for a message of this one. Blocks. */
 int gridloom_wait_for(const char *kind, gridloom_peer from, double seconds, gridloom_message **message);
@@ -203,20 +204,20 @@ gridloom_message *gridloom_message_keep(gridloom_message *message);
 
 /* ---- Callbacks and timers ------------------------------------------------------------------------------------------- */
 
-/* Attends to a message, which is freed when it returns. A result that is not 0 goes to the sender as an error, with the
+/* Handles a message, which is freed when the callback returns. A result that is not 0 goes to the sender as an error, with the
  * text of gridloom_fail() if there is one. */
 typedef int (*gridloom_callback)(gridloom_message *message, void *context);
-/* Attends to a timer. A result that is not 0 is what gridloom_handle() then gives, as GRIDLOOM_FAILED. */
+/* Handles a timer. A result that is not 0 is what gridloom_handle() then gives, as GRIDLOOM_FAILED. */
 typedef int (*gridloom_timer_callback)(void *context);
 
 /* From now on gridloom_handle() calls `callback` for messages of that type. */
 int gridloom_on(const char *kind, gridloom_callback callback, void *context);
 
-/* Attends to one message that has a callback, or one timer; waits for it so long at most. Blocks.
+/* Handles one message that has a callback, or one timer; waits for it for so long at most. Blocks.
  * @return 1 if there was one, 0 if not, or a code. */
 int gridloom_handle(double seconds);
 
-/* Attends to messages and timers for so long. Blocks. */
+/* Handles messages and timers for so long. Blocks. */
 int gridloom_handle_for(double seconds);
 
 /* Calls `callback`, from gridloom_handle(), after so many seconds, and then every so many if `repeat`.
@@ -244,7 +245,7 @@ int gridloom_fail_text(int code, const char *text);
 /* The time: since 1970 for real, since the beginning in simulation. */
 double gridloom_now(void);
 
-/* Waits so long. What comes meanwhile waits too. Blocks. */
+/* Waits for so long. Messages that come meanwhile wait too. Blocks. */
 int gridloom_sleep(double seconds);
 
 /* Takes the time of so many floating-point operations on one core of the simulated host; no time for real. Blocks. */
@@ -279,8 +280,8 @@ void gridloom_measure_end(gridloom_measure *measure);
  * GRIDLOOM_LOG_CATEGORY(matmul.server);     outside of functions, once in a file
  * gridloom_info("%d products", n);          also gridloom_debug, gridloom_warning, gridloom_error
  *
- * Lines go to standard error with time, level, category and process. Which ones is said by `--log LEVELS`, by GRIDLOOM_LOG
- * in the environment, or by `log` in the configuration: "warning,matmul=debug" is warnings and errors, and everything of
+ * Lines go to standard error with time, level, category and process. `--log LEVELS`, GRIDLOOM_LOG in the environment, or
+ * `log` in the configuration choose among them: "warning,matmul=debug" is warnings and errors, and everything of
  * category matmul and those below it (matmul.server). Without it: info. */
 #define GRIDLOOM_LOG_CATEGORY(category) __attribute__((unused)) static const char gridloom_category_[] = #category
 #define gridloom_debug(...) gridloom_log(GRIDLOOM_LEVEL_DEBUG, gridloom_category_, __VA_ARGS__)
@@ -316,8 +317,8 @@ int gridloom_config_number(const char *name, double *value);
 
 /* ---- Arrays that grow -----------------------------------------------------------------------------------------------
  *
- * A GRIDLOOM_ARRAY(type) has `data`, `length` and `capacity`, and may be a field of a message. Begin with all zero. What
- * was received may grow too: its elements then move out of the message. `array` is a pointer to it. */
+ * A GRIDLOOM_ARRAY(type) has `data`, `length` and `capacity`, and may be a field of a message. Begin with all zero. An
+ * array that was received may grow too: its elements then move out of the message. `array` is a pointer to it. */
 #define gridloom_array_reserve(array, count)                                                                            \
     ((array)->data =                                                                                                    \
          gridloom_array_grown((array)->data, (array)->length, &(array)->capacity, sizeof *(array)->data, (count)))
@@ -333,7 +334,7 @@ void gridloom_array_drop(void *data);
 
 /* ---- Dictionaries ---------------------------------------------------------------------------------------------------
  *
- * Pointers by text. Keys are copied; what the pointers lead to is the program's. */
+ * Pointers by text. The dictionary copies keys; what the pointers lead to stays the program's. */
 typedef struct gridloom_dictionary gridloom_dictionary;
 gridloom_dictionary *gridloom_dictionary_new(void);
 void gridloom_dictionary_free(gridloom_dictionary *dictionary);

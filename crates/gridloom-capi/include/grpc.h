@@ -12,16 +12,16 @@
  *
  *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
  *
- * What is not of the standard stands in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
+ * Functions beyond the standard stand in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
  * and NetSolve, arrays of handles, time limits, texts of errors), grpc_remote.h (data that stay on servers),
  * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together).
- * Their names end in _np, as Ninf-G marks what is not portable, unless another system's programs know them otherwise.
+ * Their names end in _np, as Ninf-G marks what is not portable, unless programs of another system use another name.
  *
  * Conventions
  * - Programs compare errors by name: other systems give the names other numbers.
- * - Every function gives GRPC_NOT_INITIALIZED before grpc_initialize and after grpc_finalize, but grpc_error_string,
- *   and GRPC_OTHER_ERROR_CODE for what no other code says (a null pointer among it); neither is listed below. On an
- *   error nothing is written through pointers, unless it says so. grpc_last_error_text_np() has the text of the
+ * - Every function but grpc_error_string gives GRPC_NOT_INITIALIZED before grpc_initialize and after grpc_finalize. It
+ *   gives GRPC_OTHER_ERROR_CODE for errors without a code of their own, such as a null pointer. Neither is listed below.
+ *   On an error nothing is written through pointers, unless the function says so. grpc_last_error_text_np() has the text of the
  *   thread's last error; GRPC_NOT_COMPLETED and GRPC_NONE_COMPLETED are answers and no errors to it.
  * - Texts given to a function are copied.
  * - "MT-safe": may be called by any threads at any time. Everything is, but grpc_initialize and grpc_finalize; of two
@@ -51,7 +51,7 @@
  *   Of a Python function, arrays are row by row, and sizes that its arrays name but its parameters do not are passed, too:
  *   as int64_t, after the other inputs, in the order in which they are named first. A function that has anything else
  *   (bytes) is GRPC_RPC_REFUSED when its handle is made.
- *   Nobody can check that what is passed is what the signature says, as for printf. `gridloom functions` shows
+ *   As for printf, nothing checks that the program passes what the signature says. `gridloom functions` shows
  *   signatures. NULL for an OUT argument: that result is not wanted, and is not written. Elsewhere NULL is
  *   GRPC_OTHER_ERROR_CODE, unless it is an array without elements.
  *
@@ -113,7 +113,7 @@ typedef int grpc_error_t;
  * ------------------------------------------------------------------------------------------------- */
 
 /* Reads the configuration and connects to the grid. The first that there is counts: the file named, the one named by
- * GRIDLOOM_GRPC_CONFIG in the environment, none. What no file says: the agent is that of GRIDLOOM_AGENT; without it an
+ * GRIDLOOM_GRPC_CONFIG in the environment, none. If no file names an agent, it is that of GRIDLOOM_AGENT; without it an
  * embedded grid is started, which ends with the session. Under `gridloom simulate` and `gridloom testbed` it is their
  * grid.
  *
@@ -175,16 +175,16 @@ grpc_error_t grpc_get_handle(grpc_function_handle_t **handle, grpc_sessionid_t s
 
 /* Calls a function and waits for its end; results are there when it returns. For the arguments see
  * the beginning of this header, gridrpc(7) among the manual pages.
- * @return GRPC_INVALID_FUNCTION_HANDLE; GRPC_SERVER_NOT_FOUND, GRPC_FUNCTION_NOT_FOUND, if nobody offers it any more;
+ * @return GRPC_INVALID_FUNCTION_HANDLE; GRPC_SERVER_NOT_FOUND, GRPC_FUNCTION_NOT_FOUND, if no server offers it any more;
  *         GRPC_RPC_REFUSED; GRPC_COMMUNICATION_FAILED, also if the function crashed; GRPC_TIMEOUT_NP;
  *         GRPC_SESSION_FAILED, if the function failed otherwise. What OUT arguments then hold is undefined; INOUT
  *         arguments are as they were. */
 grpc_error_t grpc_call(grpc_function_handle_t *handle, ...);
 
-/* Begins a call and does not wait for its end. There may be very many; how many run at a time is the grid's to say.
+/* Begins a call and does not wait for its end. There may be very many; the grid decides how many run at a time.
  * @param[out] session_id  What to wait for; GRPC_SESSIONID_VOID on an error. Ids are not given again while they are
  *                         known.
- * @return As grpc_call for what is found before it is sent. What fails later, the wait tells. */
+ * @return As grpc_call for errors that are found before the call is sent. The wait tells of later ones. */
 grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
 
 /* ---- Asking
@@ -219,8 +219,8 @@ grpc_error_t grpc_cancel_all(void);
  * ------------------------------------------------------------------------------------------------------------
  *
  * A session is waited for once: then it is no longer outstanding, its results are written, and its id is known to
- * grpc_get_error, grpc_get_handle and grpc_get_failed_sessionid only. Ids that are none, GRPC_SESSIONID_VOID among
- * them, are told at once: nothing is waited for then, and no session ends its being outstanding. An id that stands
+ * grpc_get_error, grpc_get_handle and grpc_get_failed_sessionid only. An invalid id, such as GRPC_SESSIONID_VOID, is an
+ * error at once: nothing is waited for then, and every session stays outstanding. An id that stands
  * twice in an array counts once. */
 
 /* Waits for a session.

@@ -1,13 +1,12 @@
 /* Data management after the proposal GFD.186: an extension, not of GFD.52. Included by grpc.h.
  *
- * Its names follow what is generally known of the proposal, whose text was not at hand: that this conforms to it is not
- * claimed.
+ * Its names follow what is generally known of the proposal. Its text was not at hand, so conformance is not claimed.
  *
  * A grpc_data_t describes a datum: where it can be read (input URIs), where it has to be put (output URIs), type,
  * extents, and how each output is managed. `&data` stands for an argument in calls as a grpc_remote_t does
- * (grpc_remote.h). Read by a call before it has a value, it is read from its first input from which it can be. As an
- * output, its value is put to its outputs by who learns of the session's end, as results are written, and stays
- * on the server besides. It is the program's memory and the library's content, known by its address from grpc_data_init
+ * (grpc_remote.h). A call that reads it before it has a value takes it from the first input that has it. As an
+ * output of a call, its value stays on the server; the thread that learns of the session's end also puts it to its
+ * outputs, as it writes results. It is the program's memory and the library's content, known by its address from grpc_data_init
  * (or _load, _container_get) until _unbind, _free or grpc_finalize: do not copy it. A call that is given one that was
  * freed, or is of an earlier session, is GRPC_INVALID_DATA_NP, as is a copy of one as an input. (A copy that is only
  * written is taken for memory.)
@@ -18,28 +17,29 @@
  *   file://SERVER/PATH          a file of that server, in the folder that it offers
  *   gridloom:                   the stores of the grid: where it was made, or with the client until it is read
  *   gridloom://SERVER           the store of that server
- * Others (s3:, http:) are GRPC_INVALID_DATA_NP. SERVER is what grpc_function_handle_init takes. What has been described
- * with extents has to be as long as the file that it is read from. Files of servers are those of servers that offer them:
+ * Others (s3:, http:) are GRPC_INVALID_DATA_NP. SERVER is what grpc_function_handle_init takes. A datum that
+ * was described with extents has to be as long as the file that it is read from. Files of servers are those of servers that offer them:
  * `GRIDLOOM_FILES=FOLDER gridloom serve ... --builtin files`; their paths are relative to FOLDER and lead to nothing
- * outside of it but by links in it. They are read there, so that their content is on that server then, and written from where it is.
+ * outside of it but by links in it. That server reads them, and has their content then; a file is written from where its
+ * content is.
  *
- * Modes, of what is put to the store of a server
- *   GRPC_VOLATILE, GRPC_PERSISTENT  a copy for calls that run there, given up when others need the room. Of what was
- *                                   made on a server, that server keeps it all the same until the datum is freed
+ * Modes, of copies that are put to the store of a server
+ *   GRPC_VOLATILE, GRPC_PERSISTENT  a copy for calls that run there, given up when others need the room. A datum that
+ *                                   was made on a server stays there all the same until it is freed
  *   GRPC_STICKY                     it stays there until the datum is freed, or that server is named to grpc_data_free;
  *                                   it may be copied. It counts against the server's memory, which may be too small
  *   GRPC_UNIQUE_STICKY              the same, and there is no other copy: calls that read it run there, and are
  *                                   GRPC_INVALID_DATA_NP if they are bound to another server, or read two such data of
  *                                   two servers; it cannot be put to a second server
  *   GRPC_STRICTLY_VOLATILE          likewise, and it is erased when the first call that reads it needs it no more: from
- *                                   the stores of servers and of the client. What that call made of it cannot be made
- *                                   again, then, if its server is lost. Servers write no data to disks
- * The latter two count for all of a datum, whichever output has them; at most one server may be named. What reads such a
- * datum waits until it is known where it is made, not until it is made. With `gridloom:` its place is where it is made;
- * one that the program gives itself stays with the client, and each call gets it as an argument that the server erases at
- * the call's end. What is to be put to the client's memory or files comes there, and no copy of it stays in the library.
+ *                                   the stores of servers and of the client. The results of that call cannot be
+ *                                   made again, then, if their server is lost. Servers write no data to disks
+ * The latter two count for all of a datum, whichever output has them; at most one server may be named. A call that reads
+ * such a datum waits until it is known where it is made, not until it is made. With `gridloom:` its place is where it is made;
+ * a datum that the program gives itself stays with the client, and each call gets it as an argument that the server erases
+ * at the call's end. A value for the client's memory or files comes there, and no copy of it stays in the library.
  * Such calls fail if the server is lost, as those of a handle that is bound to it, and the datum is lost with it. Other
- * data are made again elsewhere, if their calls can run again, and what has no such calls is lost. */
+ * data are made again elsewhere if their calls can run again, and are lost otherwise. */
 #ifndef GRIDLOOM_GRPC_DATA_H
 #define GRIDLOOM_GRPC_DATA_H
 
@@ -111,21 +111,21 @@ grpc_error_t grpc_data_memory_mapping_get(const char *key, void **data);
 /* Copies a datum from the first of these inputs from which it can be read (NULL: its own value, or input) to all of
  * these outputs (NULL: its own). Inputs are read at once; outputs are written by grpc_data_wait, without which they are not.
  * @param output_modes  As many as outputs, or NULL: GRPC_VOLATILE. They count for the stores of servers, for this time.
- * @return GRPC_INVALID_DATA_NP; what fails later, grpc_data_wait tells. MT-safe. */
+ * @return GRPC_INVALID_DATA_NP; grpc_data_wait tells of later failures. MT-safe. */
 grpc_error_t grpc_data_transfer(grpc_data_t *data, const char **input_URIs, const char **output_URIs,
                                 const grpc_data_mode_t *output_modes);
 
 /* Waits for the transfers under way of all of these data, or of any one, and writes their outputs.
  * @param data  Ends with NULL.
- * @param[out] returned  The first in the list whose transfers have ended, or have failed; NULL for none; may be NULL.
+ * @param[out] returned  The first in the list with ended or failed transfers; NULL for none; may be NULL.
  * @return GRPC_INVALID_DATA_NP; GRPC_COMMUNICATION_FAILED if a transfer failed. MT-safe. */
 grpc_error_t grpc_data_wait(grpc_data_t **data, grpc_completion_mode_t mode, grpc_data_t **returned);
 
 /* Writes the description of a datum, not its content, to a file:, file://SERVER/ or memory: URI (a key or address with
  * room for 4096 bytes), and makes a datum of one. Within the session that saved it, it is the same datum while that is
  * described. Elsewhere it has no value, the same outputs, and as inputs the files to which the datum had been put when it
- * was saved, then its inputs; addresses are left out. So another client finds, by the file of a server, what was put to a
- * file of a server: that outlives the program that put it there. Data in stores do not.
+ * was saved, then its inputs; addresses are left out. So another client can find, by a file on a server, what was put to
+ * a file on a server: such files outlive the program. Data in stores do not.
  * @return GRPC_INVALID_DATA_NP; GRPC_OTHER_ERROR_CODE if it cannot be written. MT-safe. */
 grpc_error_t grpc_data_save(grpc_data_t *data, const char *URI_output);
 grpc_error_t grpc_data_load(grpc_data_t *data, const char *URI_input);

@@ -9,33 +9,33 @@
  *   }
  *
  * The block runs twice. First its calls are discovered: nothing is sent, each gives GRPC_NO_ERROR, each wait and probe
- * says that sessions have ended, and no buffer changes. Then all of them are mapped together; and the block runs again,
- * for real, and each call goes where the plan has it. Results go from server to server as the plan says, and not
+ * says that sessions have ended, and no buffer changes. Then all calls are mapped together. The block runs again,
+ * for real, and each call goes to the server that the plan has for it. Results go from server to server as the plan says, and not
  * through the client.
  *
- * Which call depends on which follows from the memory that they are given: what reads a buffer, or part of it, depends
- * on the last call before it that wrote there. Sizes follow from scalars. So within the block
- * - what decides on calls, their order and their scalars must not depend on results of the block;
- * - what is computed from buffers, or changes anything that a second run would see, stands in grpc_local() { ... },
+ * Dependencies follow from the memory that calls are given: a call that reads a buffer, or part of it, depends on the
+ * last call before it that wrote there. Sizes follow from scalars. So within the block
+ * - calls, their order and their scalars must not depend on results of the block;
+ * - code that computes from buffers, or changes anything that a second run would see, stands in grpc_local() { ... },
  *   which is skipped when calls are discovered;
  * - handles may be made and destructed, sessions waited for, blocks nested: an inner grpc_map joins the outer one.
  *   All else of the library that changes something (grpc_remote_*, grpc_data_*) stands in grpc_local() { ... } or
  *   outside, and grpc_finalize is refused.
  *
- * What a buffer holds. After the block: everything whose last writer is in it, unless grpc_stays_remote says otherwise.
- * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of which
- * neither is true holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
- * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that who reads it sees it, and its whole
- * pages are closed, so that a read is told (on standard error, by grpc_map_error_np, in the report) and then given the
- * value.
+ * What a buffer holds. After the block: everything last written in it, unless grpc_stays_remote says otherwise.
+ * Within: what the program wrote, and of results what grpc_fetch or grpc_local_reads asked for. A buffer of
+ * neither kind holds anything; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
+ * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that a read of it shows, and its whole
+ * pages are closed: each read of them is reported (on standard error, by grpc_map_error_np, in the report) and then gets
+ * the value.
  *
  * Memory that a call of the block reads or writes stays the program's, allocated, until the block ends, since that is
  * when results come: a buffer that ends before (a variable of a function that the block calls, or one that is freed) is
  * given up first, with grpc_forget_np.
  *
  * Calls mean what they mean elsewhere: grpc_call returns when the call has ended, on its server, with its error. To let
- * servers run ahead, use grpc_call_async; one may read what an earlier one makes without a wait between. What is still
- * outstanding at the end of the block has ended when it is left, and its sessions are waited for outside as usual.
+ * servers run ahead, use grpc_call_async; one may read what an earlier one makes without a wait between. Calls that are
+ * outstanding at the end of the block have ended when it is left; the program waits for their sessions outside as usual.
  *
  * Leaving the block. `break` and `continue` leave it, not a loop around it; `return` and `goto` leave it and its
  * function. Whichever way it is left, when calls are discovered it is run again from its beginning: nothing is skipped
@@ -43,11 +43,11 @@
  * and C++ exceptions (of C++17; before, none may leave the block) leave for good: what runs ends by itself, and no
  * results are written. longjmp() must not leave it.
  *
- * What goes wrong. If a server is lost, what is needed of its work is mapped and run again; the program does not
+ * Errors. If a server is lost, what is needed of its work is mapped and run again; the program does not
  * notice, unless the calls are bound to that server. If a call fails, it and those that need its results give their
  * errors, and everything else goes on; what its results were to replace is in the program's memory after the block, as
  * with a plain call. If the calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
- * what did not come is left out. After the block grpc_map_error_np() says what there was.
+ * what did not come is left out. After the block grpc_map_error_np() gives the error.
  *
  * The calls of the block are those of the thread that runs it; other threads' calls are plain ones. */
 #ifndef GRIDLOOM_GRPC_MAP_H
@@ -64,7 +64,7 @@ extern "C" {
 
 /* Maps the calls of the block that follows together: grpc_map(heuristic) { ... }.
  * @param heuristic  A name that `gridloom heuristics` lists, with options as there, or NULL for the configuration's;
- *                   "auto" is the one to take if in doubt. One that is not known is GRPC_OTHER_ERROR_CODE in
+ *                   take "auto" if in doubt. An unknown name is GRPC_OTHER_ERROR_CODE in
  *                   grpc_map_error_np(), and calls are mapped one by one. */
 #define grpc_map(heuristic)                                                                                            \
     GRPC_MAP_(heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
@@ -74,15 +74,15 @@ extern "C" {
  * several with commas between. */
 #define grpc_local(...) GRPC_LOCAL_(GRPC_JOIN_(grpc_local_, __LINE__), __VA_ARGS__)
 
-/* Brings the values that these buffers have by now to the client, as grpc_fetch does for each pointer, and the plan
- * reckons with it. Stands in the parentheses of grpc_local, or as a statement before it.
+/* Brings the values that these buffers have by now to the client, as grpc_fetch does for each pointer; the plan takes it
+ * into account. Stands in the parentheses of grpc_local, or as a statement before it.
  * @return The first error of grpc_fetch. */
 #define grpc_local_reads(...) grpc_fetch_all_np(GRPC_POINTERS_(__VA_ARGS__))
 
-/* Says that the grpc_local that follows changes these buffers, so that what reads them afterwards takes them from the
- * client. Need not be said, since it is seen, by comparing what was fetched or sent with what is there, when the next
- * call reads them; but then the plan did not know, and grpc_map_error_np() tells it. A buffer that was neither fetched
- * nor sent needs it: all of it is then taken as the program has it. */
+/* Says that the grpc_local that follows changes these buffers: calls that read them afterwards take them from the client.
+ * Without it, the library sees the change when the next call reads a buffer, by comparing it with what was fetched or
+ * sent. But then the plan did not know of it, and grpc_map_error_np() says so. A buffer that was neither fetched nor sent
+ * needs it: all of it is then taken as the program has it. */
 #define grpc_local_writes(...) grpc_written_np(GRPC_POINTERS_(__VA_ARGS__))
 
 /* Leaves results that these buffers are given in this block, from now on, where they are made when the block ends. The
@@ -91,7 +91,7 @@ extern "C" {
 #define grpc_stays_remote(...) grpc_stays_remote_np(GRPC_POINTERS_(__VA_ARGS__))
 
 /* Brings the value that a buffer has by now, of all results that lie in it or over its address, and waits for it. In
- * grpc_map it is discovered, so that the plan reckons with it. What is at the client already is not brought again.
+ * grpc_map it is discovered, so that the plan takes it into account. A value that the client has is not brought again.
  * @param pointer  An address within the buffer, as it was given to the calls.
  * @return GRPC_NO_ERROR, also if no call has written there; GRPC_SESSION_FAILED if the one that did has failed;
  *         GRPC_INVALID_DATA_NP if the value is lost and cannot be computed again. MT-safe. */
@@ -101,9 +101,9 @@ grpc_error_t grpc_fetch(const void *pointer);
  * then. NULL: all that stay remote. MT-safe. */
 grpc_error_t grpc_forget_np(const void *pointer);
 
-/* What there was in the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of the
- * calls that it made; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well, or
- * if the debug mode found reads that were not announced; GRPC_OTHER_ERROR_CODE if they could not be mapped together. The text
+/* The error of the last block of grpc_map of this thread that has ended: GRPC_NO_ERROR; the first error of the calls that
+ * it made; GRPC_MAP_DIFFERS_NP if its calls, or what they were passed, were not those discovered, though all went well, or
+ * if the debug mode found reads that were not announced; GRPC_OTHER_ERROR_CODE if its calls could not be mapped together. The text
  * (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);
@@ -111,14 +111,14 @@ grpc_error_t grpc_map_error_np(void);
 /* 1 while calls are discovered, 2 while they are made, 0 outside of grpc_map, for this thread. MT-safe. */
 int grpc_map_phase_np(void);
 
-/* Writes what the last block of grpc_map of this thread was to cost and did: its calls, servers, bytes over the
+/* Writes what the last block of grpc_map of this thread was predicted to cost, and what it did cost: its calls, servers, bytes over the
  * client's links and between servers. As `gridloom explain` prints it. NULL: to standard error. MT-safe. */
 grpc_error_t grpc_map_report_np(const char *file_name);
 
 /* ---- What the macros are made of: not for programs ----------------------------------------------------------------
  *
  * The block is the body of two loops. The inner one runs it once, so that `break` and `continue` end it; the outer one
- * runs the inner one for each phase, and has a variable whose cleanup is called when it is left by `return` or `goto`.
+ * runs the inner one for each phase. A variable of the outer one has a cleanup that runs on `return` or `goto`.
  * If that was while calls are discovered, the cleanup jumps back into the outer loop's condition, where it goes on with
  * the next phase. The frame is still there, and __builtin_setjmp keeps no register across the jump, so that the
  * program's variables have the values that they were last given. */

@@ -9,8 +9,8 @@
  * An object is a process of its own on one server, from the making of its handle until its end: it keeps the variables of
  * DefState, those of Globals and those of libraries. Its methods run one at a time, in the order of the calls, and at most
  * once; while one runs it takes one of the server's slots. A method that fails with an error of its own leaves the object
- * as it is; one that ends the process, or is cancelled or exceeds its time limit while it runs, ends the object. What is
- * lost with its process or its server is not made again: its calls then give GRPC_INVALID_OBJECT_HANDLE_NP as their
+ * as it is. A method that ends the process, or is cancelled or exceeds its time limit while it runs, ends the object. An
+ * object that is lost with its process or its server is not made again: its calls then give GRPC_INVALID_OBJECT_HANDLE_NP as their
  * sessions' error.
  *
  * Arguments of methods are those of functions. Remote data go to a method by way of the client, and its results cannot
@@ -35,7 +35,7 @@ typedef struct grpc_object_handle_np {
  * @param[out] handle  It, until grpc_object_handle_destruct_np or grpc_finalize, which ends it without its _finalize.
  * @param class_name  "module/class", or "class" if no other module has it.
  * @return GRPC_CLASS_NOT_FOUND_NP; GRPC_SERVER_NOT_FOUND, if there is no server; GRPC_RPC_REFUSED, if each keeps as many
- *         objects as it may (256); what became of _initialize, GRPC_TIMEOUT_NP if it took longer than session_timeout of
+ *         objects as it may (256); the error of _initialize, GRPC_TIMEOUT_NP if it took longer than session_timeout of
  *         the configuration. MT-safe. */
 grpc_error_t grpc_object_handle_default_np(grpc_object_handle_t_np *handle, const char *class_name);
 
@@ -45,8 +45,8 @@ grpc_error_t grpc_object_handle_init_np(grpc_object_handle_t_np *handle, const c
                                         const char *class_name);
 
 /* Waits for its methods that were called, runs its _finalize and ends it.
- * @return GRPC_INVALID_OBJECT_HANDLE_NP, if it is none, or the object was lost; what became of _finalize. The handle is
- *         none in each case. MT-safe. */
+ * @return GRPC_INVALID_OBJECT_HANDLE_NP, if it is none, or the object was lost; the error of _finalize. The handle is
+ *         invalid then in each case. MT-safe. */
 grpc_error_t grpc_object_handle_destruct_np(grpc_object_handle_t_np *handle);
 
 /* The same for arrays: as many objects as there are places, or none. Of grpc_object_handle_array_destruct_np all end, side
@@ -62,7 +62,8 @@ grpc_error_t grpc_object_handle_array_destruct_np(grpc_object_handle_t_np *handl
  *         MT-safe. */
 grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_name, ...);
 
-/* Begins it: its session is waited for as any other. What is called next runs after it, waited for or not.
+/* Begins a call of a method: its session is waited for as any other. The object's next method runs after it, waited for
+ * or not.
  * @param[out] session_id  GRPC_SESSIONID_VOID if there is an error.
  * @return As grpc_invoke_np and grpc_call_async. MT-safe. */
 grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,

@@ -10,16 +10,16 @@
  * A grpc_remote_t stands for an argument that is passed by pointer (an array, an OUT or INOUT scalar) in any call:
  * grpc_call, grpc_call_async, argument stacks, mynetsl. As an input it is the value that it has when the call is made,
  * as an output it names the result from then on, as INOUT both. Calls that are under way keep the value that they were
- * given. Its result need not be there: what reads it waits. What is passed by value cannot be remote, nor can a text.
+ * given. Its value need not exist yet: a call that reads it waits. An argument that is passed by value cannot be remote, nor can a text.
  * A call may read an array as another one of as many bytes, as it lies in memory; if the type differs it goes through
  * the client. A call through a handle that is bound to a server fails if the server is lost.
  *
  * A handle that was freed is no memory: a call that is given one is GRPC_INVALID_DATA_NP.
  *
- * Two threads that give the same handle to calls as an output at the same time do not know which result it names then.
+ * If two threads give the same handle to calls as an output at the same time, it names one of the two results.
  *
- * Names are the client's: only it registers and resolves them, so no server's end touches them. A value whose servers
- * are lost is computed again if its calls can run again, and otherwise is GRPC_INVALID_DATA_NP for whoever asks. */
+ * Names are the client's: only it registers and resolves them, so no server's end touches them. If the servers of a
+ * value are lost, it is computed again if its calls can run again. Otherwise each use of it is GRPC_INVALID_DATA_NP. */
 #ifndef GRIDLOOM_GRPC_REMOTE_H
 #define GRIDLOOM_GRPC_REMOTE_H
 
@@ -34,7 +34,7 @@ typedef struct grpc_remote_np *grpc_remote_t;
 
 /* Makes a handle without a value.
  * @param[out] remote  It, until grpc_remote_free_np or grpc_finalize.
- * @param name  By which grpc_remote_find_np finds it; NULL: none.
+ * @param name  A name for grpc_remote_find_np; NULL: none.
  * @return GRPC_INVALID_DATA_NP if the name is taken. MT-safe. */
 grpc_error_t grpc_remote_new_np(grpc_remote_t *remote, const char *name);
 
@@ -52,7 +52,7 @@ grpc_error_t grpc_remote_put_np(grpc_remote_t remote, const void *data, size_t s
  *         MT-safe. */
 grpc_error_t grpc_remote_get_np(grpc_remote_t remote, void *data, size_t size_bytes);
 
-/* The size of its value, which need not be there yet; 0 if it has none. MT-safe. */
+/* The size of its value, which need not exist yet; 0 if it has none. MT-safe. */
 grpc_error_t grpc_remote_size_np(grpc_remote_t remote, size_t *size_bytes);
 
 /* Waits until its value is made, and leaves it where it is. @return As grpc_remote_get_np. MT-safe. */

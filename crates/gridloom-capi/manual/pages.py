@@ -1,4 +1,4 @@
-"""Writes manual pages from the comments of C headers, and from what the program says of itself.
+"""Writes manual pages from the comments of C headers, and has the program write its own.
 
     pages.py --out FOLDER --version VERSION [--program gridloom] HEADER...
 
@@ -11,8 +11,8 @@ import datetime
 import os
 import pathlib
 import re
+import subprocess
 
-import commands
 import headers
 import roff
 
@@ -152,10 +152,13 @@ def listed(manual, unit):
 
 
 def title(name, section, version):
+    return f'.TH {name.upper()} {section} {day()} "Gridloom {version}" "Gridloom"\n.ad l'
+
+
+def day():
     seconds = os.environ.get("SOURCE_DATE_EPOCH")
     now = datetime.datetime.now(datetime.timezone.utc)
-    day = datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc) if seconds else now
-    return f'.TH {name.upper()} {section} {day:%Y-%m-%d} "Gridloom {version}" "Gridloom"\n.ad l'
+    return f"{datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc) if seconds else now:%Y-%m-%d}"
 
 
 def write(folder, name, section, text):
@@ -168,7 +171,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--version", required=True)
-    parser.add_argument("--program", help="its --help becomes section 1")
+    parser.add_argument("--program", help="it writes section 1")
     parser.add_argument("headers", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
     read = [headers.read(path.name, path.read_text()) for path in options.headers]
@@ -187,8 +190,8 @@ def main():
                     link.unlink(missing_ok=True)
                     link.symlink_to(f"{unit.names[0]}.3")
     if options.program:
-        for name, text in commands.pages(options.program):
-            write(options.out, name, 1, title(name, 1, options.version) + "\n" + text)
+        words = ["manual", "--out", options.out / "man1", "--date", day()]
+        subprocess.run([options.program, *words], check=True)
 
 
 if __name__ == "__main__":

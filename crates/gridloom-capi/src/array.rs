@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::current;
 
-/// Whether an address is in a received message, whose memory cannot grow.
+/// Whether an address is in a received message: its memory cannot grow.
 fn is_received(data: *const c_void) -> bool {
     let address = data.addr();
     current::context().is_ok_and(|context| {

@@ -16,12 +16,12 @@ pub type TimerCallback = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 /// What the program wants back with a callback.
 #[derive(Clone, Copy)]
-struct Given(*mut c_void);
+struct UserContext(*mut c_void);
 
 // SAFETY: it is handed back to the program and never followed, on the one thread that runs C code.
-unsafe impl Send for Given {}
+unsafe impl Send for UserContext {}
 
-impl Given {
+impl UserContext {
     fn pointer(self) -> *mut c_void {
         self.0
     }
@@ -30,7 +30,7 @@ impl Given {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callback, context: *mut c_void) -> c_int {
-    let given_back = Given(context);
+    let given_back = UserContext(context);
     code_of(|process, _| {
         // SAFETY: a text, as the header asks.
         let kind = unsafe { given(kind, "the message type") }?;
@@ -81,7 +81,7 @@ pub unsafe extern "C-unwind" fn gridloom_set_timer(
     callback: TimerCallback,
     context: *mut c_void,
 ) -> i64 {
-    let given_back = Given(context);
+    let given_back = UserContext(context);
     let set = with(|process, _| {
         let seconds = limit(seconds)?.unwrap_or_default();
         let timer = process.set_timer(seconds, repeat != 0, move |process| {

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use gridloom_core::process::ProcessError;
-use gridloom_core::wire::layout::LayoutError;
+use gridloom_layout::LayoutError;
+use gridloom_process::ProcessError;
 
 /// It went well.
 pub const GRIDLOOM_OK: c_int = 0;

@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_in
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn gridloom_close(peer: i64) {
-    // What is no connection needs no closing; the text is there for who asks.
+    // An invalid connection needs no closing; `gridloom_last_error` has the text.
     let _ = with(|process, context| {
         process.close(context.peer(peer)?);
         Ok(())
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn gridloom_wait_for(
             unsafe { *message = owned.into_raw() };
             GRIDLOOM_OK
         }
-        // Who does not want to see it does not want to free it.
+        // A caller without a place for it could not free it.
         Ok(_) => GRIDLOOM_OK,
         Err(code) => code,
     }

@@ -1,8 +1,8 @@
-//! Which process's C code runs, and what the library keeps for it.
+//! The process that runs C code, and what the library keeps for it.
 //!
-//! **Invariant:** while C code of a process runs on a thread, [`CURRENT`] of that thread leads to its [`Context`], whose
-//! `process` is the only way to the `Process` in use: a call into C made from within a call of `Process` puts the reference
-//! that it was given there, for as long as C runs.
+//! **Invariant:** while C code of a process runs on a thread, [`CURRENT`] of that thread leads to its [`Context`]. The
+//! `process` there is the only way to the `Process` in use. A call into C from within a call of `Process` puts the
+//! reference that it was given there, for as long as C runs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use gridloom::process::{PeerId, Process};
-use gridloom_core::process::Spares;
+use gridloom_process::Spares;
 
 use crate::code::Failure;
 
@@ -133,7 +133,7 @@ pub(crate) fn names<'a>() -> Option<(&'a CStr, &'a CStr)> {
 /// Runs a call of the current process.
 pub(crate) fn with<R>(call: impl FnOnce(&mut Process, &Context) -> Result<R, Failure>) -> Result<R, c_int> {
     let outcome = context().and_then(|context| {
-        // SAFETY: `Context::run` put an exclusive reference there, and whoever gave it is waiting for C to return. If
+        // SAFETY: `Context::run` put an exclusive reference there, and its owner is waiting for C to return. If
         // `call` runs C code, it does so by `Context::run`, with a reference that derives from this one.
         let process = unsafe { &mut *context.process.get() };
         call(process, context)

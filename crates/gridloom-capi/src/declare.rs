@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn gridloom_declare_process(function: *const c_char
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_declare(declaration: *const CDeclaration) {
-    // SAFETY: a declaration whose texts are such or null, as the header asks.
+    // SAFETY: the texts of the declaration are texts or null, as the header asks.
     let declared = unsafe {
         let CDeclaration { kind, name, text: declared, file, line, size, align, value } = *declaration;
         let file = text(file).unwrap_or_default();

@@ -7,7 +7,8 @@
 //! loading the program once for each process (`dlmopen`) ends at 16 of them.
 //!
 //! **Invariants**
-//! - While C code of process `n` runs, the program's memory is `n`'s; `loaded` says whose it is.
+//! - While C code of process `n` runs, the program's memory is `n`'s; `loaded` names the process that has its memory
+//!   there.
 //! - Nothing of this library lies in it. A program that holds the library itself (`libgridloom.a`) is refused, for the
 //!   simulator's own state would be exchanged too.
 //!

@@ -1,5 +1,5 @@
-//! Gridloom for C: what `include/gridloom.h` declares, and GridRPC (`grpc`). The headers document each function for who
-//! calls it.
+//! Gridloom for C: what `include/gridloom.h` declares, and GridRPC (`grpc`). The headers document each function for its
+//! callers.
 //!
 //! ```text
 //!  GRIDLOOM_MESSAGE, GRIDLOOM_PROCESS ──before main──▶ declare ──▶ types: kind ▶ schema, receiver
@@ -19,7 +19,7 @@
 //! | `code` | errors as numbers |
 //! | `globals` | a copy of the program's variables for each simulated process |
 //! | `own` | a simulated process's world, which puts them in place |
-//! | `overflow` | tells who ran over its stack |
+//! | `overflow` | names the process that ran over its stack |
 //! | `run` | `gridloom_main` |
 //! | `grpc` | GridRPC: `include/grpc.h` |
 //! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |

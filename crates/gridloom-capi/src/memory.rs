@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::slice;
 
-use gridloom_core::wire::layout::Memory;
+use gridloom_layout::Memory;
 
 /// The memory of this program, for as long as one message is encoded.
 pub(crate) struct Addresses(());

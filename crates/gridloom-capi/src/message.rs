@@ -14,7 +14,7 @@ use crate::types::{self, Kind};
 pub struct CMessage {
     /// Its type.
     pub kind: *const c_char,
-    /// From whom.
+    /// Its sender.
     pub from: i64,
     /// Its struct.
     pub data: *mut c_void,

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use gridloom::process::STACK_BYTES;
-use gridloom_core::base::Time;
+use gridloom_base::Time;
 
 use crate::current;
 
@@ -32,10 +32,10 @@ const SIGNALS: [(c_int, &CStr); 5] = [
 ];
 /// So far below a stack a fault is still the stack's.
 const REACH_BYTES: usize = 64 << 20;
-/// For the handler, whose own stack cannot be the one that is full.
+/// For the handler: it cannot run on the stack that is full.
 const HANDLER_STACK_BYTES: usize = 64 << 10;
 
-/// The process whose stack begins there runs now.
+/// The process that runs now; its stack begins at that address.
 pub(crate) fn stands_at(top: usize) {
     TOP.store(top, Ordering::Relaxed);
 }
@@ -56,7 +56,7 @@ pub(crate) fn watch() {
     }
     for (signal, _) in SIGNALS {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: an action whose fields are all set or zero, which is none and an empty mask; a handler that calls only
+        // SAFETY: an action with all fields set or zero, which is none and an empty mask; the handler calls only
         // what a handler may. Failures leave everything as it was.
         unsafe {
             let mut before = MaybeUninit::<libc::sigaction>::zeroed();
@@ -72,7 +72,7 @@ pub(crate) fn watch() {
     }
 }
 
-/// Says who it was. The system's own handling is back by then, and the fault comes again; a signal that somebody sent is
+/// Names the process. The system's own handling is back by then, and the fault comes again; a signal that somebody sent is
 /// sent again.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     tell(signal, info);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_core::base::Time;
-use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_base::Time;
+use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 
 use crate::current::Kept;
 use crate::globals::Globals;
@@ -28,7 +28,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A new process's, whose stack begins at that address.
+    /// The place of a new process; its stack begins at that address.
     pub(crate) fn enter(globals: &Shared, stack: usize, now: Time) -> Result<Place, String> {
         let number = globals.as_ref().map_or(Ok(0), |globals| lock(globals).enter())?;
         overflow::stands_at(stack);
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// A world whose calls may let other processes run.
+/// A world that may let other processes run during its calls.
 pub(crate) struct Own {
     pub(crate) inner: Box<dyn ProcessWorld>,
     pub(crate) place: Place,

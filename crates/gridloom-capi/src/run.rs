@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use gridloom::Error;
 use gridloom::process::{DEPLOY_VARIABLE, Main, Process, ProcessError, StackKind, run};
-use gridloom_core::base::Time;
-use gridloom_core::base::time::SECOND_NS;
+use gridloom_base::Time;
+use gridloom_base::time::SECOND_NS;
 
 use crate::code::GRIDLOOM_ENDED;
 use crate::config;

@@ -1,4 +1,4 @@
-//! Time, computation, measured blocks, and who the process is.
+//! Time, computation, measured blocks, and the process's name and host.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::wire::layout::types::Declaration;
-use gridloom_core::wire::layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, Unmarked, parse};
+use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_layout::types::Declaration;
+use gridloom_layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, Unmarked, parse};
 
 use crate::code::Failure;
 use crate::declare::Declared;

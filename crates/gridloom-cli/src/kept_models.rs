@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A model is of one version of its function (its signature, complexity included), one number of processors of the host and one
-//! slowdown; it is used again when all three are as they were, and stays in the file meanwhile. What several servers learn joins
-//! in their file: each replaces there what is of the same function, version, processors and slowdown, and nothing else. A file
-//! that cannot be read is put aside (`.unreadable`) and said so: nothing is lost, and the server starts.
+//! slowdown; it is used again when all three are as they were, and stays in the file meanwhile. Several
+//! servers may write one file: each replaces only models of the same function, version, processors and slowdown. A file that
+//! cannot be read is renamed to `.unreadable` and reported: nothing is lost, and the server starts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use gridloom_core::idl::Signature;
 use gridloom_core::perf::FunctionModel;
+use gridloom_idl::Signature;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ const FORMAT: &str = "gridloom models";
 const VERSION: u64 = 2;
 /// Pause between two writings.
 const PAUSE: Duration = Duration::from_secs(5);
-/// A longer file is no file of ours.
+/// A longer file was not written by Gridloom.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Models of one function that are kept besides the one in use: the last ones.
 const OTHERS_MAX: usize = 16;
@@ -56,7 +56,7 @@ pub fn usual_folder() -> Option<PathBuf> {
 }
 
 impl KeptModels {
-    /// What was kept in that folder for a server of that name and slowdown, and a word if something is wrong with it.
+    /// The models in that folder for a server of that name and slowdown, and a message if something is wrong with them.
     pub fn open(folder: &Path, name: &str, functions: &[Signature], slowdown: f64) -> (KeptModels, Option<String>) {
         let plain: String =
             name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
@@ -86,14 +86,14 @@ impl KeptModels {
         self.models.clone()
     }
 
-    /// A model is now this. It is written with what else has changed, after a while.
+    /// Takes a changed model. It is written after a while, with all others that have changed.
     pub fn learned(&mut self, function: String, model: FunctionModel) -> Option<String> {
         self.models.insert(function, model);
         self.is_changed = true;
         if self.written.elapsed() < PAUSE { None } else { self.write() }
     }
 
-    /// Writes what has changed; gives a word if that fails, the first time.
+    /// Writes the changed models; returns a message the first time that this fails.
     pub fn write(&mut self) -> Option<String> {
         if !std::mem::take(&mut self.is_changed) {
             return None;
@@ -112,7 +112,7 @@ impl KeptModels {
         }
     }
 
-    /// What the file has, oldest first.
+    /// The models of the file, oldest first.
     fn read(&self) -> Result<Vec<Entry>> {
         let shown = self.file.display().to_string();
         let size = match std::fs::metadata(&self.file) {
@@ -145,19 +145,19 @@ impl KeptModels {
     /// Whether a model is of a function as it is here, and of a server as this is.
     fn is_own(&self, entry: &Entry) -> bool {
         let signature = self.signatures.get(&entry.function).map(|hash| signature_text(*hash));
-        // What does not say its slowdown may have been learned with any.
+        // A model without a slowdown may have been learned with any.
         let is_same = |what: &str, own: Value| entry.kept[what] == own;
         signature.is_some_and(|own| is_same("signature", own.into()))
             && is_same("processors", self.processors.into())
             && is_same("slowdown", self.slowdown.into())
     }
 
-    /// Joins what is known here with what is in the file by now: other servers without a name write it, too. Gives a word
-    /// if the file had become unreadable.
+    /// Joins these models with those that are in the file by now: other servers without a name write it, too. Returns a
+    /// message if the file had become unreadable.
     fn try_write(&self) -> Result<Option<String>> {
         let folder = self.file.parent().expect("made by joining");
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        // Held until the end. Where nothing can be locked, one of two servers that write at once writes again later.
+        // Held until the end. Without locks, one of two servers that write at once writes again later.
         let lock = File::open(folder).with_context(|| folder.display().to_string())?;
         let _ = flock(&lock, FlockOperation::LockExclusive);
         let (entries, said) = match self.read() {
@@ -179,7 +179,7 @@ impl KeptModels {
         let last = |of_one: &Vec<Value>| of_one[of_one.len().saturating_sub(OTHERS_MAX)..].to_vec();
         let models: Vec<Value> = others.values().flat_map(last).chain(known).collect();
         let value = json!({ "format": FORMAT, "version": VERSION, "models": models });
-        // Whole or not at all, whatever happens meanwhile.
+        // The file is replaced whole or not at all.
         let new = self.file.with_extension(format!("json.{}", std::process::id()));
         let written = std::fs::write(&new, serde_json::to_string_pretty(&value)? + "\n")
             .and_then(|()| std::fs::rename(&new, &self.file));
@@ -196,7 +196,7 @@ impl KeptModels {
 struct Entry {
     function: String,
     model: FunctionModel,
-    /// As it stands there.
+    /// The model as it stands in the file.
     kept: Value,
 }
 
@@ -218,7 +218,7 @@ fn signature_text(hash: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::idl;
+
     use gridloom_core::perf::{Learner, Size};
 
     use super::*;
@@ -226,7 +226,7 @@ mod tests {
     fn signatures(complexity: &str) -> Vec<Signature> {
         let text =
             format!("Module m;\nDefine f(IN int n, OUT double x[n])\nCalcOrder {complexity}\nCalls \"C\" f(n, x);\n");
-        idl::parse(&text, "m.idl").unwrap().into_iter().map(|definition| definition.signature).collect()
+        gridloom_idl::parse(&text, "m.idl").unwrap().into_iter().map(|definition| definition.signature).collect()
     }
 
     fn model() -> FunctionModel {
@@ -263,7 +263,7 @@ mod tests {
         assert!(third.models().is_empty(), "another number of processors");
         third.learned("m/f".into(), FunctionModel::default());
         third.write();
-        // What was known of the others is still there.
+        // The models of the others are still there.
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace(&processors(7777), &processors(third.processors))).unwrap();
         assert_eq!(KeptModels::open(&folder, "a/b", &signatures("2*n"), 1.0).0.models().get("m/f"), Some(&model()));
@@ -292,7 +292,7 @@ mod tests {
             assert_eq!(open(slowdown).models().get("m/f"), Some(&model_of(seconds)), "{slowdown}");
         }
         assert!(open(2.0).models().is_empty());
-        // One that does not say its slowdown is no server's.
+        // A model without a slowdown fits no server.
         let file = folder.join("host.json");
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace("\"slowdown\"", "\"other\"")).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn what_another_server_has_written_meanwhile_stays() {
         let folder = folder("joined");
-        let other = idl::parse("Module o;\nDefine g(IN int n)\nCalls \"C\" g(n);\n", "o.idl").unwrap();
+        let other = gridloom_idl::parse("Module o;\nDefine g(IN int n)\nCalls \"C\" g(n);\n", "o.idl").unwrap();
         let other: Vec<Signature> = other.into_iter().map(|definition| definition.signature).collect();
         let (mut one, _) = KeptModels::open(&folder, "host", &signatures("n"), 1.0);
         let (mut two, _) = KeptModels::open(&folder, "host", &other, 1.0);
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((one.write(), two.write()), (None, None));
         assert_eq!(KeptModels::open(&folder, "host", &signatures("n"), 1.0).0.models().len(), 1);
         assert_eq!(KeptModels::open(&folder, "host", &other, 1.0).0.models().len(), 1);
-        // What somebody spoils meanwhile is put aside, and what is known here is written.
+        // A file that was spoiled meanwhile is put aside, and the models of this server are written.
         std::fs::write(folder.join("host.json"), "{").unwrap();
         one.learned("m/f".into(), model());
         let said = one.write().unwrap();

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, deploy, explain, functions, heuristics, idl, map, models, platform, serve, servers, sim,
-    simulate, soak, testbed, worker,
+    agent, calibrate, call, completions, deploy, explain, functions, heuristics, idl, manual, map, models, platform,
+    serve, servers, sim, simulate, soak, testbed, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -54,6 +54,9 @@ enum Command {
     Heuristics(heuristics::Options),
     Explain(explain::Options),
     Map(map::Options),
+    Completions(completions::Options),
+    #[command(hide = true)]
+    Manual(manual::Options),
     #[command(hide = true)]
     Worker(worker::Options),
 }
@@ -66,7 +69,7 @@ fn main() -> ExitCode {
         Err(error) if error.exit_code() == 0 => error.exit(),
         Err(error) => {
             let text = error.render().to_string();
-            gridloom_core::say!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+            gridloom_base::say!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
             return ExitCode::from(USAGE);
         }
     };
@@ -88,22 +91,24 @@ fn main() -> ExitCode {
         Command::Heuristics(options) => heuristics::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Map(options) => map::run(&options),
+        Command::Completions(options) => completions::run(&options, Cli::command()),
+        Command::Manual(options) => manual::run(&options, Cli::command()),
         Command::Worker(options) => worker::run(&options),
     };
     match result {
         Ok(code) => code,
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed the pipe.
         Err(error) if error.downcast_ref::<IoError>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
             ExitCode::FAILURE
         }
         Err(error) => {
-            gridloom_core::say!("gridloom: {error:#}");
+            gridloom_base::say!("gridloom: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Lets values be negative numbers, which no option looks like: what is wrong with one is told by who reads it.
+/// Lets values be negative numbers, since no option looks like one. The parser of the value refuses a wrong one.
 fn take_negative_numbers(command: clap::Command) -> clap::Command {
     let takes = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_last_set() {
         true => arg.allow_negative_numbers(true),
@@ -112,5 +117,5 @@ fn take_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(take_negative_numbers)
 }
 
-/// Exit status of a command line that makes no sense.
+/// Exit status of a command line that cannot be parsed.
 const USAGE: u8 = 2;

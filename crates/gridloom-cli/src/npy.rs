@@ -10,7 +10,7 @@
 //! Source: NumPy Enhancement Proposal 1.
 
 use anyhow::{Context, Result, bail};
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// The elements start at a multiple of this.
@@ -43,7 +43,7 @@ pub fn is_npy(bytes: &[u8]) -> bool {
 /// The array of a `.npy` file, and its elements.
 ///
 /// # Errors
-/// If it is none, or holds what is no number.
+/// If it is no `.npy` file, or its elements are no numbers.
 pub fn read(bytes: &[u8]) -> Result<(Meta, &[u8])> {
     let rest = bytes.strip_prefix(MAGIC).context("not a .npy file")?;
     let (length, start) = match rest {

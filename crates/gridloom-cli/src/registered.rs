@@ -1,11 +1,12 @@
-//! A server machine that also tells when the agent has registered it, which whoever starts servers waits for, and that
-//! ends if this agent never will.
+//! A server machine that logs when the agent has registered it, and that ends if this agent never will.
 //!
-//! An agent that cannot be reached may be started later, and is tried again. One that refuses this server before it was
-//! ever registered, or a node that is no agent, will do so again: that is for whoever gave the address or the secret.
+//! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server dials it
+//! again. An agent that refuses the server before it was ever registered, or a node that is no agent, would do so again: the
+//! user has to correct the address or the secret.
 
-use gridloom_core::base::{Machine, NodeId, Time, dial};
-use gridloom_core::node::{Effect, Event, Input, Message, Role, Server};
+use gridloom_base::{Machine, NodeId, Time, dial};
+use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};
+use gridloom_core::node::{Effect, Event, Input, Role, Server};
 
 /// The machine. Its effects are the server's, a line for the log at each registration, and the end.
 pub struct Registering {
@@ -47,7 +48,7 @@ impl Machine for Registering {
         if let Input::PeerUp { peer, role: Role::Agent, .. } = &input {
             self.node = Some(*peer);
         }
-        let is_registered = matches!(&input, Input::Received { from, message: Message::Registered { .. } }
+        let is_registered = matches!(&input, Input::Received { from, message: Message::Directory(DirectoryMessage::ToServer(DirectoryToServer::Registered { .. })) }
             if Some(*from) == self.node);
         let hopeless = if self.was_registered { None } else { self.hopeless(&input) };
         self.was_registered |= is_registered;

@@ -1,14 +1,14 @@
 //! Values on the command line: arguments from text, JSON or files, and results as JSON.
 //!
-//! Numbers and nested lists are JSON's. What JSON has no number for is a text, both ways: `"NaN"`, `"Infinity"`,
+//! Numbers and nested lists are JSON's. Values that JSON has no number for are texts, both ways: `"NaN"`, `"Infinity"`,
 //! `"-Infinity"`. A complex number is `[re, im]`; as an argument also `re`.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom::Value;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
-use gridloom_core::idl::{BaseType, Param};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_idl::{BaseType, Param};
 use gridloom_net::payload::Payload;
 use serde_json::{Value as Json, json};
 
@@ -254,7 +254,7 @@ fn decimal(x: f64) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::idl::{Signature, parse};
+    use gridloom_idl::{Signature, parse};
 
     fn signature(params: &str) -> Signature {
         let text = format!("Define f({params}) Calls \"C\" f();");

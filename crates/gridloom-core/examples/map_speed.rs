@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
 use gridloom_core::graph::{Outline, OutlineDatum, OutlineTask};
 use gridloom_core::map::{Problem, Spec, SplitMix64};
 use gridloom_core::perf::{FunctionModel, GridView, LinkEstimate, ServerView};

@@ -1,8 +1,7 @@
-//! What `#[message(…)]` says.
+//! Reads the attribute `#[message(…)]`.
 
 use syn::{Attribute, DeriveInput, Error, Expr, LitStr, Path, Result};
 
-/// The attributes of a type, field or variant.
 #[derive(Default)]
 pub(crate) struct Attributes {
     pub(crate) name: Option<LitStr>,
@@ -41,7 +40,7 @@ impl Attributes {
         Ok(found)
     }
 
-    /// Those of the type itself, and where the core's module is.
+    /// Those of the type itself, and where the crate of typed layouts is.
     pub(crate) fn of_type(input: &DeriveInput) -> Result<(Attributes, Path)> {
         if !input.generics.params.is_empty() {
             return Err(Error::new_spanned(
@@ -52,9 +51,9 @@ impl Attributes {
         let found = Attributes::read(&input.attrs, &["name", "crate"])?;
         let root = match &found.path {
             Some(path) => path.clone(),
-            None => syn::parse_quote!(::gridloom::core),
+            None => syn::parse_quote!(::gridloom::layout),
         };
-        Ok((found, syn::parse_quote!(#root::wire::layout)))
+        Ok((found, root))
     }
 }
 

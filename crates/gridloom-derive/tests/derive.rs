@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use gridloom_core::wire::layout::{Abi, Form, Graph, Receiver, Typed, Value, parse};
 use gridloom_derive::Message;
+use gridloom_layout::{Abi, Form, Graph, Receiver, Typed, Value, parse};
 
 #[derive(Clone, Copy, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 enum Kind {
     Near = -1,
     #[message(name = "FAR_AWAY")]
@@ -14,7 +14,7 @@ enum Kind {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Point {
     x: f64,
     y: f32,
@@ -22,7 +22,7 @@ struct Point {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 enum Shape {
     Nothing,
     Circle { centre: Point, radius: f64 },
@@ -31,7 +31,7 @@ enum Shape {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 #[message(name = "scene")]
 struct Scene {
     #[message(c = "unsigned int")]
@@ -139,7 +139,7 @@ fn what_c_cannot_hold_is_named() {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Node {
     value: i32,
     left: Option<Box<Node>>,

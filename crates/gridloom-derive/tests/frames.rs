@@ -5,19 +5,19 @@
 
 use std::path::PathBuf;
 
-use gridloom_core::wire::layout::{Abi, Receiver, Typed};
 use gridloom_derive::Message;
+use gridloom_layout::{Abi, Receiver, Typed};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 enum Kind {
     Near = -1,
     Far = 7,
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Point {
     x: f64,
     y: f32,
@@ -25,20 +25,20 @@ struct Point {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Circle {
     centre: Point,
     radius: f64,
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Polygon {
     points: Vec<Point>,
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 enum Shape {
     Nothing,
     Circle(Circle),
@@ -46,7 +46,7 @@ enum Shape {
 }
 
 #[derive(Clone, PartialEq, Debug, Message)]
-#[message(crate = "gridloom_core")]
+#[message(crate = "gridloom_layout")]
 struct Drawing {
     m: usize,
     n: usize,

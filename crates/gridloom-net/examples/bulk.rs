@@ -8,8 +8,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Instant;
 
-use gridloom_core::base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
-use gridloom_core::node::{Command, Effect, Event, Input, Message, Role};
+use gridloom_base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
+use gridloom_core::node::message::{DataMessage, LinkMessage, Message};
+use gridloom_core::node::{Command, Effect, Event, Input, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::payload::Payload;
 
@@ -36,18 +37,18 @@ impl Machine for Mover {
             }
             Input::Command(Command::Cancel { .. }) => {
                 let to = self.server.expect("commands come after the connection");
-                effects.push(Effect::Send { to, message: Message::Ping { token: 0 } });
+                effects.push(Effect::Send { to, message: LinkMessage::Ping { token: 0 }.into() });
             }
-            Input::Received { from, message: Message::Ping { token } } => {
-                effects.push(Effect::Send { to: from, message: Message::Pong { token } });
+            Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
+                effects.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });
             }
-            Input::Received { message: Message::Pong { .. }, .. } => {
+            Input::Received { message: Message::Link(LinkMessage::Pong { .. }), .. } => {
                 effects.push(Effect::Emit(Event::Log("pong".into())));
             }
             Input::Command(_) => {
                 let to = self.server.expect("commands come after the connection");
                 effects.push(Effect::DropDatum { datum: DATUM });
-                effects.push(Effect::Send { to, message: Message::Fetch { datum: DATUM } });
+                effects.push(Effect::Send { to, message: DataMessage::Fetch { datum: DATUM }.into() });
             }
             Input::Received { from, .. } => effects.push(Effect::SendDatum { to: from, datum: DATUM }),
             Input::DatumArrived { .. } => effects.push(Effect::Emit(Event::Log("here".into()))),

@@ -10,10 +10,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Instant;
 
-use gridloom_core::base::{Machine, NodeId, TaskId, Time};
-use gridloom_core::graph::Task;
-use gridloom_core::idl::{Body, Definition, Language, Signature};
-use gridloom_core::node::{Command, Effect, Event, Input, Message, Role};
+use gridloom_base::{Machine, NodeId, TaskId, Time};
+use gridloom_core::graph::{Task, TaskKind};
+use gridloom_core::node::message::{LinkMessage, Message};
+use gridloom_core::node::{Command, Effect, Event, Input, Role};
+use gridloom_idl::{Body, Definition, Language, Signature};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
 
@@ -40,19 +41,19 @@ impl Machine for Echo {
             Input::Command(_) => {
                 self.token += 1;
                 let to = self.server.expect("commands come after the connection");
-                effects.push(Effect::Send { to, message: Message::Ping { token: self.token } });
+                effects.push(Effect::Send { to, message: LinkMessage::Ping { token: self.token }.into() });
             }
-            Input::Received { from, message: Message::Ping { token } } => {
+            Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
                 self.server = Some(from);
                 match &self.task {
                     Some(task) => effects.push(Effect::StartTask { task: task.clone().into() }),
-                    None => effects.push(Effect::Send { to: from, message: Message::Pong { token } }),
+                    None => effects.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() }),
                 }
             }
             Input::TaskEnded { outcome, .. } => {
                 outcome.expect("the null function does not fail");
                 let to = self.server.expect("it asked");
-                effects.push(Effect::Send { to, message: Message::Pong { token: 0 } });
+                effects.push(Effect::Send { to, message: LinkMessage::Pong { token: 0 }.into() });
             }
             Input::Received { .. } => effects.push(Effect::Emit(Event::Log(String::new()))),
             Input::PeerLost { .. } => effects.push(Effect::Exit { why: "the client left".into() }),
@@ -145,17 +146,14 @@ fn serve_raw() {
 }
 
 fn serve_node(jobs: Option<JobsConfig>) {
-    let function = "k/null_call".to_string();
     let id = TaskId { client: NodeId(1), serial: 1 };
     let task = Task {
         id,
-        function,
-        signature_hash: 0,
+        kind: TaskKind::call("k/null_call", 0),
         args: vec![],
         outputs: vec![],
         work_flops: None,
         only: None,
-        object: None,
     };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
     let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::default() };

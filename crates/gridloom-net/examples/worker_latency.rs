@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::*;
-use gridloom_core::base::{Dtype, Meta};
-use gridloom_core::idl::Mode;
-use gridloom_core::idl::expr::Expr;
+use gridloom_base::{Dtype, Meta};
+use gridloom_idl::Mode;
+use gridloom_idl::expr::Expr;
 use gridloom_net::jobs::measure_speed;
 
 const CALLS: usize = 20_000;

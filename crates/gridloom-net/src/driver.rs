@@ -1,15 +1,18 @@
 //! A node of a grid in this process: a machine, and the world that keeps `node::protocol`'s contract for it.
 //!
-//! Who drives it when is told in `lead`.
+//! `leader` says which thread drives it when.
 //!
 //! **Invariant:** machine, connections, timers and slots are one state under one lock; it is not held across anything
 //! that can block.
 
+mod contact;
 mod contacts;
 mod core;
-mod lead;
+mod dials;
+mod leader;
 mod streams;
 mod timers;
+mod workers;
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,20 +22,23 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::limits::STORE_BYTES_DEFAULT;
+use gridloom_base::{NodeId, Time};
 use gridloom_core::node::{Command, Event, Input, Node, Role};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Waker};
 
-use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER};
-use self::lead::{Leader, Shared, State};
+use self::contacts::Contacts;
+use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
+use self::leader::{Leader, Shared, State};
+use self::streams::Streams;
 use self::timers::{Clock, Timers};
-use crate::awake::has_spare_processor;
+use self::workers::Workers;
 use crate::identity::{HostId, Secret, random_node_id};
-use crate::jobs::{Jobs, JobsConfig};
+use crate::jobs::JobsConfig;
 use crate::segment::{Pool, raise_descriptor_limit};
+use crate::spin::has_spare_processor;
 use crate::store::Store;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::notice::Inbox;
@@ -139,41 +145,30 @@ impl NetNode {
             nonce: [0; 32],
             certificates: None,
         };
-        let slowdown = config.jobs.as_ref().map_or(1.0, |jobs| jobs.slowdown);
+        let jobs_registry = registry.try_clone()?;
+        let secret = config.secret;
         let mut core = Core {
-            own,
-            secret: config.secret,
+            name: own.name.clone(),
             machine,
             clock: Clock::new(),
-            timers: Timers::default(),
-            registry,
             inbox: inbox.clone(),
             store: store.clone(),
-            datum_bytes_max: config.datum_bytes_max,
-            jobs: config.jobs.map(Jobs::new),
-            listener,
-            local_listener,
-            connections: Default::default(),
-            next_token: CONNECTIONS,
-            peers: Default::default(),
-            dials: Default::default(),
-            next_dial: 0,
-            speed_flops: config.speed_flops,
-            slowdown,
-            local_shaking: 0,
-            shadowed: Default::default(),
-            check_at: Time::NEVER,
-            accept_again: false,
-            dirty: Default::default(),
-            unread: Default::default(),
+            streams: Streams::new(
+                own.clone(),
+                secret.clone(),
+                inbox.clone(),
+                store.clone(),
+                config.datum_bytes_max,
+                local_listener,
+            ),
+            workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
+            contacts: Contacts::new(own, secret, registry, inbox.clone(), listener, CONNECTIONS),
+            timers: Timers::default(),
             pending: VecDeque::new(),
             effects: Vec::new(),
             events: VecDeque::new(),
             exit: None,
         };
-        if let Some(jobs) = &mut core.jobs {
-            jobs.prestart();
-        }
         core.input(Input::Start);
         core.flush();
         let state = State {
@@ -246,7 +241,7 @@ impl NetNode {
             state.core.input(Input::Command(command));
         }
         self.shared.finish(&mut state);
-        state.spin_until = Instant::now() + lead::SPIN;
+        state.spin_until = Instant::now() + leader::SPIN;
         // The leader waits for a later time than the earliest one now, or for the event that has just come.
         let news = state.leader == Leader::Waiter && !state.core.events.is_empty();
         if state.polling_until.is_some_and(|until| state.core.wake_at() < until || news || state.closed) {
@@ -301,7 +296,7 @@ impl NetNode {
     pub fn run(&self) -> String {
         self.run_with(|event| {
             if let Event::Log(line) = event {
-                gridloom_core::say!("{line}");
+                gridloom_base::say!("{line}");
             }
         })
     }
@@ -368,7 +363,7 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     }
     let listener = TcpListener::bind(address)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
-    // mio's own queue is short for an agent whose whole grid starts at once; a second call only lengthens it.
+    // mio's own queue is short for an agent: its whole grid starts at once. A second call only lengthens the queue.
     rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;
     let mut advertised = config.advertise.clone().unwrap_or_else(|| bound.to_string());

@@ -1,4 +1,4 @@
-//! Who a node is: its random identifier, the host it runs on, and the secret that admits it to its grid.
+//! A node's identity: its random identifier, the host it runs on, and the secret that admits it to its grid.
 //!
 //! **Promises:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so an
 //! abstract unix socket of one can be reached by the other and shared memory can pass between them; a [`Secret`] is
@@ -11,7 +11,7 @@ use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 use std::{env, fs, io};
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
 
 /// Environment variable that holds the grid's secret.
 pub const SECRET_VARIABLE: &str = "GRIDLOOM_SECRET";
@@ -30,7 +30,7 @@ impl Secret {
         Secret(blake3::derive_key("gridloom 2026 grid secret v1", bytes))
     }
 
-    /// The secret of a grid that has none: it keeps strangers out by nothing but the address they would have to reach.
+    /// The secret of a grid that has none: only its address, which others would have to reach, keeps them out.
     pub fn none() -> Secret {
         Secret::from_bytes(b"")
     }

@@ -1,12 +1,12 @@
 //! gridloom-net
 
-mod awake;
 pub mod driver;
 pub mod identity;
 pub mod jobs;
 pub mod payload;
 pub mod process;
 pub mod segment;
+mod spin;
 pub mod store;
 pub mod transport;
 pub mod worker;

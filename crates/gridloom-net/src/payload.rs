@@ -19,7 +19,7 @@ pub enum Payload {
         /// Number of bytes.
         size_bytes: u64,
     },
-    /// In memory of someone else, such as a NumPy array, who keeps it while this lives.
+    /// In memory of another owner, such as a NumPy array, which keeps it while this lives.
     Foreign(Arc<dyn Foreign>),
 }
 

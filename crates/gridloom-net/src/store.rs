@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_core::base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta};
 
 use crate::payload::Payload;
 use crate::segment::{Pool, Segment};
@@ -29,7 +29,7 @@ struct Held {
 }
 
 impl Store {
-    /// An empty store whose shared memory comes from `pool`.
+    /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
         Store { pool, held: Mutex::default() }
     }
@@ -107,7 +107,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::base::{Dtype, NodeId};
+    use gridloom_base::{Dtype, NodeId};
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 
-use gridloom_core::process::ProcessSpec;
-use gridloom_core::process::conformance::{CASES, Case};
+use gridloom_conformance::process::{CASES, Case};
 use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
+use gridloom_process::ProcessSpec;
 
 fn run((name, case): &Case, number: u8) {
     println!("{name}");
@@ -39,7 +39,7 @@ fn real_processes_conform() {
 
 #[test]
 fn a_stranger_delays_nobody_and_gets_nowhere() {
-    use gridloom_core::process::{Incoming, Letter, ProcessWorld};
+    use gridloom_process::{Incoming, Letter, ProcessWorld};
     let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
     let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
     let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();
@@ -57,7 +57,7 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
 
 #[test]
 fn strangers_who_say_nothing_delay_nobody() {
-    use gridloom_core::process::{Incoming, Letter, ProcessWorld};
+    use gridloom_process::{Incoming, Letter, ProcessWorld};
     let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
     let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
     let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();

@@ -5,9 +5,10 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use gridloom_core::base::{DatumId, Dtype, Meta};
+use gridloom_base::{DatumId, Dtype, Meta};
+use gridloom_channel::frame;
+use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
-use gridloom_core::wire::frame;
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::{HostId, Secret};
 use gridloom_net::payload::Payload;
@@ -84,7 +85,7 @@ fn shared_memory_returns_to_its_owner_when_the_reader_lets_go() {
     drop(held);
     // The release passes on the control connection: what comes after it has overtaken nothing.
     while server.node.store().pool().kept_bytes() == 0 {
-        client.perform([Effect::Send { to: server.id(), message: gridloom_core::node::Message::Ping { token: 1 } }]);
+        client.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 1 }.into() }]);
         client.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
     }
     let again = server.node.store().pool().allocate(LARGE).unwrap();
@@ -137,7 +138,7 @@ fn a_datum_without_room_is_broken_and_the_next_one_comes() {
 }
 
 fn header(serial: u64, size_bytes: u64) -> CargoHeader {
-    let datum = DatumId { client: gridloom_core::base::NodeId(1), serial };
+    let datum = DatumId { client: gridloom_base::NodeId(1), serial };
     CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
 }
 
@@ -147,12 +148,12 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let control = shaken(&server, Purpose::Control, 0);
     let mut bulk = shaken(&server, Purpose::BulkSend, 1);
     write_datum(&mut bulk, &header(1, 100_000), &pattern(1, 100_000)).unwrap();
-    let arrived = DatumId { client: gridloom_core::base::NodeId(1), serial: 1 };
+    let arrived = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
     server.expect_datum(arrived);
     bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
-    server.expect_lost(gridloom_core::base::NodeId(1));
+    server.expect_lost(gridloom_base::NodeId(1));
     // The half-received memory goes back to the pool when its thread has noticed.
     while server.node.store().pool().kept_bytes() < LARGE {
         std::thread::yield_now();
@@ -173,7 +174,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     assert_eq!(said[8], 3, "an aside");
     let mut bulk = shaken(&server, Purpose::BulkSend, 2);
     write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000)).unwrap();
-    server.expect_datum(DatumId { client: gridloom_core::base::NodeId(1), serial: 2 });
+    server.expect_datum(DatumId { client: gridloom_base::NodeId(1), serial: 2 });
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_bulk_header_that_lies_ends_the_peer() {
         let _control = shaken(&server, Purpose::Control, 0);
         let mut bulk = shaken(&server, Purpose::BulkSend, 1);
         bulk.write_all(&bad).unwrap();
-        server.expect_lost(gridloom_core::base::NodeId(1));
+        server.expect_lost(gridloom_base::NodeId(1));
         server.still_serves();
     }
 }
@@ -236,7 +237,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
     let datum = server.put(1, LARGE);
-    let peer = gridloom_core::base::NodeId(1);
+    let peer = gridloom_base::NodeId(1);
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     server.perform([Effect::SendDatum { to: peer, datum }]);
     // The peer has no address: it is asked.

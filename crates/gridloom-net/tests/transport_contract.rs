@@ -8,9 +8,10 @@ use std::net::{Shutdown, TcpListener};
 use std::time::Instant;
 use std::{iter, thread};
 
-use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId, dial};
-use gridloom_core::graph::Task;
-use gridloom_core::node::{Effect, Event, Input, Message, Role, TimerId};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId, dial};
+use gridloom_core::graph::{Task, TaskKind};
+use gridloom_core::node::message::{DirectoryToAgent, LinkMessage, MapToClient, Message};
+use gridloom_core::node::{Effect, Event, Input, Role, Timer};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
@@ -22,9 +23,9 @@ fn time_does_not_go_back_and_start_comes_first() {
     let (mut last, first) = node.next();
     assert_eq!(first, Input::Start);
     for timer in 0..100 {
-        node.perform([Effect::SetTimer { timer: TimerId(timer), at: last }]);
+        node.perform([Effect::SetTimer { timer: Timer::Numbered(timer), at: last }]);
         let (now, input) = node.next();
-        assert_eq!(input, Input::Timer(TimerId(timer)));
+        assert_eq!(input, Input::Timer(Timer::Numbered(timer)));
         assert!(now >= last);
         last = now;
     }
@@ -39,13 +40,13 @@ fn messages_and_small_data_arrive_in_order_and_once() {
     for serial in 0..rounds {
         let datum = DatumId { client: a.id(), serial };
         a.node.store().put(datum, Meta::array(Dtype::Uint8, &[100]), Payload::copied(&[serial as u8; 100]));
-        effects.push(Effect::Send { to: b.id(), message: Message::Pong { token: serial } });
+        effects.push(Effect::Send { to: b.id(), message: LinkMessage::Pong { token: serial }.into() });
         effects.push(Effect::SendDatum { to: b.id(), datum });
     }
     a.perform(effects);
     for serial in 0..rounds {
         let (_, message) = b.next();
-        assert_eq!(message, Input::Received { from: a.id(), message: Message::Pong { token: serial } });
+        assert_eq!(message, Input::Received { from: a.id(), message: LinkMessage::Pong { token: serial }.into() });
         let (_, arrival) = b.next();
         assert!(matches!(arrival, Input::DatumArrived { datum, .. } if datum.serial == serial), "{arrival:?}");
     }
@@ -58,8 +59,8 @@ fn messages_longer_than_any_buffer_arrive() {
     let (a, b) = (server(), client());
     b.dial(&a);
     let why = "x".repeat(20 << 20);
-    let message =
-        Message::GroupNotMapped { group: gridloom_core::base::GroupId { client: a.id(), serial: 1 }, round: 0, why };
+    let group = gridloom_base::GroupId { client: a.id(), serial: 1 };
+    let message: Message = MapToClient::GroupNotMapped { group, round: 0, why }.into();
     a.perform((0..3).map(|_| Effect::Send { to: b.id(), message: message.clone() }));
     for _ in 0..3 {
         let got = b.expect("the message", |i| match i {
@@ -89,7 +90,7 @@ fn a_dial_ends_once_also_when_both_dial() {
         for (node, from, token) in [(&b, &a, 7), (&a, &b, 8)] {
             let is_late = |i: &Input| matches!(i, Input::DialFailed { why, .. } if why.contains("connected already"));
             let input = iter::repeat_with(|| node.next().1).find(|i| !is_late(i));
-            assert_eq!(input, Some(Input::Received { from: from.id(), message: Message::Pong { token } }));
+            assert_eq!(input, Some(Input::Received { from: from.id(), message: LinkMessage::Pong { token }.into() }));
         }
     }
 }
@@ -188,7 +189,7 @@ fn another_secret_is_refused_in_words() {
 fn what_is_sent_to_who_is_not_up_vanishes() {
     let (a, b) = (server(), client());
     a.perform([
-        Effect::Send { to: NodeId(5), message: Message::Subscribe },
+        Effect::Send { to: NodeId(5), message: DirectoryToAgent::Subscribe.into() },
         Effect::SendDatum { to: NodeId(5), datum: DatumId { client: a.id(), serial: 1 } },
         Effect::SendProbe { to: a.id(), size_bytes: 1 << 20 },
         Effect::HangUp { peer: NodeId(5) },
@@ -203,15 +204,15 @@ fn hanging_up_is_a_loss_for_the_other_only_and_comes_last() {
     let (a, b) = (server(), client());
     b.dial(&a);
     b.perform([
-        Effect::Send { to: a.id(), message: Message::Pong { token: 3 } },
+        Effect::Send { to: a.id(), message: LinkMessage::Pong { token: 3 }.into() },
         Effect::HangUp { peer: a.id() },
-        Effect::Send { to: a.id(), message: Message::Pong { token: 4 } },
+        Effect::Send { to: a.id(), message: LinkMessage::Pong { token: 4 }.into() },
     ]);
-    assert_eq!(a.next().1, Input::Received { from: b.id(), message: Message::Pong { token: 3 } });
+    assert_eq!(a.next().1, Input::Received { from: b.id(), message: LinkMessage::Pong { token: 3 }.into() });
     assert!(matches!(a.next().1, Input::PeerLost { peer, .. } if peer == b.id()));
     b.dial(&a);
     b.say(a.id(), 5);
-    assert_eq!(a.next().1, Input::Received { from: b.id(), message: Message::Pong { token: 5 } });
+    assert_eq!(a.next().1, Input::Received { from: b.id(), message: LinkMessage::Pong { token: 5 }.into() });
 }
 
 #[test]
@@ -227,16 +228,7 @@ fn a_node_that_ends_is_lost_to_its_peers() {
 fn a_task_ends_once_also_where_none_can_run() {
     let node = server();
     let id = TaskId { client: NodeId(1), serial: 1 };
-    let task = Task {
-        id,
-        function: "m/f".into(),
-        signature_hash: 0,
-        args: vec![],
-        outputs: vec![],
-        work_flops: None,
-        only: None,
-        object: None,
-    };
+    let task = Task { id, kind: TaskKind::call("m/f", 0), args: vec![], outputs: vec![], work_flops: None, only: None };
     node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);
     let outcome = node.expect("TaskEnded", |i| match i {
         Input::TaskEnded { outcome, .. } => Some(outcome.clone()),
@@ -249,18 +241,18 @@ fn a_task_ends_once_also_where_none_can_run() {
 fn timers_fire_once_in_time_and_not_when_cancelled() {
     let node = server();
     let (start, _) = node.next();
-    let set = |timer, ms: u64| Effect::SetTimer { timer: TimerId(timer), at: start + ms * 1_000_000 };
+    let set = |timer, ms: u64| Effect::SetTimer { timer: Timer::Numbered(timer), at: start + ms * 1_000_000 };
     node.perform([
         set(1, 30),
         set(2, 10),
         set(3, 15),
         set(4, 900_000),
-        Effect::CancelTimer { timer: TimerId(3) },
+        Effect::CancelTimer { timer: Timer::Numbered(3) },
         set(4, 20),
     ]);
     for (timer, ms) in [(2, 10), (4, 20), (1, 30)] {
         let (now, input) = node.next();
-        assert_eq!(input, Input::Timer(TimerId(timer)));
+        assert_eq!(input, Input::Timer(Timer::Numbered(timer)));
         assert!(now >= start + ms * 1_000_000);
     }
 }
@@ -270,8 +262,8 @@ fn a_command_that_sets_a_timer_wakes_the_loop() {
     let node = client();
     let (start, _) = node.next();
     // The background is in epoll, without any timer: only a wake-up makes it look again.
-    node.perform([Effect::SetTimer { timer: TimerId(1), at: start + 5_000_000 }]);
-    assert_eq!(node.next().1, Input::Timer(TimerId(1)));
+    node.perform([Effect::SetTimer { timer: Timer::Numbered(1), at: start + 5_000_000 }]);
+    assert_eq!(node.next().1, Input::Timer(Timer::Numbered(1)));
 }
 
 #[test]
@@ -295,7 +287,7 @@ fn every_waiter_gets_its_event() {
             scope.spawn(move || {
                 for round in 0..200 {
                     let token = waiter * 1000 + round;
-                    let ping = Effect::Send { to: server.id(), message: Message::Ping { token } };
+                    let ping = Effect::Send { to: server.id(), message: LinkMessage::Ping { token }.into() };
                     let wanted = Event::Log(format!("pong {token}"));
                     // `perform` is not atomic between threads: another's command may carry this effect.
                     client.perform([ping]);

@@ -5,9 +5,11 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use gridloom_core::base::NodeId;
-use gridloom_core::node::{Input, Message};
-use gridloom_core::wire::frame::{Encoder, Kind};
+use gridloom_base::NodeId;
+use gridloom_channel::Kind;
+use gridloom_channel::frame::Encoder;
+use gridloom_core::node::Input;
+use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_net::transport::handshake::{Purpose, framed};
 use transport_support::*;
 
@@ -91,7 +93,7 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
     let mut encoder = Encoder::default();
     encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
     encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
-    encoder.message(Kind::Message, &Message::Pong { token: 1 }, &mut good).unwrap();
+    encoder.message(Kind::Message, &Message::from(LinkMessage::Pong { token: 1 }), &mut good).unwrap();
     let cases: [(Vec<u8>, &str); 6] = [
         ([good.clone(), good.clone()].concat(), "frame number 2 where 3 was due"),
         (raw_frame(2, 1, &[0xff; 40]), "malformed"),
@@ -141,7 +143,10 @@ fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
     let peer = client();
     peer.dial(&server);
     let half: Vec<_> = (0..400).map(|_| connect(&server)).collect();
-    peer.perform([gridloom_core::node::Effect::Send { to: server.id(), message: Message::Ping { token: 5 } }]);
+    peer.perform([gridloom_core::node::Effect::Send {
+        to: server.id(),
+        message: LinkMessage::Ping { token: 5 }.into(),
+    }]);
     peer.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
     drop(half);
 }

@@ -3,10 +3,10 @@
 mod common;
 mod transport_support;
 
-use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::Mode;
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_core::node::{Effect, Input, Role};
+use gridloom_idl::Mode;
 use gridloom_net::driver::NetConfig;
 use transport_support::*;
 
@@ -20,13 +20,11 @@ fn task(serial: u64, symbol: &str, values: &[f64]) -> Task {
     };
     Task {
         id: TaskId { client, serial },
-        function: format!("k/{symbol}"),
-        signature_hash: 0,
+        kind: TaskKind::call(format!("k/{symbol}"), 0),
         args: values.iter().map(inline).collect(),
         outputs,
         work_flops: None,
         only: None,
-        object: None,
     }
 }
 

@@ -5,9 +5,9 @@ mod common;
 use std::path::PathBuf;
 
 use common::*;
-use gridloom_core::base::{Dtype, Meta, TaskError};
-use gridloom_core::idl::expr::Expr;
-use gridloom_core::idl::{Body, CallArgument, Definition, Mode};
+use gridloom_base::{Dtype, Meta, TaskError};
+use gridloom_idl::expr::Expr;
+use gridloom_idl::{Body, CallArgument, Definition, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process};
 
@@ -28,7 +28,7 @@ fn definitions() -> Vec<Definition> {
             vec![scalar("n", Mode::In, Dtype::Int64), array("x", Mode::In, Dtype::Float64, vec![n()])],
             vec![CallArgument::Param(1)],
             None,
-            gridloom_core::idl::Language::C,
+            gridloom_idl::Language::C,
         ),
         native(
             "fill",
@@ -51,7 +51,7 @@ fn definitions() -> Vec<Definition> {
             vec![scalar("out", Mode::Out, Dtype::Int64)],
             vec![],
             Some((Dtype::Int64, 0)),
-            gridloom_core::idl::Language::C,
+            gridloom_idl::Language::C,
         ),
     ]
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use gridloom_core::base::{Dtype, NodeId, ObjectId, TaskError};
-use gridloom_core::idl::{Definition, Language, Mode};
+use gridloom_base::{Dtype, NodeId, ObjectId, TaskError};
+use gridloom_idl::{Definition, Language, Mode};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// A class of these functions.

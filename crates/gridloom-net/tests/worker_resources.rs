@@ -5,9 +5,9 @@
 mod common;
 
 use common::*;
-use gridloom_core::base::{Dtype, Meta};
-use gridloom_core::idl::Mode;
-use gridloom_core::idl::expr::Expr;
+use gridloom_base::{Dtype, Meta};
+use gridloom_idl::Mode;
+use gridloom_idl::expr::Expr;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()

@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order, TaskError};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order, TaskError};
 use gridloom_core::graph::Task;
-use gridloom_core::idl::expr::{BinaryOp, Expr};
-use gridloom_core::idl::{ArrayOrder, CallArgument, Callback, Definition, Language, Mode, Param};
+use gridloom_idl::expr::{BinaryOp, Expr};
+use gridloom_idl::{ArrayOrder, CallArgument, Callback, Definition, Language, Mode, Param};
 use gridloom_net::payload::Payload;
 
 const N: Expr = Expr::Param(0);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gridloom::{Arg, CalibrateConfig, Error, Function, Grid, Measured, Sizes, Value};
+use gridloom::{Arg, CalibrateConfig, CalibrationCall, Error, Function, Grid, Sizes, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::Target;
 use crate::errors::{OrRaise, error};
+use crate::plain::to_plain;
 use crate::plan::Raised;
 use crate::session::lock;
 use crate::wait::interruptible;
@@ -31,14 +32,14 @@ pub(crate) struct RawCalibration<'py> {
     progress: Option<Py<PyAny>>,
 }
 
-/// Measures a function; the outcome as JSON.
-pub(crate) fn calibrate(
-    py: Python<'_>,
+/// Measures a function.
+pub(crate) fn calibrate<'py>(
+    py: Python<'py>,
     grid: Grid,
     function: &str,
     asked: RawCalibration<'_>,
     describes_only: bool,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     let RawCalibration { sizes, values, error: bound, budget, servers, make, progress } = asked;
     let (found_in, name) = (grid.clone(), function.to_string());
     let function = interruptible(py, move || found_in.function(&name))?.or_raise(py)?;
@@ -58,16 +59,16 @@ pub(crate) fn calibrate(
         let own = callbacks.make.is_some();
         let callbacks = std::cell::RefCell::new(&mut callbacks);
         let mut make = |sizes: &Sizes| callbacks.borrow_mut().make(sizes);
-        let mut tell = |call: &Measured| callbacks.borrow_mut().tell(call);
+        let mut tell = |call: &CalibrationCall| callbacks.borrow_mut().tell(call);
         grid.calibrate(function.name(), &config, own.then_some(&mut make), &mut tell)
     })?;
     if let Some(error) = lock(&raised).take() {
         return Err(error);
     }
-    Ok(serde_json::to_string(&outcome.or_raise(py)?).expect("names and numbers"))
+    to_plain(py, &outcome.or_raise(py)?)
 }
 
-/// Nobody waits for the outcome any more when it is dropped: no further call is made then.
+/// When it is dropped no thread waits for the outcome any more, and no further call is made.
 #[derive(Default)]
 struct Stop(Arc<AtomicBool>);
 
@@ -120,7 +121,7 @@ impl Callbacks {
         })
     }
 
-    fn tell(&mut self, call: &Measured) -> ControlFlow<()> {
+    fn tell(&mut self, call: &CalibrationCall) -> ControlFlow<()> {
         if let Some(progress) = &self.progress {
             let told =
                 Python::attach(|py| progress.call1(py, (call.server, call.sizes.clone(), call.seconds)).map(drop));

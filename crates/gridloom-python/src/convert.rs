@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridloom::{Arg, Grid, Value};
-use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
-use gridloom_core::idl::{BaseType, Param, Signature};
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_idl::{BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Mapping, Segment};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};

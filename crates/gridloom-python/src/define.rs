@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gridloom_core::base::Dtype;
-use gridloom_core::idl::{ArrayOrder, BaseType, Body, Definition, Signature, SignatureBuilder};
+use gridloom_base::Dtype;
+use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Signature, SignatureBuilder};
 use pyo3::prelude::*;
 
 use crate::errors::error;

@@ -2,7 +2,7 @@
 
 use gridloom::Error;
 use gridloom::process::ProcessError;
-use gridloom_core::base::TaskError;
+use gridloom_base::TaskError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -19,7 +19,6 @@ impl<T, E: Into<Error>> OrRaise<T> for Result<T, E> {
     }
 }
 
-/// The exception of that error.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let fields = PyDict::new(py);
     let class = match error {
@@ -83,7 +82,6 @@ pub(crate) fn error(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raised(py, class, message, &PyDict::new(py))
 }
 
-/// A message that is wrong.
 pub(crate) fn wrong_message(py: Python<'_>, kind: &str, why: &str) -> PyErr {
     exception(py, &ProcessError::WrongMessage { kind: kind.into(), why: why.into() }.into())
 }

@@ -7,6 +7,7 @@ use gridloom::{Graph, GraphRef};
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
+use crate::plain::value_of;
 use crate::session::lock;
 use crate::wait::detached;
 
@@ -38,12 +39,14 @@ impl RawGraph {
         lock(&self.0).to_json()
     }
 
-    fn input(&self, py: Python<'_>, described: &str) -> PyResult<()> {
-        lock(&self.0).input_json(described).or_raise(py).map(drop)
+    /// An input, described as in a file.
+    fn input(&self, py: Python<'_>, described: &Bound<'_, PyAny>) -> PyResult<()> {
+        lock(&self.0).input_of(value_of(described)?).or_raise(py).map(drop)
     }
 
-    fn call(&self, py: Python<'_>, described: &str) -> PyResult<()> {
-        lock(&self.0).call_json(described).or_raise(py).map(drop)
+    /// A call, described as in a file.
+    fn call(&self, py: Python<'_>, described: &Bound<'_, PyAny>) -> PyResult<()> {
+        lock(&self.0).call_of(value_of(described)?).or_raise(py).map(drop)
     }
 
     /// All of them or, if one cannot be, none.

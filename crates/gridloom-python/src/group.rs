@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use gridloom::{Arg, Grid, Group, Handle, Loop, Mapping, Report, timeline_html};
-use gridloom_core::base::Meta;
+use gridloom_base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::{Snapshots, Target, to_python};
 use crate::errors::OrRaise;
+use crate::function::RawFunction;
 use crate::memory::{element, type_string};
+use crate::plain::to_plain;
 use crate::plan::{Raised, RawMapping, RawPlan, with_cause};
-use crate::session::{RawFunction, Session, Slot, limit_of, lock};
+use crate::session::{Session, Slot, limit_of, lock};
 use crate::wait::{detached, interruptible};
 
 /// Calls that are mapped together.
@@ -22,7 +24,7 @@ pub(crate) struct RawGroup {
     grid: Slot<Grid>,
     snapshots: Arc<Snapshots>,
     raised: Raised,
-    is_followed: bool,
+    is_described: bool,
     /// Recording a call may run a heuristic of the program's own.
     may_map: bool,
     /// The loop that it is a body of.
@@ -33,20 +35,26 @@ impl RawGroup {
     pub(crate) fn new(session: Arc<Session>, grid: Grid, (mapping, raised): (Mapping, Raised)) -> RawGroup {
         let group = session.slot(grid.group(mapping));
         let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_followed: false, may_map: false, rounds: None }
+        RawGroup { group, grid, session, snapshots, raised, is_described: false, may_map: false, rounds: None }
     }
 
     /// Of calls that were described.
-    pub(crate) fn followed(session: Arc<Session>, grid: Grid, group: Group, raised: Raised, may_map: bool) -> RawGroup {
+    pub(crate) fn described(
+        session: Arc<Session>,
+        grid: Grid,
+        group: Group,
+        raised: Raised,
+        may_map: bool,
+    ) -> RawGroup {
         let group = session.slot(group);
         let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_followed: true, may_map, rounds: None }
+        RawGroup { group, grid, session, snapshots, raised, is_described: true, may_map, rounds: None }
     }
 
-    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now. Calls
-    /// that were described are one part, whose arrays are told apart by their copies.
+    /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.
+    /// Described calls are one part: copies tell its arrays apart.
     fn forget_snapshots(&self) {
-        if self.is_followed {
+        if self.is_described {
             return;
         }
         let snapshots = std::mem::take(&mut *lock(&self.snapshots));
@@ -83,7 +91,7 @@ impl RawGroup {
             meta: handle.meta().clone(),
             handle: self.session.slot(handle),
             raised: self.raised.clone(),
-            snapshots: if self.is_followed { Arc::default() } else { self.snapshots.clone() },
+            snapshots: if self.is_described { Arc::default() } else { self.snapshots.clone() },
         };
         let handles = with_cause(py, handles.or_raise(py), &self.raised)?;
         Ok(handles.into_iter().map(raw).collect())
@@ -113,18 +121,16 @@ impl RawGroup {
         with_cause(py, finished?.or_raise(py), &self.raised)
     }
 
-    /// The plan that is followed.
-    fn plan_followed(&self, py: Python<'_>) -> PyResult<Option<RawPlan>> {
+    fn described_plan(&self, py: Python<'_>) -> PyResult<Option<RawPlan>> {
         let group = self.group.live(py)?;
-        Ok(detached(py, move || group.followed()).map(RawPlan))
+        Ok(detached(py, move || group.described_plan()).map(RawPlan))
     }
 
-    /// Differences from what was described: JSON, and in words.
-    fn differences(&self, py: Python<'_>) -> PyResult<(String, Vec<String>)> {
+    /// Differences from what was described: as records, and in words.
+    fn differences<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Vec<String>)> {
         let group = self.group.live(py)?;
         let differences = detached(py, move || group.differences());
-        let json = serde_json::to_string(&differences).expect("names and numbers");
-        Ok((json, differences.iter().map(ToString::to_string).collect()))
+        Ok((to_plain(py, &differences)?, differences.iter().map(ToString::to_string).collect()))
     }
 
     fn discard(&self, py: Python<'_>, why: Option<String>) -> PyResult<()> {
@@ -161,7 +167,7 @@ impl RawGroup {
     }
 }
 
-/// A loop whose bodies are groups that are held back and mapped together.
+/// A loop with groups as its bodies; they are held back and mapped together.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawLoop {
     session: Arc<Session>,
@@ -205,7 +211,7 @@ impl RawLoop {
             session: self.session.clone(),
             snapshots: self.snapshots.clone(),
             raised: self.raised.clone(),
-            is_followed: false,
+            is_described: false,
             may_map: self.is_own,
             rounds: Some(self.rounds.clone()),
         })
@@ -300,8 +306,8 @@ impl RawReport {
         self.report.to_string()
     }
 
-    fn json(&self) -> String {
-        serde_json::to_string(&self.report).expect("names and numbers")
+    fn record<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_plain(py, &self.report)
     }
 
     fn plans(&self) -> Vec<RawPlan> {

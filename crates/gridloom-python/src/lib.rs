@@ -4,7 +4,10 @@
 //! |---|---|
 //! | [`memory`] | NumPy arrays over memory that Rust owns, and descriptions of NumPy's element types |
 //! | [`convert`] | Python objects to values and back |
-//! | [`session`] | grids, functions, calls under way |
+//! | [`plain`] | records as dictionaries, and back |
+//! | [`session`] | what Python holds of a session, and how it is taken away |
+//! | [`grid`] | grids |
+//! | [`function`] | functions, calls under way |
 //! | [`group`] | groups, handles, reports |
 //! | [`graph`] | described graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
@@ -27,10 +30,13 @@ mod calibrate;
 mod convert;
 mod define;
 mod errors;
+mod function;
 mod graph;
+mod grid;
 mod group;
 mod memory;
 mod message;
+mod plain;
 mod plan;
 mod process;
 mod session;
@@ -41,13 +47,17 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _gridloom {
-    use gridloom_core::base::limits::REGROUP_BODIES_MAX;
+    use gridloom_base::limits::REGROUP_BODIES_MAX;
     use pyo3::prelude::*;
 
     #[pymodule_export]
     use crate::define::{RawSignature, build_signature};
     #[pymodule_export]
+    use crate::function::{RawFunction, RawPending};
+    #[pymodule_export]
     use crate::graph::RawGraph;
+    #[pymodule_export]
+    use crate::grid::{RawGrid, connect, connect_servers, local, simulate};
     #[pymodule_export]
     use crate::group::{RawGroup, RawHandle, RawLoop, RawReport};
     #[pymodule_export]
@@ -59,7 +69,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::process::{RawProcess, read_settings, run_processes};
     #[pymodule_export]
-    use crate::session::{RawFunction, RawGrid, RawPending, connect, connect_servers, forked, local, simulate};
+    use crate::session::forked;
     #[pymodule_export]
     use crate::worker::worker_main;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Mapping, Segment};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::import;
 
-/// Who keeps the memory behind an array.
+/// The owner of the memory behind an array.
 pub(crate) enum Keeper {
     /// A result.
     Payload(#[allow(dead_code, reason = "kept for its memory")] Payload),
@@ -27,11 +27,11 @@ pub(crate) enum Keeper {
     Mapping(#[allow(dead_code, reason = "kept for its memory")] Arc<Mapping>),
     /// A received message, which nobody but its arrays looks at any more.
     Message(#[allow(dead_code, reason = "kept for its memory")] Arc<Vec<u8>>),
-    /// The caller, who drops the array before the memory goes.
+    /// The caller, which drops the array before the memory goes.
     Caller,
 }
 
-/// The base object of an array whose memory Rust owns.
+/// The base object of an array in memory that Rust owns.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct Memory {
     pub(crate) keeper: Keeper,
@@ -53,7 +53,6 @@ impl Memory {
         import(py, "numpy")?.call_method1("asarray", (memory,))
     }
 
-    /// Offset of an address in it.
     pub(crate) fn offset_of(&self, address: usize) -> Option<u64> {
         address.checked_sub(self.address).map(|offset| offset as u64)
     }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridloom::{Inside, Mapping, PlanRecord, check_svg_name, took_too_long};
-use gridloom_core::map::{Given, Heuristic, MapError, Plan, Problem, Spec};
+use gridloom_core::map::{Heuristic, ImposedPlan, MapError, Plan, Problem, Spec};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::{OrRaise, error};
+use crate::plain::{object_of, to_plain};
 use crate::session::{limit_of, lock};
 use crate::wait::detached;
 
@@ -30,9 +31,9 @@ impl RawPlan {
         self.0.to_string()
     }
 
-    /// What is shown of it, as JSON.
-    fn json(&self) -> String {
-        serde_json::to_string(&self.0).expect("names and numbers")
+    /// What is shown of it.
+    fn record<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_plain(py, &self.0)
     }
 
     /// As it is saved.
@@ -49,25 +50,21 @@ impl RawPlan {
         py.detach(|| check_svg_name(&path).and_then(|()| self.0.gantt_svg())).or_raise(py)
     }
 
-    /// Why a task is where it is, as JSON and in words.
-    fn explain(&self, py: Python<'_>, task: usize) -> PyResult<(String, String)> {
+    /// Why a task is where it is, as a record and in words.
+    fn explain<'py>(&self, py: Python<'py>, task: usize) -> PyResult<(Bound<'py, PyAny>, String)> {
         let explained = py.detach(|| self.0.explain(task)).or_raise(py)?;
-        Ok((serde_json::to_string(&explained).expect("names and numbers"), explained.to_string()))
+        Ok((to_plain(py, &explained)?, explained.to_string()))
     }
 
-    /// The critical path as JSON.
-    fn critical_path(&self, py: Python<'_>) -> PyResult<String> {
-        let path = py.detach(|| self.0.critical_path()).or_raise(py)?;
-        Ok(serde_json::to_string(&path).expect("names and numbers"))
+    fn critical_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_plain(py, &py.detach(|| self.0.critical_path()).or_raise(py)?)
     }
 }
 
 /// What a group is mapped by, as Python hands it over.
 #[derive(FromPyObject)]
 pub(crate) enum RawMapping<'py> {
-    /// A spec.
     Spec(String),
-    /// A plan.
     Plan(PyRef<'py, RawPlan>),
     /// Name of a heuristic, what begins it in a thread of Python's with a [`RawQuestion`], and seconds that it may take.
     Own(String, Py<PyAny>, Option<f64>),
@@ -111,8 +108,8 @@ pub(crate) fn with_cause<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raise
     })
 }
 
-/// A function of the user's. It runs in a daemonic thread of Python's, which is given up when the limit is past: then neither it nor
-/// who waits for it keeps the interpreter from ending. So the wait is made without Python.
+/// A function of the user's. It runs in a daemonic thread of Python's, which is given up when the limit is past. Neither it nor
+/// the thread that waits for it then keeps the interpreter from ending: so the wait is made without Python.
 struct PythonHeuristic {
     begin: Py<PyAny>,
     raised: Raised,
@@ -122,15 +119,19 @@ struct PythonHeuristic {
 /// What a heuristic is asked, for the thread that it runs in.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawQuestion {
-    /// The problem as JSON.
-    #[pyo3(get)]
-    problem: String,
+    problem: Value,
     inside: Inside,
     answer: Mutex<Sender<PyResult<Returned>>>,
 }
 
 #[pymethods]
 impl RawQuestion {
+    /// The problem, as plain data.
+    #[getter]
+    fn problem<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        object_of(py, &self.problem)
+    }
+
     /// The thread that calls this maps; the session refuses to wait for it there.
     fn begin(&self) {
         self.inside.clone().enter();
@@ -138,7 +139,7 @@ impl RawQuestion {
 
     /// The server of each task and their order, or what is wrong with what the user's function gave.
     fn answer(&self, returned: Returned) {
-        // Nobody may wait any more.
+        // The thread that asked may have given up.
         let _ = lock(&self.answer).send(Ok(returned));
     }
 
@@ -158,11 +159,7 @@ enum Returned {
 impl Heuristic for PythonHeuristic {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let (send, receive) = channel();
-        let question = RawQuestion {
-            problem: described(problem).to_string(),
-            inside: Inside::current(),
-            answer: Mutex::new(send),
-        };
+        let question = RawQuestion { problem: described(problem), inside: Inside::current(), answer: Mutex::new(send) };
         let begun = Python::try_attach(|py| self.begin.call1(py, (question,)).map(drop));
         let answered = match begun {
             None => return Err(MapError::Failed { why: "Python is ending".into() }),
@@ -189,8 +186,8 @@ impl Heuristic for PythonHeuristic {
             Returned::Wrong(why) => return Err(MapError::Unfit { subject: String::new(), why }),
             Returned::Places(places, order) => (places, order),
         };
-        let given = Given::of_places(&places, problem);
-        Given { order: order.unwrap_or(given.order), ..given }.plan(problem)
+        let given = ImposedPlan::of_places(&places, problem);
+        ImposedPlan { order: order.unwrap_or(given.order), ..given }.plan(problem)
     }
 }
 

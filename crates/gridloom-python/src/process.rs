@@ -210,7 +210,7 @@ impl RawProcess {
         })
     }
 
-    /// An object of a message class, and who sent it.
+    /// An object of a message class, and its sender.
     fn wait_message<'py>(
         &self,
         py: Python<'py>,
@@ -345,7 +345,7 @@ fn call(function: &Py<PyAny>, process: Process, exit: &FirstExit) -> Result<(), 
                     return exited(py, &error, exit);
                 }
                 lock(exit).get_or_insert(None);
-                gridloom_core::say!("gridloom: {}@{}, at {now_s:.6} s:", spec.function, spec.host);
+                gridloom_base::say!("gridloom: {}@{}, at {now_s:.6} s:", spec.function, spec.host);
             }
             error.print(py);
             Err(failed(error))

@@ -1,22 +1,25 @@
 //! Waits that let other Python threads run, and that Ctrl-C ends.
 //!
-//! Python runs signal handlers in the main thread only. There a wait is done by a helper thread, and the main thread
-//! looks every [`PATIENCE`] whether a signal came; other threads wait by themselves. Helpers are kept for the next wait.
+//! Python runs signal handlers in the main thread only, which therefore looks every [`SIGNALS_EVERY`] whether a signal came.
+//! A plain call of a real grid is waited for in slices of that length, by the thread that asks: so no null call changes
+//! threads ([`wait_for`]). Other waits of the main thread cannot be cut, and are done by a helper thread
+//! ([`interruptible`]); other threads wait by themselves. Helpers are kept for the next wait.
 //!
-//! What is waited for owns its session and borrows nothing, least of all from Python: `'static` sees to it.
+//! The body of a helper's wait owns its session and borrows nothing, least of all from Python: `'static` sees to it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use gridloom::{Error, Watch};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::import;
 
 /// How long Ctrl-C may take to be noticed.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -28,6 +31,27 @@ pub(crate) fn detached<T: Send + 'static>(py: Python<'_>, body: impl FnOnce() ->
     py.detach(body)
 }
 
+/// Waits for the end of a call on a real grid, in this thread and without holding the GIL. `watch` is asked again for each
+/// slice: a session that is closed meanwhile is not kept alive.
+pub(crate) fn wait_for(
+    py: Python<'_>,
+    limit: Option<Duration>,
+    watch: impl Fn() -> PyResult<Watch>,
+) -> PyResult<Result<(), Error>> {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let watch = watch()?;
+        match (py.detach(move || watch.wait(Some(left.min(SIGNALS_EVERY)))), limit) {
+            (Err(Error::TimedOut { .. }), Some(limit)) if left <= SIGNALS_EVERY => {
+                return Ok(Err(Error::TimedOut { limit_seconds: limit.as_secs_f64() }));
+            }
+            (Err(Error::TimedOut { .. }), _) => py.check_signals()?,
+            (outcome, _) => return Ok(outcome),
+        }
+    }
+}
+
 /// A wait in a helper.
 struct Wait<T>(Mutex<Receiver<T>>);
 
@@ -35,15 +59,14 @@ impl<T: Send + 'static> Wait<T> {
     /// Begins it in a helper.
     fn begin(body: impl FnOnce() -> T + Send + 'static) -> Wait<T> {
         let (send, receive) = channel();
-        // Whoever waited may have been interrupted: nobody wants the outcome then.
+        // The thread that waited may have been interrupted: the outcome is dropped then.
         hand_over(Box::new(move || drop(send.send(body()))));
         Wait(Mutex::new(receive))
     }
 
-    /// Its outcome.
     fn outcome(&self, py: Python<'_>) -> PyResult<T> {
         loop {
-            let received = py.detach(|| lock(&self.0).recv_timeout(PATIENCE));
+            let received = py.detach(|| lock(&self.0).recv_timeout(SIGNALS_EVERY));
             match received {
                 Ok(outcome) => return Ok(outcome),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,

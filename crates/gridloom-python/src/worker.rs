@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use gridloom_core::base::{ByteOrder, Dtype, Meta, TaskError};
-use gridloom_core::idl::scalar::Scalar;
-use gridloom_core::idl::{Body, Definition};
+use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
+use gridloom_idl::scalar::Scalar;
+use gridloom_idl::{Body, Definition};
 use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, inherited, serve};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
@@ -237,7 +237,7 @@ fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
     if is_safe && is_truth == (dtype == Dtype::Bool) {
         return bytes_of(&array.call_method1("astype", (wanted,))?).map(Some);
     }
-    // A number of another type whose value fits exactly.
+    // A number of another type that fits exactly.
     let number = array.call_method0("item")?;
     let value = match (number.extract::<i128>(), number.extract::<f64>()) {
         _ if is_truth => None,

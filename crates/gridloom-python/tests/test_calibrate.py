@@ -1,4 +1,4 @@
-"""Functions that are measured on purpose, in both worlds."""
+"""Calibration of functions, in both worlds."""
 
 import gridloom as gl
 import numpy as np

@@ -320,7 +320,7 @@ def test_a_killed_server_does_not_change_the_answer(program, gate):
 def test_interrupt_ends_a_wait(program, gate):
     script = (
         "import signal, sys, numpy as np, gridloom as gl\n"
-        # Whoever starts the tests in the background may have them ignore interrupts.
+        # A shell that starts the tests in the background may have them ignore interrupts.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "grid = gl.local(servers=1, functions=[sys.argv[1]])\n"
         "hold = grid.function('tests/hold')\n"

@@ -1,4 +1,4 @@
-"""Messages that Rust has written, as machines of all kinds would have: recorded beside the Rust types."""
+"""Python reads messages that Rust wrote in the representations of all kinds of machines, recorded beside the Rust types."""
 
 import enum
 from pathlib import Path

@@ -34,7 +34,7 @@ def test_it_comes_while_other_calls_run(program, gate):
             held = hold(half, str(gate.path))
         server = grid.servers()[0].name
         gate.server()
-        # The server is in the middle of the call after it, and nobody has asked by `get`.
+        # The server is in the middle of the call after it, and the program has not called `get`.
         while grid.traffic().by_link.get(f"{server} -> client", 0) < x.nbytes:
             pass
         assert np.array_equal(half.get(), x / 2)

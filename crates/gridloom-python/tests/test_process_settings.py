@@ -184,7 +184,7 @@ def worse(me):
     {worse}
     sys.exit(7)
 """
-    # Who ends last waits for the other's end, and until the other's program has ended, too.
+    # The process that ends last waits for the other's end, and until the other's program has ended, too.
     last = "try: peer.wait_for('never')\n    except gl.ConnectionClosed: me.sleep(3)"
     code, _, errors = run(tmp_path, world, both.format(bad="pass", worse=last), PAIR)
     assert code == 1

@@ -27,7 +27,7 @@ links = ["l"]
 
 
 def run(folder, world, program, *processes, options=(), typed=None):
-    """Runs a program whose processes are (function, host, arguments); its exit status, output and errors."""
+    """Runs a program of processes (function, host, arguments); its exit status, output and errors."""
     text = "".join(
         f"[[process]]\nhost = '{host}'\nfunction = '{function}'\narguments = {list(arguments)}\n"
         for function, host, *arguments in processes

@@ -1,4 +1,4 @@
-//! Connections come and go.
+//! Nodes dial one another, and lose one another.
 //!
 //! ```text
 //! dialler                         dialled
@@ -10,43 +10,44 @@
 //!                                  PeerLost
 //! ```
 
-use gridloom_core::base::limits::DIAL_NS_MAX;
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
 
-use crate::node::Life;
-use crate::simulation::{Occurrence, Simulation};
+use crate::kernel::Occurrence;
+use crate::nodes::Life;
+use crate::simulation::Simulation;
 
 impl Simulation {
     /// What is found at the other end is decided when the dial has come back.
     pub(crate) fn dial(&mut self, dialler: NodeId, address: String) {
-        let target = self.listener(&address);
+        let target = self.nodes.listener(&address);
         let hosts = target.map(|target| (self.node(dialler).host, self.node(target).host));
         let round_trip_ns = hosts.map_or(0, |(here, there)| {
-            let ways = [self.paths.between(here, there), self.paths.between(there, here)];
+            let ways = [self.routes.between((here, there)), self.routes.between((there, here))];
             ways.iter().flatten().map(|path| path.frame_latency_ns).sum()
         });
-        let began = self.now;
-        self.queue.push(self.now + round_trip_ns, Occurrence::Dialled { dialler, address, began });
+        let began = self.now();
+        self.kernel.push(began + round_trip_ns, Occurrence::Dialled { dialler, address, began });
     }
 
     pub(crate) fn on_dialled(&mut self, dialler: NodeId, address: String, began: Time) {
-        let Some(target) = self.listener(&address).filter(|target| *target != dialler) else {
-            return self.dial_failed(dialler, address, self.now, "nobody listens there");
+        let now = self.now();
+        let Some(target) = self.nodes.listener(&address).filter(|target| *target != dialler) else {
+            return self.dial_failed(dialler, address, now, "nobody listens there");
         };
         let (here, there) = (self.node(dialler).host, self.node(target).host);
-        let ways = self.paths.between(here, there).and_then(|_| self.paths.between(there, here));
-        if let Err(why) = ways {
-            return self.dial_failed(dialler, address, self.now, &why);
+        if let Err(why) = self.routes.round_trip_ns((here, there)) {
+            return self.dial_failed(dialler, address, now, &why);
         }
-        let patience = self.now.max(began + DIAL_NS_MAX);
-        if self.is_lost(dialler, target) || self.is_lost(target, dialler) {
-            return self.dial_failed(dialler, address, patience, "no answer");
+        let gives_up = now.max(began + DIAL_NS_MAX);
+        if self.routes.is_lost((here, there)) || self.routes.is_lost((there, here)) {
+            return self.dial_failed(dialler, address, gives_up, "no answer");
         }
         match self.node(target).life {
-            Life::Dead => self.dial_failed(dialler, address, self.now, "connection refused"),
-            Life::Hung | Life::Paused => self.dial_failed(dialler, address, patience, "no answer"),
-            Life::Running if self.node(dialler).life == Life::Running => self.connect(dialler, target, address),
+            Life::Dead => self.dial_failed(dialler, address, now, "connection refused"),
+            Life::Hung | Life::Paused => self.dial_failed(dialler, address, gives_up, "no answer"),
+            Life::Running if self.nodes.is_running(dialler) => self.connect(dialler, target, address),
             Life::Running => {}
         }
     }
@@ -57,58 +58,34 @@ impl Simulation {
 
     fn dial_ended(&mut self, dialler: NodeId, input: Input, at: Time) {
         let input = Box::new(input);
-        self.queue.push(at, Occurrence::Deliver { node: dialler, input });
+        self.kernel.push(at, Occurrence::Deliver { node: dialler, input });
     }
 
     fn connect(&mut self, dialler: NodeId, target: NodeId, address: String) {
-        let [ours, theirs] = [(dialler, target), (target, dialler)].map(|(a, b)| self.connections.end(a, b).is_some());
-        if ours && theirs {
-            let why = "who answers there is connected already".to_string();
+        if self.links.is_connected(dialler, target) && self.links.is_connected(target, dialler) {
+            let why = "the node that answers there is connected already".to_string();
             let input = Input::DialFailed { address, why, connected: Some(target) };
-            return self.dial_ended(dialler, input, self.now);
+            return self.dial_ended(dialler, input, self.now());
         }
         // One end may not have heard yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
-            if self.drop_end(node, peer) {
-                self.deliver(node, Input::PeerLost { peer, why: "the peer connects anew".to_string() });
+            if self.links.drop_end(&mut self.kernel, node, peer) {
+                self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer connects anew".to_string() });
             }
         }
-        self.connections.make(dialler, target);
+        let [ours, theirs] = [dialler, target].map(|node| (node, self.node(node).host));
+        self.links.connect(ours, theirs);
         let listens_at = self.node(dialler).address.clone();
         for (node, peer, address) in [(target, dialler, listens_at), (dialler, target, address)] {
             let (role, name) = (self.node(peer).role, self.node(peer).name.clone());
-            self.deliver(node, Input::PeerUp { peer, role, name, address });
+            self.kernel.deliver(node, Input::PeerUp { peer, role, name, address });
         }
-    }
-
-    /// Closes a node's end at once; the peer notices once what was sent has arrived.
-    pub(crate) fn hang_up(&mut self, node: NodeId, peer: NodeId, why: &str) {
-        let Some(end) = self.connections.end(node, peer) else { return };
-        let (connection, sent, arrived) = (end.connection, end.frames_until.max(self.now), end.frames_arrive);
-        self.drop_end(node, peer);
-        self.clear_bulk(peer, node);
-        let heard = arrived.max(sent + self.path(node, peer).frame_latency_ns);
-        self.notify_lost(peer, node, connection, heard, why);
     }
 
     pub(crate) fn on_lost(&mut self, node: NodeId, peer: NodeId, connection: u64, why: String) {
-        let current = self.connections.end(node, peer).is_some_and(|end| end.connection == connection);
-        if current && self.is_lost(peer, node) {
-            self.hold(peer, node, Occurrence::Lost { node, peer, connection, why });
-        } else if current {
-            self.drop_end(node, peer);
+        let heard = self.links.lost(&mut self.kernel, &mut self.routes, (node, peer), connection, why);
+        if let Some(why) = heard {
             self.handle(node, Input::PeerLost { peer, why }, 0);
         }
-    }
-
-    /// Removes a node's end of a connection with all that waits there; whether there was one.
-    pub(crate) fn drop_end(&mut self, node: NodeId, peer: NodeId) -> bool {
-        self.clear_bulk(node, peer);
-        self.connections.remove(node, peer).is_some()
-    }
-
-    /// Who listens at that address, or did last.
-    fn listener(&self, address: &str) -> Option<NodeId> {
-        self.listeners.get(address).copied()
     }
 }

@@ -1,45 +1,50 @@
-//! The simulated world: the machines of `gridloom-core` on hosts and links that nobody has to own.
+//! The simulated world: the machines of `gridloom-core` on hosts and links that exist only as a description.
 //!
 //! A [`Simulation`] keeps the promises of `gridloom_core::node::protocol` in virtual time. Messages, data and tasks take
-//! the time that `gridloom_core::flow` gives them on a `Platform`; faults happen when told.
+//! the time that `gridloom_flow` gives them on a `Platform`; faults happen when told.
 //!
 //! **Invariants.** No clock, thread, entropy or hash order: the same calls on the same platform give the same inputs
 //! and effects in the same order, which [`Simulation::trace_hash`] sums up. Events at the same nanosecond happen in the
 //! order in which they came to be due, completions of flows before them.
 //!
 //! ```text
-//! queue  what is due when, by (time, sequence)        links   routes, connections, the queues of each
-//! node   a machine, its store, timers and tasks       population  nodes started and started again
-//! profiles  what the platform's profiles change        disk    what tasks have in files
-//! faults  what is broken, now or by a scenario
-//! effects, connect, transfer  what each effect does    trace   what happened, hashed; bytes; timeline
-//! replay  scenarios of given transfers and executions, without machines
+//! simulation  the parts, and what goes from one to another   kernel     clock, queue, flows
+//! nodes       machines, their stores and timers              network    routes, connections, sockets
+//! tasks       files, time and bodies of tasks                hosts      speeds, disks, what is off
+//! process     user processes: what they wait for             instruments  trace, observer, log
+//! effects, connect, population, profiles, faults             what machines, platforms and faults do to these
+//! soak        seeds with faults and invariants               replay     given transfers and executions, without machines
 //! ```
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod connect;
 mod disk;
 mod effects;
+mod event;
 pub mod faults;
-mod links;
-mod node;
+mod hosts;
+mod instruments;
+mod kernel;
+mod network;
+mod nodes;
 pub mod observe;
+mod occurrence;
 mod population;
 pub mod process;
 mod profiles;
 mod queue;
 pub mod replay;
-mod sighting;
 mod simulation;
 pub mod soak;
 mod store;
+mod tasks;
 mod trace;
-mod transfer;
 mod world;
 
 pub use disk::Files;
-pub use node::BoxedMachine;
-pub use simulation::{Bodies, Halt, SimConfig, Simulation};
+pub use nodes::BoxedMachine;
+pub use simulation::{SimConfig, Simulation};
+pub use tasks::{Bodies, Halt};
 pub use trace::{Interval, Record};
 pub use world::SimWorld;

@@ -1,21 +1,23 @@
-//! What whoever watches a simulation is told, as it happens: processes and their states, letters, transfers, tasks.
+//! What an observer of a simulation is told, as it happens: processes and their states, letters, transfers, tasks.
 //!
 //! **Invariant:** watching changes nothing: the same inputs, effects and hash as without.
 //!
 //! **Not done.** Messages of machines (agent, servers, clients) among one another.
 
-use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
-use gridloom_core::flow::LinkIndex;
+use std::fmt;
+
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_core::graph::Task;
-use gridloom_core::platform::HostId;
-use gridloom_core::process::{Letter, ProcessSpec};
+use gridloom_flow::LinkIndex;
+use gridloom_platform::HostId;
+use gridloom_process::{Letter, ProcessSpec};
 
 use crate::faults::Fault;
 use crate::process::ProcessId;
 
-/// Watches.
+/// Is told what happens.
 pub trait Observer: Send {
-    /// That happened.
+    /// Something has happened.
     ///
     /// # Errors
     /// In words, if it cannot watch on. The simulation has failed then.
@@ -32,64 +34,19 @@ pub trait Observer: Send {
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// There is a process, which has not started.
-    Process {
-        /// Its number.
-        process: ProcessId,
-        /// Who it is.
-        spec: &'a ProcessSpec,
-        /// Where it is.
-        host: HostId,
-    },
+    Process { process: ProcessId, spec: &'a ProcessSpec, host: HostId },
     /// A process is in another state.
-    State {
-        /// Which.
-        process: ProcessId,
-        /// The state.
-        state: State<'a>,
-    },
+    State { process: ProcessId, state: State<'a> },
     /// A process sends.
-    Sent {
-        /// The letter's name.
-        name: LetterName,
-        /// Who sends it.
-        from: ProcessId,
-        /// To whom.
-        to: ProcessId,
-        /// What it is.
-        letter: &'a Letter,
-    },
-    /// A letter is handed over to its receiver, who may look at it later.
-    Received {
-        /// The letter's name.
-        name: LetterName,
-        /// Who gets it.
-        to: ProcessId,
-        /// Name of its type.
-        kind: &'a str,
-    },
+    Sent { name: LetterName, from: ProcessId, to: ProcessId, letter: &'a Letter },
+    /// A letter is handed over to its receiver, which may look at it later.
+    Received { name: LetterName, to: ProcessId, kind: &'a str },
     /// There is a node of a grid.
-    Node {
-        /// Its number.
-        node: NodeId,
-        /// Its name.
-        name: &'a str,
-        /// Where it is.
-        host: HostId,
-    },
+    Node { node: NodeId, name: &'a str, host: HostId },
     /// A server begins a task.
-    TaskBegins {
-        /// The server.
-        node: NodeId,
-        /// The task.
-        task: &'a Task,
-    },
-    /// It ends it, or gives it up.
-    TaskEnds {
-        /// The server.
-        node: NodeId,
-        /// Which.
-        task: TaskId,
-    },
+    TaskBegins { node: NodeId, task: &'a Task },
+    /// A server ends a task, or gives it up.
+    TaskEnds { node: NodeId, task: TaskId },
     /// A fault strikes.
     Fault {
         /// As a scenario says it.
@@ -97,29 +54,17 @@ pub enum Seen<'a> {
     },
     /// Something begins to move over links.
     TransferBegins {
-        /// Its number.
         transfer: u64,
-        /// What.
         moved: Moved<'a>,
         /// Its size, as the links see it.
         size_bytes: u64,
         /// The links on its way, in order.
         links: &'a [LinkIndex],
     },
-    /// It is there, or lost.
-    TransferEnds {
-        /// Its number.
-        transfer: u64,
-    },
+    /// A transfer has arrived, or is lost.
+    TransferEnds { transfer: u64 },
     /// A datum has arrived at a node.
-    DatumArrived {
-        /// Its transfer.
-        transfer: u64,
-        /// Where.
-        to: NodeId,
-        /// Which.
-        datum: DatumId,
-    },
+    DatumArrived { transfer: u64, to: NodeId, datum: DatumId },
 }
 
 /// What a process does.
@@ -147,21 +92,9 @@ pub enum State<'a> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Moved<'a> {
     /// A letter between processes.
-    Letter {
-        /// Its name.
-        name: LetterName,
-        /// Name of its type.
-        kind: &'a str,
-    },
+    Letter { name: LetterName, kind: &'a str },
     /// A datum between nodes.
-    Datum {
-        /// Which.
-        datum: DatumId,
-        /// From where.
-        from: NodeId,
-        /// To where.
-        to: NodeId,
-    },
+    Datum { datum: DatumId, from: NodeId, to: NodeId },
     /// A probe of the network.
     Probe,
 }
@@ -169,7 +102,6 @@ pub enum Moved<'a> {
 /// A letter of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LetterName {
-    /// The connection.
     pub connection: u32,
     /// The sending end of it, 0 or 1.
     pub end: u8,
@@ -182,7 +114,7 @@ pub struct LetterName {
 pub(crate) struct Watch {
     observer: Option<Box<dyn Observer>>,
     /// Why it could not watch on.
-    pub(crate) failure: Option<String>,
+    failure: Option<String>,
 }
 
 impl Watch {
@@ -203,8 +135,19 @@ impl Watch {
         }
     }
 
+    /// Takes out why the observer could not watch on, if it could not.
+    pub(crate) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+
     pub(crate) fn finish(&mut self, at: Time) -> Result<(), String> {
         let finished = self.observer.take().map_or(Ok(()), |mut observer| observer.finish(at));
         self.failure.take().map_or(finished, Err)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("is_on", &self.is_on()).field("failure", &self.failure).finish()
     }
 }

@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::SECOND_NS;
+use gridloom_base::Time;
+use gridloom_base::time::SECOND_NS;
 
 /// Occurrences by (time, sequence).
 #[derive(Debug)]
@@ -32,6 +32,16 @@ impl<T> Queue<T> {
         self.sequence += 1;
         self.entries.push(Entry { at, sequence: self.sequence, what });
         self.sequence
+    }
+
+    /// How many were ever put in.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All that is in it, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|entry| &entry.what)
     }
 
     /// When the next is due.
@@ -77,7 +87,7 @@ pub(crate) fn ns_up(seconds: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::base::time::ns_to_seconds;
+    use gridloom_base::time::ns_to_seconds;
 
     #[test]
     fn what_is_due_together_comes_in_the_order_put_in() {

@@ -1,32 +1,39 @@
-//! The state of a simulation, how time moves, and what a program can ask.
+//! A simulation: its machines, each with a state of its own, and how what comes to pass goes from one to another.
 //!
-//! **Invariants.** Machines are entered from one place, [`Simulation::handle`], never while one is being handled; `now`
-//! never goes back. The flow engine's time is never ahead of `now` and at most a nanosecond behind it when an action
-//! starts, so that a chain of flows takes what the flows take, unrounded.
+//! ```text
+//!            kernel: clock, queue, flows, instruments
+//!    |          |          |          |          |          |
+//!  hosts      nodes      tasks      links     sockets   processes
+//!                                      \\         /
+//!                                        routes
+//! ```
+//!
+//! A part of a simulation changes its own state, queues what will happen, starts flows, and returns what comes of that for
+//! others; parts do not see one another. [`Simulation`] hands on.
+//!
+//! **Invariant.** The machines of nodes are entered from one place, [`Simulation::handle`], never while one is being handled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
-use gridloom_core::call::{CallBack, CallBackAnswer};
-use gridloom_core::flow::{ActionId, Completion, FlowEngine, LinkIndex, NetworkModel, Policy, Resources, Timeline};
-use gridloom_core::graph::Task;
-use gridloom_core::node::{Command, Effect, Event, Input, Role, TimerId};
-use gridloom_core::platform::{HostId, Platform, Sharing};
+use gridloom_base::{DatumId, Meta, NodeId, Time};
+use gridloom_core::node::{Command, Effect, Event, Input, Role};
+use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
+use gridloom_platform::{HostId, Platform, Sharing};
 
-use crate::disk::{self, FunctionsWithFiles};
-use crate::faults::{Fault, Ways};
-use crate::links::{Cargo, Connections, Paths};
-use crate::node::{Life, SimNode, index};
-use crate::observe::{Moved, Observer, Seen, Watch};
-use crate::process::{Idle, LetterFlow, Measures, ProcessId, Processes};
+use crate::disk::Files;
+use crate::hosts::Hosts;
+use crate::instruments::Instruments;
+use crate::kernel::{Happening, Kernel, Occurrence, Purpose};
+use crate::network::{Links, Routes, Sockets};
+use crate::nodes::{Life, Nodes, SimNode};
+use crate::observe::Observer;
+use crate::process::{Idle, Measures, Processes};
 use crate::profiles;
-use crate::queue::{Queue, ns_up};
-use crate::store::Value;
-use crate::trace::{Interval, Record, Trace};
-use crate::transfer::Parcel;
+use crate::store::StoredValue;
+use crate::tasks::{Bodies, Tasks};
+use crate::trace::{Interval, Record};
 
 /// What a simulation is told besides the platform.
 #[derive(Clone, Debug)]
@@ -58,152 +65,19 @@ impl Default for SimConfig {
     }
 }
 
-/// Where a body has come to.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Halt {
-    /// Its end.
-    Ended(Result<Vec<(Meta, Vec<u8>)>, TaskError>),
-    /// It waits for what its program says.
-    CallsBack(CallBack),
-}
-
-/// Runs the bodies of tasks, for programs that want real results from simulated machines.
-pub trait Bodies: Send {
-    /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
-    ///
-    /// # Errors
-    /// Whatever the function would have failed with.
-    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError>;
-
-    /// Likewise, for one that may call its program back.
-    fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
-        Halt::Ended(self.run(task, inputs))
-    }
-
-    /// Goes on with one that has called its program back.
-    fn go_on(&mut self, task: &Task, _answer: CallBackAnswer) -> Halt {
-        unreachable!("{} has called nobody back", task.id)
-    }
-
-    /// Gives one up that has called its program back.
-    fn give_up(&mut self, _task: TaskId) {}
-
-    /// An object has ended, and its state with it.
-    fn end_object(&mut self, _object: ObjectId) {}
-}
-
 /// A grid in virtual time.
 pub struct Simulation {
     pub(crate) platform: Arc<Platform>,
-    pub(crate) config: SimConfig,
-    pub(crate) now: Time,
-    pub(crate) nodes: Vec<SimNode>,
-    pub(crate) queue: Queue<Occurrence>,
-    pub(crate) engine: FlowEngine,
-    /// What each action of the engine is for.
-    pub(crate) purposes: BTreeMap<ActionId, Purpose>,
-    pub(crate) paths: Paths,
-    pub(crate) connections: Connections,
-    pub(crate) ways: Ways,
-    /// By what hosts were slowed down.
-    pub(crate) speed_scales: BTreeMap<HostId, f64>,
-    /// Changes of the platform that are still to come.
-    pub(crate) timeline: Timeline,
-    /// What profiles multiply the speeds of hosts by.
-    pub(crate) profiled_speeds: BTreeMap<HostId, f64>,
-    /// Functions with files.
-    pub(crate) files: FunctionsWithFiles,
-    /// Hosts that are off, and the nodes that start again when theirs is on.
-    pub(crate) off: BTreeSet<HostId>,
-    pub(crate) felled: BTreeSet<NodeId>,
-    /// Who was started last at each address.
-    pub(crate) listeners: BTreeMap<String, NodeId>,
-    pub(crate) trace: Trace,
-    pub(crate) bodies: Option<Box<dyn Bodies>>,
+    pub(crate) kernel: Kernel,
+    pub(crate) hosts: Hosts,
+    pub(crate) routes: Routes,
+    pub(crate) links: Links,
+    pub(crate) sockets: Sockets,
+    pub(crate) nodes: Nodes,
+    pub(crate) tasks: Tasks,
     pub(crate) processes: Processes,
-    pub(crate) measures: Option<Box<dyn Measures>>,
-    pub(crate) watch: Watch,
-    /// Transfers that have begun.
-    pub(crate) transfers: u64,
-    /// Why its processes had to end before their time.
-    pub(crate) failure: Option<String>,
-    log: Vec<(Time, NodeId, Event)>,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
-}
-
-/// What is due at a time known in advance.
-#[derive(Debug)]
-pub(crate) enum Occurrence {
-    /// An input from the node's own surroundings.
-    Deliver { node: NodeId, input: Box<Input> },
-    /// A dial has come back.
-    Dialled { dialler: NodeId, address: String, began: Time },
-    /// A control frame is there.
-    Arrive { from: NodeId, to: NodeId, connection: u64, parcel: Box<Parcel> },
-    /// The peer's end of a connection is gone.
-    Lost { node: NodeId, peer: NodeId, connection: u64, why: String },
-    /// A timer, unless it was moved or cancelled.
-    Timer { node: NodeId, timer: TimerId },
-    /// An action of the engine ended while the engine caught up.
-    Completed(ActionId),
-    /// A process has waited long enough.
-    ProcessDue { process: ProcessId, turn: u64 },
-    /// A process's dial has come back.
-    ProcessDialled { process: ProcessId, host: HostId, name: String, port: u16 },
-    /// An end of a connection between processes hears that the other is closed.
-    ProcessClosed { connection: u32, end: u8 },
-    /// A process is killed.
-    ProcessKilled { process: ProcessId },
-    /// Something breaks or is mended.
-    Strike(Fault),
-    /// The time that the run was given is over.
-    Until,
-}
-
-impl Occurrence {
-    /// Whether it may let a process go on; such are pushed by [`Simulation::push_process`].
-    pub(crate) fn is_of_process(&self) -> bool {
-        match self {
-            Occurrence::ProcessDue { .. }
-            | Occurrence::ProcessDialled { .. }
-            | Occurrence::ProcessClosed { .. }
-            | Occurrence::ProcessKilled { .. } => true,
-            Occurrence::Strike(fault) => fault.may_strike_process(),
-            Occurrence::Deliver { .. }
-            | Occurrence::Dialled { .. }
-            | Occurrence::Arrive { .. }
-            | Occurrence::Lost { .. }
-            | Occurrence::Timer { .. }
-            | Occurrence::Completed(_)
-            | Occurrence::Until => false,
-        }
-    }
-}
-
-/// What an action of the engine is for.
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    /// A task's files are written and read, before it computes.
-    Files {
-        node: NodeId,
-        task: Arc<Task>,
-    },
-    Task {
-        node: NodeId,
-        task: Arc<Task>,
-    },
-    Bulk {
-        from: NodeId,
-        to: NodeId,
-        cargo: Cargo,
-        transfer: u64,
-    },
-    Letter(LetterFlow),
-    Computation {
-        process: ProcessId,
-        turn: u64,
-    },
 }
 
 impl Simulation {
@@ -217,65 +91,44 @@ impl Simulation {
             };
             resources.add_link(link.bandwidth, link.latency_s, policy);
         }
-        for host in platform.hosts() {
-            resources.add_host(host.speed_flops, host.cores);
-        }
-        for (number, _) in (0..).zip(platform.hosts()) {
-            resources.add_host(config.disks.get(&HostId(number)).copied().unwrap_or(disk::RATE_DEFAULT), 1);
-        }
+        let hosts = Hosts::new(&platform, &config.disks, &mut resources);
+        let engine = FlowEngine::new(resources, config.network);
+        let instruments = Instruments::new(config.seed, platform.links().len());
         let mut simulation = Simulation {
-            now: Time::ZERO,
-            nodes: Vec::new(),
-            queue: Queue::new(),
-            engine: FlowEngine::new(resources, config.network),
-            purposes: BTreeMap::new(),
-            paths: Paths::new(platform.clone(), config.network),
-            connections: Connections::default(),
-            ways: Ways::default(),
-            speed_scales: BTreeMap::new(),
-            timeline: profiles::timeline(&platform),
-            profiled_speeds: BTreeMap::new(),
-            files: FunctionsWithFiles::new(),
-            off: BTreeSet::new(),
-            felled: BTreeSet::new(),
-            listeners: BTreeMap::new(),
-            trace: Trace::new(config.seed, platform.links().len()),
-            bodies: None,
-            processes: Processes::default(),
-            measures: None,
-            watch: Watch::default(),
-            transfers: 0,
-            failure: None,
-            log: Vec::new(),
+            kernel: Kernel::new(engine, profiles::timeline(&platform), instruments),
+            hosts,
+            routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
+            links: Links::default(),
+            sockets: Sockets::default(),
+            nodes: Nodes::default(),
+            tasks: Tasks::new(config.efficiencies),
+            processes: Processes::new(config.reference_flops),
             effects: Vec::new(),
             platform,
-            config,
         };
-        simulation.change(0.0);
+        simulation.kernel.begin_changes(0.0);
+        simulation.change();
         simulation
     }
 
     /// From now on, tasks' bodies are run when they end; their time stays that of the model.
     pub fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
-        self.bodies = Some(bodies);
+        self.tasks.set_bodies(bodies);
+    }
+
+    /// From now on, tasks of that function have these files, whatever its description says.
+    pub fn set_files(&mut self, function: &str, files: Files) {
+        self.tasks.set_files(function, files);
     }
 
     /// From now on, that decides what measured blocks are charged as.
     pub fn set_measures(&mut self, measures: Box<dyn Measures>) {
-        self.measures = Some(measures);
+        self.processes.set_measures(measures);
     }
 
     /// From now on, that is told what happens. It comes before all processes and nodes.
     pub fn watch(&mut self, observer: Box<dyn Observer>) {
-        self.watch.begin(observer);
-    }
-
-    /// Something begins to move; its number.
-    pub(crate) fn begins(&mut self, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
-        self.transfers += 1;
-        let transfer = self.transfers;
-        self.watch.see(self.now, || Seen::TransferBegins { transfer, moved, size_bytes, links });
-        transfer
+        self.kernel.instruments_mut().watch.begin(observer);
     }
 
     /// Nothing more is simulated: what is written meanwhile is completed.
@@ -283,20 +136,19 @@ impl Simulation {
     /// # Errors
     /// In words, if that fails, or why its processes had to end before their time.
     pub fn finish(&mut self) -> Result<(), String> {
-        let measured = self.measures.take().map_or(Ok(()), |mut measures| measures.finish());
-        let watched = self.watch.finish(self.now);
-        self.failure.take().map_or(measured.and(watched), Err)
+        let now = self.now();
+        let watched = self.kernel.instruments_mut().watch.finish(now);
+        self.processes.finish(watched)
     }
 
     /// Puts a value into a node's store; `None` stands for bytes that do not matter.
     pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
-        self.keep(node, datum, Value { meta, bytes });
+        self.keep(node, datum, StoredValue { meta, bytes });
     }
 
-    /// Puts a value into a node's store.
-    pub(crate) fn keep(&mut self, node: NodeId, datum: DatumId, value: Value) {
-        self.trace.stored(self.now, node, datum, &value);
-        self.node_mut(node).store.put(datum, value);
+    pub(crate) fn keep(&mut self, node: NodeId, datum: DatumId, value: StoredValue) {
+        self.kernel.note(|trace, now| trace.stored(now, node, datum, &value));
+        self.nodes.node_mut(node).store.put(datum, value);
     }
 
     /// A value of a node's store.
@@ -307,36 +159,25 @@ impl Simulation {
     /// Takes a value out of a node's store.
     pub fn remove(&mut self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
         let value = self.value(node, datum);
-        self.node_mut(node).store.remove(datum);
+        self.nodes.node_mut(node).store.remove(datum);
         value
     }
 
     /// Gives a client a command, now.
     pub fn command(&mut self, client: NodeId, command: Command) {
-        self.deliver(client, Input::Command(command));
+        self.kernel.deliver(client, Input::Command(command));
     }
 
     /// Lets the next thing happen; false if there is none.
     pub fn step(&mut self) -> bool {
-        let flow_s = self.engine.next_event_s();
-        let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
-        let queued_at = self.queue.next_at();
-        if let Some(seconds) = self.timeline.next_s()
-            && flow_s.is_none_or(|flow_s| seconds <= flow_s)
-            && queued_at.is_none_or(|at| Time(ns_up(seconds)) <= at)
-        {
-            self.change(seconds);
-            return true;
+        match self.kernel.next() {
+            None => return false,
+            Some(Happening::Changes) => self.change(),
+            Some(Happening::Ended(actions)) => actions.into_iter().for_each(|action| self.complete(action)),
+            Some(Happening::Due(sequence, occurrence)) => self.occur(sequence, occurrence),
         }
-        match (flow_s, queued_at) {
-            (None, None) => return false,
-            (Some(seconds), queued) if queued.is_none_or(|at| flow_at <= Some(at)) => self.flow(seconds),
-            (_, Some(_)) => {
-                let (at, sequence, occurrence) = self.queue.pop().expect("the queue has a next time");
-                self.now = self.now.max(at);
-                self.occur(sequence, occurrence);
-            }
-            (Some(_), None) => unreachable!("an empty queue leaves the flow"),
+        if cfg!(debug_assertions) && self.kernel.is_check_due() {
+            self.check();
         }
         true
     }
@@ -347,16 +188,16 @@ impl Simulation {
     pub fn next_event(&mut self, client: NodeId, deadline: Option<Time>) -> Option<Event> {
         let was_dead = self.is_dead(client);
         loop {
-            if let Some(event) = self.node_mut(client).events.pop_front() {
+            if let Some(event) = self.take_event(client) {
                 return Some(event);
             }
             if !was_dead && self.is_dead(client) {
                 return None;
             }
-            let next = self.next_at();
+            let next = self.kernel.next_at();
             match deadline {
                 Some(deadline) if next.is_none_or(|at| at > deadline) => {
-                    self.now = self.now.max(deadline);
+                    self.kernel.pass_until(deadline);
                     return None;
                 }
                 Some(_) | None => {}
@@ -367,18 +208,22 @@ impl Simulation {
         }
     }
 
-    /// The program computed for so long: whatever happens meanwhile, happens.
-    pub fn advance(&mut self, ns: u64) {
-        let until = self.now + ns;
-        while self.next_at().is_some_and(|at| at <= until) {
-            self.step();
-        }
-        self.now = until;
+    /// Takes out what a client has told its program first.
+    pub(crate) fn take_event(&mut self, client: NodeId) -> Option<Event> {
+        self.nodes.node_mut(client).events.pop_front()
     }
 
-    /// The time.
+    /// The program computed for so long: whatever happens meanwhile, happens.
+    pub fn advance(&mut self, ns: u64) {
+        let until = self.now() + ns;
+        while self.kernel.next_at().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.kernel.pass_until(until);
+    }
+
     pub fn now(&self) -> Time {
-        self.now
+        self.kernel.now()
     }
 
     /// The platform that it runs on.
@@ -388,80 +233,58 @@ impl Simulation {
 
     /// Sums up all inputs delivered and effects performed so far.
     pub fn trace_hash(&self) -> u64 {
-        self.trace.hash()
+        self.kernel.instruments().trace.hash()
     }
 
     /// From now on, the trace is also kept in words.
     pub fn keep_records(&mut self) {
-        self.trace.records.get_or_insert_default();
+        self.kernel.instruments_mut().trace.keep_records();
     }
 
     /// The trace in words, as far as it was kept.
     pub fn records(&self) -> &[Record] {
-        self.trace.records.as_deref().unwrap_or_default()
+        self.kernel.instruments().trace.records()
     }
 
     /// What agents and servers told the log.
     pub fn log(&self) -> &[(Time, NodeId, Event)] {
-        &self.log
+        &self.kernel.instruments().log
     }
 
     /// Bytes of data that arrived over each link, in the platform's order.
     pub fn bytes_by_link(&self) -> Vec<(String, f64)> {
         let names = self.platform.links().iter().map(|link| link.name.clone());
-        names.zip(self.trace.bytes_by_link.iter().copied()).collect()
+        names.zip(self.kernel.instruments().trace.bytes_by_link().iter().copied()).collect()
     }
 
     /// Bytes of data that arrived, by sender and receiver.
     pub fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
-        &self.trace.bytes_by_pair
+        self.kernel.instruments().trace.bytes_by_pair()
     }
 
     /// Tasks that ended and data that arrived, in order of their ends.
     pub fn intervals(&self) -> &[Interval] {
-        &self.trace.intervals
+        self.kernel.instruments().trace.intervals()
     }
 
     /// Fails if processes still run then.
     pub fn run_until(&mut self, at: Time) {
-        self.queue.push(at.max(self.now), Occurrence::Until);
+        self.kernel.push(at.max(self.now()), Occurrence::Until);
     }
 
     /// How long nothing but time limits of processes has come to pass.
     pub fn idle(&self) -> Idle {
-        self.processes.idle
-    }
-
-    /// When the next thing happens.
-    pub(crate) fn next_at(&mut self) -> Option<Time> {
-        let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
-        let change_at = self.timeline.next_s().map(|seconds| Time(ns_up(seconds)));
-        flow_at.into_iter().chain(self.queue.next_at()).chain(change_at).min()
-    }
-
-    /// Moves the engine on to its next date, exactly, and hands on what ended.
-    fn flow(&mut self, seconds: f64) {
-        let mut completed: Vec<Completion> = Vec::new();
-        self.engine.advance_to(seconds, &mut completed);
-        self.now = self.now.max(Time(ns_up(seconds)));
-        for completion in completed {
-            self.complete(completion.action);
-        }
+        self.processes.idle()
     }
 
     pub(crate) fn occur(&mut self, sequence: u64, occurrence: Occurrence) {
-        if occurrence.is_of_process() {
-            self.processes.pending -= 1;
-        }
         match occurrence {
             Occurrence::Deliver { node, input } => self.handle(node, *input, 0),
             Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
             Occurrence::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
             Occurrence::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
             Occurrence::Timer { node, timer } => {
-                let timers = &mut self.node_mut(node).timers;
-                if timers.get(&timer) == Some(&sequence) {
-                    timers.remove(&timer);
+                if self.nodes.node_mut(node).take_timer(timer, sequence) {
                     self.handle(node, Input::Timer(timer), 0);
                 }
             }
@@ -472,33 +295,18 @@ impl Simulation {
             }
             Occurrence::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
             Occurrence::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
-            Occurrence::Strike(fault) => {
-                if fault.restarts_process() {
-                    self.processes.restarts_due -= 1;
-                }
-                if matches!(fault, Fault::On(_)) {
-                    self.processes.hosts_on_due -= 1;
-                }
-                self.strike(&fault);
-            }
+            Occurrence::Strike(fault) => self.strike(&fault),
             Occurrence::Until => self.on_until(),
         }
     }
 
     fn complete(&mut self, action: ActionId) {
-        match self.purposes.remove(&action) {
-            Some(Purpose::Files { node, task }) => self.on_files_done(node, task),
-            Some(Purpose::Task { node, task }) => self.on_task_done(node, &task),
-            Some(Purpose::Bulk { from, to, cargo, transfer }) => self.on_bulk_done(from, to, cargo, transfer),
-            Some(Purpose::Letter(flow)) => {
-                self.processes.pending -= 1;
-                self.on_letter(flow);
-            }
-            Some(Purpose::Computation { process, turn }) => {
-                self.processes.pending -= 1;
-                self.on_process_due(process, turn);
-            }
-            // Cancelled by what was handled for another completion of the same date.
+        match self.kernel.take_purpose(action) {
+            Some(Purpose::Files(started)) => self.on_files_done(started),
+            Some(Purpose::Task(started)) => self.on_task_done(started),
+            Some(Purpose::Bulk { from, to }) => self.on_bulk_done(from, to),
+            Some(Purpose::Letter(flow)) => self.on_letter(flow),
+            Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
             None => {}
         }
     }
@@ -507,61 +315,60 @@ impl Simulation {
     pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
         match self.node(node).life {
             Life::Running => {}
-            Life::Paused => return self.node_mut(node).stalled.push_back((input, digest)),
+            Life::Paused => return self.nodes.node_mut(node).stalled.push_back((input, digest)),
             Life::Hung | Life::Dead => return,
         }
-        self.trace.input(self.now, node, &input, digest);
+        self.kernel.note(|trace, now| trace.input(now, node, &input, digest));
         let mut effects = std::mem::take(&mut self.effects);
-        let now = self.now;
-        self.node_mut(node).machine.handle(now, input, &mut effects);
+        let now = self.now();
+        self.nodes.node_mut(node).machine.handle(now, input, &mut effects);
         for effect in effects.drain(..) {
             // What follows its own end is not performed.
-            if self.node(node).life == Life::Running {
+            if self.nodes.is_running(node) {
                 self.perform(node, effect);
             }
         }
         self.effects = effects;
     }
 
-    /// Queues an input for now.
-    pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
-        self.queue.push(self.now, Occurrence::Deliver { node, input: Box::new(input) });
-    }
-
     /// Tells the program, or the log.
     pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
         match self.node(node).role {
             Role::Client => {
-                self.node_mut(node).events.push_back(event);
-                self.wake_for_event(node);
+                self.nodes.node_mut(node).events.push_back(event);
+                self.processes.wake_for_event(&mut self.kernel, node);
             }
-            Role::Agent | Role::Server => self.log.push((self.now, node, event)),
-        }
-    }
-
-    /// Brings the engine to now before an action starts or is cancelled, unless it is within the nanosecond before.
-    pub(crate) fn synchronise(&mut self) {
-        if Time(ns_up(self.engine.now_s())) >= self.now {
-            return;
-        }
-        let mut completed = Vec::new();
-        self.engine.advance_to(ns_to_seconds(self.now.0), &mut completed);
-        for completion in completed {
-            self.queue.push(self.now, Occurrence::Completed(completion.action));
+            Role::Agent | Role::Server => {
+                let now = self.now();
+                self.kernel.instruments_mut().log.push((now, node, event));
+            }
         }
     }
 
     pub(crate) fn node(&self, node: NodeId) -> &SimNode {
-        &self.nodes[index(node)]
+        self.nodes.node(node)
     }
 
-    pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
-        &mut self.nodes[index(node)]
+    /// Panics if an invariant of one of its parts does not hold. Debug builds call it now and then, a soak at each fault.
+    pub fn check(&self) {
+        self.kernel.check();
+        self.hosts.check();
+        self.routes.check();
+        self.links.check(&self.kernel);
+        self.sockets.check();
+        self.nodes.check();
+        self.tasks.check(&self.kernel);
+        self.processes.check();
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.is_dead()) {
+            let is_gone = self.tasks.are_idle(id) && self.links.peers(id).is_empty();
+            assert!(is_gone, "'{}' is dead, and still has tasks or connections", node.name);
+        }
     }
 }
 
 impl fmt::Debug for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Simulation").field("now", &self.now).field("nodes", &self.nodes).finish_non_exhaustive()
+        let mut form = f.debug_struct("Simulation");
+        form.field("now", &self.now()).field("nodes", &self.nodes).finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta};
 
 /// A value: its bytes are `None` where only its size counts.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Value {
+pub(crate) struct StoredValue {
     pub(crate) meta: Meta,
     pub(crate) bytes: Option<Arc<[u8]>>,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Value {
 /// What one node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    values: BTreeMap<DatumId, Value>,
+    values: BTreeMap<DatumId, StoredValue>,
     bytes: u64,
 }
 
 impl Store {
     /// Adds a value, unless the datum is there already.
-    pub(crate) fn put(&mut self, datum: DatumId, value: Value) {
+    pub(crate) fn put(&mut self, datum: DatumId, value: StoredValue) {
         if let Entry::Vacant(place) = self.values.entry(datum) {
             self.bytes += value.meta.size_bytes();
             place.insert(value);
@@ -45,7 +45,7 @@ impl Store {
         self.values.keys().take(4).map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn value(&self, datum: DatumId) -> Option<&Value> {
+    pub(crate) fn value(&self, datum: DatumId) -> Option<&StoredValue> {
         self.values.get(&datum)
     }
 

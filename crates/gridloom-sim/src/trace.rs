@@ -12,42 +12,26 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
-use gridloom_core::flow::{LinkIndex, Quantity};
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_core::node::{Effect, Input};
+use gridloom_flow::{LinkIndex, Quantity};
 
-use crate::sighting::{Sighting, Sightings};
-use crate::store::Value;
+use crate::event::SimEvent;
+use crate::store::StoredValue;
 
 /// A span of the timeline.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Interval {
     /// A task that ran to its end.
-    Task {
-        /// Where.
-        node: NodeId,
-        /// Which.
-        task: TaskId,
-        /// What it called.
-        function: String,
-        /// From.
-        start: Time,
-        /// To.
-        end: Time,
-    },
+    Task { node: NodeId, task: TaskId, function: String, start: Time, end: Time },
     /// A datum that arrived.
     Transfer {
-        /// Sender.
         from: NodeId,
-        /// Receiver.
         to: NodeId,
-        /// Which.
         datum: DatumId,
-        /// Its size.
         size_bytes: u64,
         /// From the moment it began to move (behind others on the same connection: when its turn came).
         start: Time,
-        /// To.
         end: Time,
     },
 }
@@ -55,25 +39,22 @@ pub enum Interval {
 /// One line of the trace in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// When.
     pub at: Time,
-    /// To whom or by whom.
+    /// The node that it happened to, or that did it.
     pub node: NodeId,
-    /// What.
     pub what: String,
 }
 
-/// The trace.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: Fnv,
-    pub(crate) records: Option<Vec<Record>>,
-    /// Facts for a watcher, if there is one.
-    pub(crate) sightings: Option<Sightings>,
-    pub(crate) intervals: Vec<Interval>,
-    pub(crate) bytes_by_pair: BTreeMap<(NodeId, NodeId), u64>,
+    records: Option<Vec<Record>>,
+    /// Facts from which invariants are checked, if they are.
+    events: Option<Vec<(Time, SimEvent)>>,
+    intervals: Vec<Interval>,
+    bytes_by_pair: BTreeMap<(NodeId, NodeId), u64>,
     /// By link number.
-    pub(crate) bytes_by_link: Vec<f64>,
+    bytes_by_link: Vec<f64>,
 }
 
 impl Trace {
@@ -81,11 +62,45 @@ impl Trace {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         hash.add(&seed.to_le_bytes());
         let (intervals, bytes_by_link) = (Vec::new(), vec![0.0; links]);
-        Trace { hash, records: None, sightings: None, intervals, bytes_by_pair: BTreeMap::new(), bytes_by_link }
+        Trace { hash, records: None, events: None, intervals, bytes_by_pair: BTreeMap::new(), bytes_by_link }
     }
 
     pub(crate) fn hash(&self) -> u64 {
         self.hash.0
+    }
+
+    /// From now on, the trace is also kept in words.
+    pub(crate) fn keep_records(&mut self) {
+        self.records.get_or_insert_default();
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        self.records.as_deref().unwrap_or_default()
+    }
+
+    /// Takes out the facts since the last call, and keeps those that follow.
+    pub(crate) fn take_events(&mut self) -> Vec<(Time, SimEvent)> {
+        self.events.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// In order of their ends.
+    pub(crate) fn intervals(&self) -> &[Interval] {
+        &self.intervals
+    }
+
+    /// Bytes of data that arrived, by sender and receiver.
+    pub(crate) fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
+        &self.bytes_by_pair
+    }
+
+    /// Bytes of data that arrived, by number of the link.
+    pub(crate) fn bytes_by_link(&self) -> &[f64] {
+        &self.bytes_by_link
+    }
+
+    /// A task has ended, or a datum has arrived.
+    pub(crate) fn span(&mut self, interval: Interval) {
+        self.intervals.push(interval);
     }
 
     /// An input is about to be handled; `digest` is that of the message, if it is one.
@@ -96,8 +111,8 @@ impl Trace {
             other => self.hash.debug(other),
         }
         self.record(at, node, "<", input);
-        if let Some(sightings) = &mut self.sightings {
-            Sighting::of_input(node, input, |sighting| sightings.push((at, sighting)));
+        if let Some(events) = &mut self.events {
+            SimEvent::of_input(node, input, |event| events.push((at, event)));
         }
     }
 
@@ -131,8 +146,8 @@ impl Trace {
             other => self.hash.debug(other),
         }
         self.record(at, node, ">", effect);
-        if let Some(sightings) = &mut self.sightings {
-            Sighting::of_effect(node, effect, |sighting| sightings.push((at, sighting)));
+        if let Some(events) = &mut self.events {
+            SimEvent::of_effect(node, effect, |event| events.push((at, event)));
         }
     }
 
@@ -181,9 +196,9 @@ impl Trace {
     }
 
     /// A value was put into a store.
-    pub(crate) fn stored(&mut self, at: Time, node: NodeId, datum: DatumId, value: &Value) {
-        if let Some(sightings) = &mut self.sightings {
-            sightings.push((at, Sighting::Stored { node, datum, value: value.clone() }));
+    pub(crate) fn stored(&mut self, at: Time, node: NodeId, datum: DatumId, value: &StoredValue) {
+        if let Some(events) = &mut self.events {
+            events.push((at, SimEvent::Stored { node, datum, value: value.clone() }));
         }
     }
 

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Meta, NodeId, Time};
+use gridloom_base::{DatumId, Meta, NodeId, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, World};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_platform::{HostId, Platform};
 
 use crate::simulation::{SimConfig, Simulation};
 

@@ -4,10 +4,9 @@ mod scripted;
 
 use std::sync::Arc;
 
-use gridloom_core::idl;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Input};
-use gridloom_core::platform::HostId;
+use gridloom_platform::HostId;
 use gridloom_sim::faults::{Fault, Scenario};
 use gridloom_sim::{Files, SimConfig, Simulation};
 use scripted::{Grid, datum, dial, ms, ping, platform, second, send_datum, start, task, task_id};
@@ -15,7 +14,7 @@ use scripted::{Grid, datum, dial, ms, ping, platform, second, send_datum, start,
 /// A on host a has dialled b on host b and pings it at 100, 200, 300 and 400 ms; b pings back at 250 ms.
 fn pinging() -> Grid {
     let mut grid = Grid::new();
-    let (a, b) = (gridloom_core::base::NodeId(1), second());
+    let (a, b) = (gridloom_base::NodeId(1), second());
     let mut script = vec![(0, dial("b", b))];
     script.extend([100, 200, 300, 400].map(|at| (at, ping(b, at))));
     grid.node("a", script);
@@ -32,7 +31,7 @@ fn with_faults(mut grid: Grid, faults: &str) -> Grid {
 }
 
 fn heard(grid: &Grid, node: u64) -> Vec<(u64, String)> {
-    let all = grid.heard(gridloom_core::base::NodeId(node));
+    let all = grid.heard(gridloom_base::NodeId(node));
     all.iter().map(|(at, input)| (at.0 / ms(1), scripted::short(input))).filter(|(_, what)| what != "start").collect()
 }
 
@@ -122,7 +121,7 @@ fn a_slow_disk_delays_tasks_with_files_only() {
         let mut grid = Grid::new();
         let node = grid.node("a", vec![(0, start(1, 1e9))]);
         if has_files {
-            let function = task(1, 0.0, &[]).function;
+            let function = task(1, 0.0, &[]).name().to_string();
             grid.sim.set_files(&function, Files { args: vec![], outputs: vec![0] });
         }
         let grid = with_faults(grid, faults);
@@ -142,7 +141,8 @@ fn a_slow_disk_delays_tasks_with_files_only() {
 
 #[test]
 fn what_a_crashed_host_ran_starts_anew_with_it() {
-    let functions = idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
+    let functions =
+        gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
     sim.add_agent(HostId(0), "agent");
     let spec = ServerSpec { name: "one".into(), slots: 1, plain: false, memory_bytes: 1 << 20, functions };
@@ -151,7 +151,7 @@ fn what_a_crashed_host_ran_starts_anew_with_it() {
     let scenario = Scenario::parse("at 2s off one for 3s", "f").unwrap();
     sim.schedule(scenario.strikes(&Default::default(), &mut gridloom_core::map::SplitMix64::new(0), sim.now()));
     let mut seen = Vec::new();
-    while let Some(event) = sim.next_event(client, Some(gridloom_core::base::Time(ms(8000)))) {
+    while let Some(event) = sim.next_event(client, Some(gridloom_base::Time(ms(8000)))) {
         if let Event::Directory { grid, .. } = event {
             let servers: Vec<_> = grid.servers.iter().map(|server| server.node).collect();
             if seen.last().is_none_or(|(_, last)| *last != servers) {
@@ -185,7 +185,8 @@ fn a_full_store_breaks_what_comes() {
 #[test]
 fn a_server_and_the_agent_start_anew_at_their_addresses() {
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
-    let functions = idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
+    let functions =
+        gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let agent = sim.add_agent(HostId(0), "agent");
     let spec = ServerSpec { name: "one".into(), slots: 1, plain: false, memory_bytes: 1 << 20, functions };
     let server = sim.add_server(HostId(1), spec);

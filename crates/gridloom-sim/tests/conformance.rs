@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gridloom_core::node::conformance::CASES;
-use gridloom_core::platform::Platform;
+use gridloom_conformance::grid::CASES;
+use gridloom_platform::Platform;
 use gridloom_sim::{SimConfig, SimWorld};
 
 const STAR: &str = r#"

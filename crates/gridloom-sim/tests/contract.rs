@@ -3,8 +3,8 @@
 
 mod scripted;
 
-use gridloom_core::base::{Meta, TaskError, Time};
-use gridloom_core::node::{Effect, Input, Role, TimerId};
+use gridloom_base::{Meta, TaskError, Time};
+use gridloom_core::node::{Effect, Input, Role, Timer};
 use scripted::*;
 
 #[test]
@@ -155,14 +155,14 @@ fn promise_6_a_datum_is_in_the_store_when_it_arrives_and_is_not_replaced() {
 
 #[test]
 fn promise_7_timers_fire_once_when_due_unless_moved_or_cancelled() {
-    let set = |timer, at| Effect::SetTimer { timer: TimerId(timer), at: Time(ms(at)) };
+    let set = |timer, at| Effect::SetTimer { timer: Timer::Numbered(timer), at: Time(ms(at)) };
     let mut grid = Grid::new();
     let script = vec![
         (0, set(1, 10)),
         (0, set(2, 10)),
         (0, set(3, 10)),
         (1, set(2, 20)),
-        (1, Effect::CancelTimer { timer: TimerId(3) }),
+        (1, Effect::CancelTimer { timer: Timer::Numbered(3) }),
         (15, set(4, 3)),
     ];
     let a = grid.node("a", script);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{Argument, Group, Output, Task};
-use gridloom_core::idl::{self, Definition};
-use gridloom_core::node::{Command, Event, Independent, IndependentConfig, Role, Server, ServerConfig};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
+use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
+use gridloom_core::node::{ClientWithAgent, ClientWithAgentConfig, Command, Event, Role, Server, ServerConfig};
+use gridloom_idl::Definition;
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, Simulation};
 
 const PLATFORM: &str = r#"
@@ -38,7 +38,7 @@ impl Test {
     fn new(seed: u64) -> Test {
         let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
         let mut sim = Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() });
-        let definitions = idl::parse(IDL, "t.idl").unwrap();
+        let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         let servers = (0..3).map(|number| Test::serve(&mut sim, &definitions, number)).collect();
         Test { sim, servers, definitions }
     }
@@ -78,7 +78,7 @@ impl Test {
     fn new_client(&mut self, host: u32, servers: &[NodeId]) -> NodeId {
         let addresses: Vec<String> = servers.iter().map(|node| self.sim.address(*node).to_string()).collect();
         self.sim.add_machine(HostId(host), Role::Client, "client", 0, |id, _| {
-            Box::new(Independent::new(IndependentConfig { id, name: "client".into(), servers: addresses }))
+            Box::new(ClientWithAgent::new(ClientWithAgentConfig { id, name: "client".into(), servers: addresses }))
         })
     }
 
@@ -108,13 +108,11 @@ impl Test {
             let datum = DatumId { client, serial };
             tasks.push(Task {
                 id: TaskId { client, serial },
-                function: definition.name.clone(),
-                signature_hash: definition.hash(),
+                kind: TaskKind::call(definition.name.clone(), definition.hash()),
                 args,
                 outputs: vec![Output { datum, meta: meta.clone() }],
                 work_flops: Some(5e8),
                 only: None,
-                object: None,
             });
             if serial % LENGTH == 0 {
                 last.push(datum);

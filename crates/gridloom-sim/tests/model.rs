@@ -4,7 +4,7 @@ mod scripted;
 
 use std::sync::Arc;
 
-use gridloom_core::base::{Meta, TaskError, Time};
+use gridloom_base::{Meta, TaskError, Time};
 use gridloom_core::graph::Task;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Effect, Event, Input, Role, World};

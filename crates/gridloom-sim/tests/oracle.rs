@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gridloom_core::flow::Reach;
+use gridloom_flow::Reach;
 use gridloom_sim::replay::{Scenario, run};
 use serde_json::Value;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, COPY, Group, KEEP, Output, Source, Task};
-use gridloom_core::idl::{self, Definition};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_idl::Definition;
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, Simulation};
 
 const PLATFORM: &str = r#"
@@ -40,7 +40,7 @@ impl Stage {
     fn new() -> Stage {
         let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
         let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
-        let definitions = idl::parse(IDL, "t.idl").unwrap();
+        let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         sim.add_agent(HostId(0), "agent");
         let mut servers = Vec::new();
         for number in 1..=2u32 {
@@ -96,19 +96,35 @@ impl Stage {
         let n = definition.map(|_| Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes });
         Task {
             id: TaskId { client: self.client, serial: self.next },
-            function: function.into(),
-            signature_hash: definition.map_or(0, |definition| definition.signature.hash()),
+            kind: TaskKind::call(function, definition.map_or(0, |definition| definition.signature.hash())),
             args: n.into_iter().chain(reads.iter().map(|datum| Argument::Datum(*datum))).collect(),
             outputs: makes.into_iter().map(|datum| Output { datum, meta: Stage::meta() }).collect(),
             work_flops: Some(if function == "t/make" { 1e9 } else { 1e6 }),
             only: None,
-            object: None,
         }
     }
 
     /// Has it run on that server, and gives its name.
     fn on(&mut self, server: NodeId, function: &str, reads: &[DatumId], makes: Option<DatumId>) -> TaskId {
         let task = self.task(function, reads, makes);
+        self.follow(server, task, reads)
+    }
+
+    /// Has a copy taken there.
+    fn copy(&mut self, server: NodeId, copies: Copies, datum: DatumId) -> TaskId {
+        self.next += 1;
+        let task = Task {
+            id: TaskId { client: self.client, serial: self.next },
+            kind: TaskKind::Replicate(copies),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            only: None,
+        };
+        self.follow(server, task, &[datum])
+    }
+
+    fn follow(&mut self, server: NodeId, task: Task, reads: &[DatumId]) -> TaskId {
         let id = task.id;
         let group = self.group(vec![task], reads);
         let from = BTreeMap::new();
@@ -147,19 +163,19 @@ fn a_kept_copy_stays_when_others_make_way() {
     let mut stage = Stage::new();
     let there = stage.servers[0];
     let [kept, copied, third, fourth] = [1, 2, 3, 4].map(|serial| stage.hold(serial));
-    for (function, datum) in [(KEEP, kept), (COPY, copied), (COPY, third)] {
-        let placed = stage.on(there, function, &[datum], None);
+    for (copies, datum) in [(Copies::Kept, kept), (Copies::Cached, copied), (Copies::Cached, third)] {
+        let placed = stage.copy(there, copies, datum);
         stage.end(placed).unwrap();
     }
     assert_eq!([kept, copied, third].map(|datum| stage.has(there, datum)), [true, false, true]);
     // Two that are kept leave no room for a third.
-    let placed = stage.on(there, KEEP, &[fourth], None);
+    let placed = stage.copy(there, Copies::Kept, fourth);
     stage.end(placed).unwrap();
-    let refused = stage.on(there, KEEP, &[third], None);
+    let refused = stage.copy(there, Copies::Kept, third);
     assert!(matches!(stage.end(refused), Err(TaskError::StoreFull { .. })));
     stage.sim.command(stage.client, Command::Release { data: vec![kept] });
     assert!(!stage.has(there, kept));
-    let placed = stage.on(there, KEEP, &[third], None);
+    let placed = stage.copy(there, Copies::Kept, third);
     stage.end(placed).unwrap();
 }
 
@@ -169,7 +185,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
     let busy = stage.on(first, "t/make", &[], Some(stage.datum(50)));
-    let placed = stage.on(first, COPY, &[held], None);
+    let placed = stage.copy(first, Copies::Cached, held);
     stage.end(placed).unwrap();
     stage.end(busy).unwrap();
     // The agent is asked where it is to be made; until it answers, its place is not known.
@@ -177,7 +193,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
     let task = stage.task("t/make", &[], Some(made));
     let group = stage.group(vec![task], &[]);
     stage.sim.command(stage.client, Command::Run { group, heuristic: "heft".into() });
-    let placed = stage.on(second, KEEP, &[made], None);
+    let placed = stage.copy(second, Copies::Kept, made);
     stage.end(placed).unwrap();
     assert!(stage.has(second, made));
 }
@@ -188,9 +204,9 @@ fn a_lost_server_is_told_and_no_other_takes_its_place() {
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
     stage.sim.kill(first);
-    let placed = stage.on(first, KEEP, &[held], None);
+    let placed = stage.copy(first, Copies::Kept, held);
     assert!(matches!(stage.end(placed), Err(TaskError::ServerLost { server, .. }) if server == "server-1"));
-    let placed = stage.on(first, KEEP, &[held], None);
+    let placed = stage.copy(first, Copies::Kept, held);
     assert!(matches!(stage.end(placed), Err(TaskError::NotMapped { .. })));
     assert!(!stage.has(second, held) && stage.get(held).is_ok());
 }
@@ -204,7 +220,7 @@ fn what_is_given_up_here_is_on_its_server_alone() {
     // The only copy is not given up.
     stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
     assert!(stage.has(stage.client, held));
-    let placed = stage.on(there, KEEP, &[held], None);
+    let placed = stage.copy(there, Copies::Kept, held);
     stage.end(placed).unwrap();
     stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
     assert!(!stage.has(stage.client, held) && stage.has(there, held));

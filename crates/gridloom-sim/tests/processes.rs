@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::SECOND_NS;
-use gridloom_core::flow::NetworkModel;
-use gridloom_core::platform::{HostId, Platform};
-use gridloom_core::process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_base::Time;
+use gridloom_base::time::SECOND_NS;
+use gridloom_flow::NetworkModel;
+use gridloom_platform::{HostId, Platform};
+use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 use gridloom_sim::process::{Deadlock, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
@@ -266,7 +266,7 @@ fn simulated_processes_conform() {
                 [[link]]\nname = 'l'\nbandwidth = '1GBps'\nlatency = '1ms'\n\
                 [[route]]\nfrom = 'a'\nto = 'b'\nlinks = ['l']\n";
     let platform = Arc::new(Platform::parse(text, "two.toml", &mut |_| Err("no files".into())).unwrap());
-    for (name, case) in gridloom_core::process::conformance::CASES {
+    for (name, case) in gridloom_conformance::process::CASES {
         for kind in KINDS {
             println!("{name}, {kind:?}");
             case(&mut |processes| {

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::seconds_to_ns;
-use gridloom_core::flow::NetworkModel;
+use gridloom_base::Time;
+use gridloom_base::time::seconds_to_ns;
 use gridloom_core::map::SplitMix64;
-use gridloom_core::platform::Platform;
-use gridloom_core::process::{Incoming, Letter, ProcessSpec, ProcessWorld};
+use gridloom_flow::NetworkModel;
+use gridloom_platform::Platform;
+use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
 use gridloom_sim::faults::Scenario;
 use gridloom_sim::process::{Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_core::graph::{Argument, Group, Output, Task};
-use gridloom_core::idl;
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
+
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{Bodies, SimConfig, Simulation};
 
 const PLATFORM: &str = r#"
@@ -32,8 +32,8 @@ struct FailsLater {
 
 impl Bodies for FailsLater {
     fn run(&mut self, task: &Task, _: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
-        if task.function == "t/two" && self.runs.fetch_add(1, Ordering::Relaxed) > 0 {
-            let (function, server) = (task.function.clone(), "it".to_string());
+        if task.name() == "t/two" && self.runs.fetch_add(1, Ordering::Relaxed) > 0 {
+            let (function, server) = (task.name().to_string(), "it".to_string());
             return Err(TaskError::CannotRun { function, server, why: "it runs only once".into() });
         }
         let results = task.outputs.iter();
@@ -57,7 +57,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
     let runs = Arc::new(AtomicU32::new(0));
     sim.set_bodies(Box::new(FailsLater { runs: runs.clone() }));
-    let definitions = idl::parse(IDL, "t.idl").unwrap();
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
     sim.add_agent(HostId(0), "agent");
     let mut servers = Vec::new();
     for number in 1..=2u32 {
@@ -72,18 +72,15 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
     let two = Task {
         id: TaskId { client, serial: 1 },
-        function: "t/two".into(),
-        signature_hash: definitions[0].signature.hash(),
+        kind: TaskKind::call("t/two", definitions[0].signature.hash()),
         args: vec![n.clone()],
         outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
         work_flops: Some(1e6),
         only: None,
-        object: None,
     };
     let sum = |serial, datum| Task {
         id: TaskId { client, serial },
-        function: "t/sum".into(),
-        signature_hash: definitions[1].signature.hash(),
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
         args: vec![n.clone(), Argument::Datum(datum)],
         outputs: vec![Output {
             datum: DatumId { client, serial: s.serial + serial },
@@ -91,7 +88,6 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
         }],
         work_flops: Some(1e6),
         only: None,
-        object: None,
     };
     let group = |serial, tasks| Group {
         id: GroupId { client, serial },

@@ -1,6 +1,6 @@
 //! Small scenarios with dates that can be worked out by hand, and what is said of wrong ones.
 
-use gridloom_core::flow::Reach;
+use gridloom_flow::Reach;
 use gridloom_sim::replay::{Ended, Scenario, run};
 use serde_json::{Value, json};
 

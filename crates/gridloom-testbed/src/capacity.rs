@@ -1,9 +1,9 @@
-//! What this machine can give, beside what a platform asks for: processor speed in all and of one core, and bytes per
-//! second of the emulated network in all.
+//! The capacity of this machine beside that of a platform: processor speed of all cores and of one, and bytes per second
+//! of the emulated network.
 //!
 //! A platform with a way that is more than [`OVERLOAD_MAX`] times as wide as the machine carries is refused: any transfer
 //! over it would be slower than the platform says by that much. Less than that, transfers that fill the way are slower,
-//! others are not, which is said before and seen after the run ([`crate::forwarder::Traffic::is_late`]). The sum of
+//! others are not: the command warns before the run, and the report shows it after ([`crate::forwarder::Traffic::is_late`]). The sum of
 //! all links is no limit: they are seldom full at once, and it is seen after the run if they were.
 //!
 //! Beyond it a platform is emulated in proportion only if everything is made slower (`slower` in
@@ -13,23 +13,23 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use gridloom_core::platform::Platform;
+use gridloom_platform::Platform;
 
 use crate::model::topology::Topology;
 
 /// The part of the processors that hosts may get; the rest is for the forwarder and the kernel's share of packets.
 pub const PROCESSOR_PART: f64 = 0.8;
-/// What the emulated network carries is this part of what loopback does: every packet is copied twice more and crosses
+/// The emulated network carries this part of what loopback carries: every packet is copied twice more and crosses
 /// the kernel's stack twice (measured: 0.3 to 0.6).
 pub const LOOPBACK_PART: f64 = 0.3;
-/// A way may be so many times as wide as the machine carries. It is that large because what a machine carries for a moment
-/// depends on what else runs; a platform should not be refused for that.
+/// A way may be this many times as wide as the machine carries. The factor is large because other processes lower the
+/// measured capacity for a moment; a platform should not be refused for that.
 pub const OVERLOAD_MAX: f64 = 4.0;
 const CALIBRATION: Duration = Duration::from_millis(15);
-/// The best of so many counts: others may have had the processors.
+/// The best of this many measurements counts: other processes may have had the processors.
 const CALIBRATIONS: usize = 4;
 
-/// What a machine gives, or a platform needs.
+/// The capacity that a machine has, or a platform needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// Speed of all processors, flop/s.

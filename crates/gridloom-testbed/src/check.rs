@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::kernel::hosts::{MTU, address};
 use crate::model::topology::Topology;
-use crate::probe::{self, Measure, Measured};
+use crate::probe::{self, Measure, ProbeResult};
 
 /// Payload of a full TCP packet with time stamps, as a part of its bytes.
 pub const PAYLOAD_PART: f64 = (MTU as f64 - 52.0) / MTU as f64;
@@ -27,17 +27,17 @@ pub const ROUND_TRIP_ERROR_S_MAX: f64 = 1e-3;
 /// One pair of hosts.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairCheck {
-    /// Where the connection starts.
+    /// Host that connects.
     pub from: String,
-    /// Where it ends.
+    /// Host that accepts.
     pub to: String,
-    /// What the file says, seconds, with the time that the links take to send the packets.
+    /// Expected seconds by the platform file, with the time that the links take to send the packets.
     pub round_trip_expected_s: f64,
     /// Smallest, median and 90th percentile.
     pub round_trip_s: [f64; 3],
-    /// What the file says, bytes per second of payload.
+    /// Expected bytes per second of payload by the platform file.
     pub rate_expected: f64,
-    /// Bytes per second of payload.
+    /// Measured bytes per second of payload.
     pub rate: f64,
 }
 
@@ -52,7 +52,7 @@ impl PairCheck {
         self.round_trip_s[1] - self.round_trip_expected_s
     }
 
-    /// Whether both are as exact as is aimed at.
+    /// Whether both errors are within the aim.
     pub fn is_exact(&self) -> bool {
         let allowed = ROUND_TRIP_ERROR_S_MAX.max(ROUND_TRIP_ERROR_MAX * self.round_trip_expected_s);
         self.rate_error().abs() <= RATE_ERROR_MAX && self.round_trip_error_s().abs() <= allowed
@@ -64,9 +64,8 @@ impl PairCheck {
 pub struct TogetherCheck {
     /// Bytes of payload per second of all connections.
     pub rate: f64,
-    /// What the links allow: the max-min fair rates of all connections, as payload.
+    /// Expected: the max-min fair rates of all connections, as payload.
     pub rate_expected: f64,
-    /// Connections.
     pub flows: usize,
 }
 
@@ -77,10 +76,11 @@ pub struct TogetherCheck {
 pub fn pair(folder: &Path, topology: &Topology, from: usize, to: usize, seconds: f64) -> Result<PairCheck, Error> {
     let no_route = || Error::Usage("a pair without a route cannot be checked".into());
     let way = |src, dst| topology.packet_ns(src, dst, PING_BYTES).ok_or_else(no_route);
-    let Measured::RoundTrips(times) = probe::ask(folder, from, address(to), Measure::RoundTrips(ROUND_TRIPS))? else {
+    let ProbeResult::RoundTrips(times) = probe::ask(folder, from, address(to), Measure::RoundTrips(ROUND_TRIPS))?
+    else {
         unreachable!("a probe answers what it was asked");
     };
-    let Measured::Rate(rate) = probe::ask(folder, from, address(to), Measure::Rate(seconds))? else {
+    let ProbeResult::Rate(rate) = probe::ask(folder, from, address(to), Measure::Rate(seconds))? else {
         unreachable!("a probe answers what it was asked");
     };
     Ok(PairCheck {
@@ -103,7 +103,7 @@ pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<Toge
         .map(|from| (from, (from + 1) % count))
         .filter(|(from, to)| from != to && topology.bandwidth(*from, *to).is_some())
         .collect();
-    let rates: Vec<Result<Measured, Error>> = std::thread::scope(|scope| {
+    let rates: Vec<Result<ProbeResult, Error>> = std::thread::scope(|scope| {
         let all: Vec<_> = pairs
             .iter()
             .map(|(from, to)| scope.spawn(|| probe::ask(folder, *from, address(*to), Measure::Rate(seconds))))
@@ -112,7 +112,7 @@ pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<Toge
     });
     let mut rate = 0.0;
     for measured in rates {
-        if let Measured::Rate(one) = measured? {
+        if let ProbeResult::Rate(one) = measured? {
             rate += one;
         }
     }
@@ -142,7 +142,7 @@ fn gcd(a: usize, b: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::platform::Platform;
+    use gridloom_platform::Platform;
 
     use super::*;
     use crate::model::topology::Tuning;

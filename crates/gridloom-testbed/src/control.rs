@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::folder;
 use crate::report::Report;
 
-/// What a running testbed can be asked.
+/// A request to a running testbed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
@@ -26,32 +26,29 @@ pub enum Request {
     Restore(String),
     /// The host computes at this part of its speed from now on.
     Slow(String, f64),
-    /// What it is and did.
+    /// Report links, hosts and traffic.
     Show,
-    /// To join a host.
+    /// Send the namespaces of a host, for a process that joins it.
     Enter(String),
-    /// The program, or the processes, get that signal, unless they had it with the first process: an interrupt.
+    /// Pass this signal to the program or the processes, unless they had it together with the first process (an interrupt).
     Tell(i32),
-    /// To end.
+    /// End.
     Down,
 }
 
-/// What it answers.
+/// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Done.
     Done(String),
-    /// What it is and did.
     Report(Box<Report>),
     /// Namespaces are attached: user, mount, process, network, in this order; the host's environment.
     Namespaces(Vec<(String, String)>),
-    /// Whether the tool alone had the signal, so that it was passed on.
+    /// Whether only the tool had the signal, so that it was passed on.
     Told {
-        /// See above.
         was_alone: bool,
     },
-    /// Not done, and why.
+    /// The reason why it was not done.
     Refused(String),
 }
 
@@ -60,7 +57,7 @@ const DESCRIPTORS_MAX: usize = 4;
 /// Bytes of an answer at most; a report of a large platform.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Asks the testbed of that folder; the answer, and the namespaces if it is one with them.
+/// Asks the testbed of that folder; returns the answer, and the namespaces that come with it.
 ///
 /// # Errors
 /// If it does not answer, or refuses.
@@ -100,7 +97,7 @@ pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), E
 /// namespaces that go with it.
 pub fn serve(listener: &UnixListener, mut handle: impl FnMut(Request) -> (Answer, Vec<OwnedFd>)) {
     for stream in listener.incoming().flatten() {
-        // Whoever asks and goes away gets no answer; others are served all the same.
+        // A client that goes away gets no answer; others are served.
         let _ = serve_one(&stream, &mut handle);
     }
 }
@@ -109,7 +106,7 @@ fn serve_one(
     stream: &UnixStream,
     handle: &mut impl FnMut(Request) -> (Answer, Vec<OwnedFd>),
 ) -> Result<(), std::io::Error> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let (answer, namespaces) = match serde_json::from_str(&line) {
@@ -129,5 +126,5 @@ fn serve_one(
     (&mut &*stream).write_all(&text.as_bytes()[1..])
 }
 
-/// A request is one line, sent at once; who does not send it is not waited for.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+/// A request is one line, sent at once: a slower client is not waited for.
+const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,17 +1,17 @@
-//! The box: a process with namespaces of its own, and in it the first process of a new process namespace, which is all
-//! that runs inside.
+//! The box of a testbed: a process with namespaces of its own, and the first process of a new process namespace in it, from
+//! which all other processes inside come.
 //!
 //! ```text
 //!  tool ──spawns──▶ keeper ──forks──▶ first process (pid 1): forwarder, services, program
 //!   └─── channel ───┘  makes the folder; kills the first process and removes the folder when the channel closes
 //! ```
 //!
-//! **Invariant:** nothing outlives the tool. The keeper is there before anything else is: it makes the folder itself, and
-//! what is made elsewhere (control groups) is noted in it beforehand. If the tool ends, however and whenever it does, the
+//! **Invariant:** nothing outlives the tool. The keeper starts before anything else: it makes the folder itself, and control
+//! groups are noted in the folder before they are made. If the tool ends, however and whenever it does, the
 //! channel closes, and the keeper kills the first process and removes folder and groups; if the keeper ends, the kernel
 //! kills the first process and the tool removes them. With the first process the kernel kills everything in its namespace, and
 //! namespaces, interfaces and addresses go with their last process. The keeper is in a group of processes of its own,
-//! so that who kills the tool's group does not kill it. Only folder and groups can be left, if tool and keeper are both
+//! so that a signal to the tool's group does not kill it. Only folder and groups can be left, if tool and keeper are both
 //! killed before either has removed them; the next testbed removes them.
 
 use std::fs;
@@ -47,8 +47,7 @@ pub const MAP_YOURSELF: u8 = b'n';
 /// The keeper says that the first process has ended; its exit status follows. The folder stays until the tool hangs up.
 pub const ENDED: u8 = b'e';
 
-/// The keeper's whole life; `channel` is the number of the descriptor that the tool left open for it. Its exit status is
-/// of no importance.
+/// Runs the keeper; `channel` is the number of the descriptor that the tool left open for it. No one reads its exit status.
 ///
 /// # Errors
 /// If the machine does not allow what is needed.
@@ -62,12 +61,12 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
     let folder = match Folder::new(name) {
         Ok(folder) => folder,
         Err(error) => {
-            // The tool says it; if that is gone, nobody wants to know.
+            // The tool prints it, if it still runs.
             let _ = channel.write_all(&[REFUSED]).and_then(|()| channel.write_all(error.to_string().as_bytes()));
             return Ok(ExitCode::FAILURE);
         }
     };
-    // Whenever the tool does not answer, it is gone, and what was made goes with `folder`.
+    // A tool that does not answer has ended, and `folder` removes all that was made.
     if agree(&mut channel, KEPT).ok() != Some(BUILD) {
         return Ok(ExitCode::FAILURE);
     }
@@ -83,7 +82,7 @@ pub fn keep(name: &str, channel: i32) -> Result<ExitCode, Error> {
         Ok(MAPPED) => {}
         Ok(_) => map_user(user).and_then(|()| map_group(group)).map_err(forbidden)?,
         Err(_) => {
-            // A user that nobody has mapped may not remove control groups. The tool may have come half the way.
+            // An unmapped user may not remove control groups. The tool may have done a part of the mapping.
             let _ = map_user(user);
             let _ = map_group(group);
             return Ok(ExitCode::FAILURE);
@@ -123,7 +122,7 @@ fn failed<E: Into<io::Error>>(error: E) -> Error {
     Error::system("the first process inside")(error)
 }
 
-/// Says something, and waits for the answer.
+/// Sends a byte, and waits for the answer.
 fn agree(channel: &mut UnixStream, say: u8) -> io::Result<u8> {
     let mut answer = [0];
     channel.write_all(&[say])?;
@@ -144,14 +143,14 @@ fn is_over(process: &OwnedFd) -> bool {
 }
 
 /// Waits for the first process, and kills it when the tool is gone. Without a thread: the kernel gives none to a
-/// process whose children have another process namespace than itself.
+/// process if its children have another process namespace than itself.
 fn watch(first: Pid, channel: &UnixStream) -> Result<u8, Error> {
     let handle = pidfd_open(first, PidfdFlags::empty()).map_err(failed)?;
     let mut is_orphan = false;
     let status = loop {
         let mut fds = vec![PollFd::new(&handle, PollFlags::IN)];
         if !is_orphan {
-            // The tool says nothing any more; its end is readable.
+            // The tool sends nothing any more: the channel is readable at its end.
             fds.push(PollFd::new(channel, PollFlags::IN));
         }
         match poll(&mut fds, None) {

@@ -1,13 +1,13 @@
-//! What an interrupt (SIGINT) and a request to end (SIGTERM), sent to the tool, do to its testbed.
+//! Effects of an interrupt (SIGINT) and a request to end (SIGTERM), sent to the tool, on its testbed.
 //!
 //! | inside | interrupt | another | request to end |
 //! |---|---|---|---|
-//! | a program | is its own, as at a terminal; if the tool alone had it, a request to end follows after [`PATIENCE`] | all is killed | is passed on; all is killed after [`PATIENCE`] |
+//! | a program | is its own, as at a terminal; if the tool alone had it, a request to end follows after [`GRACE`] | all is killed | is passed on; all is killed after [`GRACE`] |
 //! | processes of a deployment | all are killed | | all are killed |
 //! | nothing but a grid | it is taken down | | it is taken down |
 //!
-//! Whether the tool alone had an interrupt, or its whole group of processes, as from a terminal, the first process inside
-//! can tell, which is in that group.
+//! A terminal sends an interrupt to the tool's whole process group. The first process inside is in this group: it tells
+//! whether only the tool had the interrupt.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::control::{self, Answer, Request};
 use crate::spec::Spec;
 
-/// How long a program gets to end after having been asked to.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a program has to end after a request to end.
+pub const GRACE: Duration = Duration::from_secs(5);
 
-/// What runs in a testbed that signals are for.
+/// The kind of processes in a testbed that signals are for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Inside {
     /// One program.
@@ -32,7 +32,6 @@ pub enum Inside {
 }
 
 impl Inside {
-    /// Of a testbed like that.
     pub fn of(spec: &Spec) -> Inside {
         match (spec.program.is_some(), spec.processes.is_empty()) {
             (true, _) => Inside::Program,
@@ -42,7 +41,7 @@ impl Inside {
     }
 }
 
-/// How far the end of a testbed has come.
+/// The state of a testbed's end.
 #[derive(Debug)]
 pub struct Ending {
     inside: Inside,
@@ -61,12 +60,12 @@ enum Step {
 }
 
 impl Ending {
-    /// Nothing has come yet.
+    /// Whether no signal has come yet.
     pub fn new(inside: Inside) -> Ending {
         Ending { inside, step: Step::Runs, due: None, by: None }
     }
 
-    /// When to go on at the latest.
+    /// Time of the next step, if one is due.
     pub fn next_due(&self) -> Option<Instant> {
         self.due
     }
@@ -76,15 +75,15 @@ impl Ending {
         self.by.and_then(|signal| u8::try_from(128 + signal).ok())
     }
 
-    /// After a signal (0 if none), or when it is due: does what is next to the testbed of that folder. `false` if that
-    /// does not hear, and has to be ended otherwise.
+    /// Does the next step to the testbed of that folder, after a signal (0 if none) or when a step is due. `false` if the
+    /// testbed does not answer, and has to be killed.
     pub fn go_on(&mut self, signal: i32, folder: &Path) -> bool {
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
         if signal == 0 && !is_due {
             return true;
         }
         if self.step == Step::Killed {
-            // It has heard, and has had its time.
+            // It has had its time since the request to end.
             return !is_due;
         }
         self.due = None;
@@ -98,7 +97,7 @@ impl Ending {
             }
             _ => {
                 self.end(signal);
-                // It ends instead of answering; its report is read when it has.
+                // It ends instead of answering; its report is read afterwards.
                 let _ = control::ask(folder, &Request::Down);
                 true
             }
@@ -107,16 +106,16 @@ impl Ending {
 
     fn interrupt(&mut self, folder: &Path) -> bool {
         self.step = Step::Interrupted;
-        let patience = PATIENCE.as_secs();
+        let grace = GRACE.as_secs();
         match control::ask(folder, &Request::Tell(SIGINT)) {
             Ok((Answer::Told { was_alone: true }, _)) => {
-                (self.by, self.due) = (Some(SIGINT), Some(Instant::now() + PATIENCE));
-                gridloom_core::say!(
-                    "gridloom: testbed: the program was interrupted; it is asked to end after {patience} s and killed after \
-                     {patience} s more, or at once by another interrupt"
+                (self.by, self.due) = (Some(SIGINT), Some(Instant::now() + GRACE));
+                gridloom_base::say!(
+                    "gridloom: testbed: the program was interrupted; it is asked to end after {grace} s and killed after \
+                     {grace} s more, or at once by another interrupt"
                 );
             }
-            Ok(_) => gridloom_core::say!("gridloom: testbed: another interrupt ends the program at once"),
+            Ok(_) => gridloom_base::say!("gridloom: testbed: another interrupt ends the program at once"),
             Err(_) => return false,
         }
         true
@@ -125,13 +124,13 @@ impl Ending {
     fn ask_to_end(&mut self, signal: i32, folder: &Path) -> bool {
         self.step = Step::Asked;
         self.by = self.by.or(Some(if signal == 0 { SIGINT } else { signal }));
-        self.due = Some(Instant::now() + PATIENCE);
+        self.due = Some(Instant::now() + GRACE);
         control::ask(folder, &Request::Tell(SIGTERM)).is_ok()
     }
 
     fn end(&mut self, signal: i32) {
         self.step = Step::Killed;
-        self.due = Some(Instant::now() + PATIENCE);
+        self.due = Some(Instant::now() + GRACE);
         self.by = self.by.or(Some(if signal == 0 { SIGTERM } else { signal }));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, with what to do about it.
+//! Errors of testbeds, with remedies.
 
 use std::io;
 
@@ -15,9 +15,9 @@ pub enum Error {
     /// A step of building or running it failed.
     #[error("{what}: {error}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         what: String,
-        /// What the system said. It is in the message, and so no source, which would be told twice.
+        /// The system's error. The message has it, so it is no source: it would be printed twice.
         error: io::Error,
     },
     /// An interrupt, or a request to end, came before the testbed was up; the signal's number.
@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: what was being done when the system said no.
+    /// For `map_err`: names the step that failed.
     pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
         move |error| Error::System { what: what.into(), error: error.into() }
     }

@@ -1,13 +1,14 @@
-//! The processes of a deployment for real: one loop for their starts, their kill times, their ends, and signals.
+//! The real processes of a deployment: one loop for their starts, their kill times, their ends, and signals.
 //!
-//! It is the whole life of `gridloom deploy`, where all run on this machine, and of the first process of a testbed, where
-//! each runs on its host. How a process is started is the caller's; when, and what comes of it, is decided here.
+//! `gridloom deploy` runs this loop for processes that all run on this machine. The first process of a testbed runs it
+//! too, for processes on their hosts. The caller says how a process starts; this loop decides when, and reports its
+//! end.
 //!
-//! **Invariants:** as in simulation, a process whose kill time is not after its start never starts. After an interrupt
-//! or a request to end nothing starts any more, and the status is 128 and the signal's number. The kernel kills what is
-//! left when the thread that runs the loop ends. Who is ended by a [`Limits`] is asked first (SIGTERM), and killed after
-//! [`END_PATIENCE`].
-//! **Limit:** what a killed process has left behind and still prints is not waited for longer than [`OUTPUT_PATIENCE`].
+//! **Invariants:** as in simulation, a process never starts if its kill time is not after its start. After an interrupt
+//! or a request to end nothing starts any more, and the status is 128 and the signal's number. The kernel kills the
+//! processes that are left when the thread of the loop ends. A process that [`Limits`] end gets SIGTERM first, and is killed
+//! after [`END_GRACE`].
+//! **Limit:** descendants of a killed process may still print; their output is waited for until [`OUTPUT_TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -28,52 +29,49 @@ use crate::kernel::sys;
 use crate::signals::Signals;
 use crate::spec::Launch;
 
-/// How long output is waited for after a signal.
-pub const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for output after a signal.
+pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long who is asked to end may take.
-pub const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Time that a process has to end after SIGTERM.
+pub const END_GRACE: Duration = Duration::from_secs(2);
 
-/// How long nobody else is started because who was started first has not said that it fits.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at whether it has.
+/// Longest wait for the first process's check of the deployment, before the other processes start.
+const FIRST_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two looks at whether it has ended.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
-/// When the loop ends what still runs.
+/// When the loop ends the processes that still run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Limits {
-    /// So long after the beginning, seconds.
+    /// Seconds after the beginning.
     pub until_s: Option<f64>,
-    /// So long after the first failure, seconds.
+    /// Seconds after the first failure.
     pub grace_s: Option<f64>,
-    /// A variable for who is started first, by which it looks at the whole deployment; the others start when it has asked
-    /// which process it is, and not at all if it ends before.
+    /// A variable for the first process, which makes it check the whole deployment. The other processes start when it has
+    /// read which process it is; if it ends before, they do not start.
     pub first: Option<(String, String)>,
-    /// Whether those that still run after a failure are told.
+    /// Whether to print the processes that still run after a failure.
     pub tells: bool,
 }
 
-/// So many of those that still run are told.
+/// At most this many running processes are named.
 const LABELS_TOLD: usize = 8;
 
-/// A process to start, and when; times count from the beginning of the loop.
+/// A process to start; times count from the beginning of the loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Deployed {
-    /// What to start, and where.
     pub launch: Launch,
-    /// When it starts, seconds.
     pub start_s: f64,
-    /// When it is killed, seconds.
     pub kill_s: Option<f64>,
-    /// The file that it makes when it asks which process it is.
+    /// The file that the process makes when it has read which process it is.
     pub asked: PathBuf,
 }
 
-/// Runs them all; the first status that is not 0, in the order of the ends. `command` makes one ready to be started, and
-/// `other_ended` hears of children that are not of the deployment.
+/// Runs all processes; returns the first status that is not 0, in the order of the ends. `command` prepares a process, and
+/// `other_ended` is called for children that are not of the deployment.
 ///
 /// # Errors
-/// If a process cannot be started, or the system does not let this one wait. What runs then ends with this process.
+/// If a process cannot be started, or waiting for processes fails. Running processes then end with this one.
 pub fn run(
     deployed: &[Deployed],
     command: impl FnMut(&Launch) -> Result<Command, Error>,
@@ -131,15 +129,15 @@ struct Fleet<'a> {
     limits: &'a Limits,
     began: Instant,
     has_started: bool,
-    /// Who is started first, and since when, while nobody else is.
+    /// The first process and its start, while the others wait for its check.
     first: Option<(&'a Deployed, Instant)>,
-    /// When what runs is asked to end because something has failed.
+    /// Time of SIGTERM for all processes, after a failure.
     failed_at: Option<Instant>,
-    /// When what was asked to end is killed.
+    /// Time of SIGKILL for processes that had SIGTERM.
     kill_at: Option<Instant>,
-    /// Those that have not been started, the next at the end.
+    /// Processes that have not started, the next at the end.
     waiting: Vec<&'a Deployed>,
-    /// By process identifier.
+    /// Running processes by process identifier.
     running: BTreeMap<i32, Running<'a>>,
     status: u8,
     was_signalled: bool,
@@ -152,7 +150,7 @@ impl<'a> Fleet<'a> {
     fn new(deployed: &'a [Deployed], limits: &'a Limits) -> Fleet<'a> {
         let lives = |one: &&Deployed| one.kill_s.is_none_or(|kill_s| kill_s > one.start_s);
         let mut waiting: Vec<&Deployed> = deployed.iter().filter(lives).collect();
-        // Those of one time in the order of the file.
+        // Processes with one start time start in the order of the file.
         waiting.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         waiting.reverse();
         let (copying, copied) = channel();
@@ -189,14 +187,14 @@ impl<'a> Fleet<'a> {
         self.kill(|_| true);
     }
 
-    /// Whoever was started first has asked, or takes too long: times count from now on.
+    /// Starts the clock when the first process has checked the deployment, or takes too long.
     fn let_others_start(&mut self) {
         if let Some((first, since)) = self.first
-            && (first.asked.exists() || since.elapsed() >= FIRST_PATIENCE)
+            && (first.asked.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
         {
             if !first.asked.exists() {
-                let (label, waited_s) = (&first.launch.label, FIRST_PATIENCE.as_secs());
-                gridloom_core::say!(
+                let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
+                gridloom_base::say!(
                     "gridloom: {label} has not asked for its function within {waited_s} s: the others start without the \
                      deployment having been checked"
                 );
@@ -206,33 +204,33 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// When everybody is asked to end, and why.
+    /// When all processes get SIGTERM, and why.
     fn end_at(&self) -> Option<(Instant, &'static str)> {
         let until = self.limits.until_s.map(|seconds| (self.at(seconds), "at the end of --until"));
         let failed = self.failed_at.map(|at| (at, "after the failure"));
         until.into_iter().chain(failed).min_by_key(|(at, _)| *at).filter(|_| self.kill_at.is_none())
     }
 
-    /// Asks those that still run to end when a limit has come, and kills them if they do not.
+    /// Sends SIGTERM to running processes when a limit is reached, and kills those that go on.
     fn end_due(&mut self) {
         let now = Instant::now();
         if self.kill_at.is_some_and(|at| at <= now) {
             self.signal(Signal::KILL, |_| true);
         }
         let Some((_, why)) = self.end_at().filter(|(at, _)| *at <= now) else { return };
-        gridloom_core::say!("gridloom: ended {why}: {}", self.still_running());
+        gridloom_base::say!("gridloom: ended {why}: {}", self.still_running());
         self.waiting.clear();
         self.first = None;
         self.was_signalled = true;
         self.status = self.status.max(1);
-        self.kill_at = Some(now + END_PATIENCE);
+        self.kill_at = Some(now + END_GRACE);
         for running in self.running.values_mut() {
             running.was_killed = true;
         }
         self.signal(Signal::TERM, |_| true);
     }
 
-    /// Who has not ended, in words.
+    /// The processes that have not ended, in words.
     fn still_running(&self) -> String {
         let runs = self.running.values().map(|running| running.deployed.launch.label.clone());
         let waits = self.waiting.iter().rev().map(|next| format!("{} (not started yet)", next.launch.label));
@@ -262,7 +260,7 @@ impl<'a> Fleet<'a> {
 
     fn signal(&self, signal: Signal, is_it: impl Fn(&Running<'_>) -> bool) {
         for (pid, _) in self.running.iter().filter(|(_, running)| is_it(running)) {
-            // Only this loop waits for it, so that the number is still its own, if it may have ended.
+            // Only this loop waits for the process: even if it has ended, no other process has its number.
             let pid = Pid::from_raw(*pid).expect("it was a child's");
             let _ = kill_process(pid, signal);
         }
@@ -303,7 +301,7 @@ impl<'a> Fleet<'a> {
         let (label, copying) = (label.to_string(), self.copying.clone());
         thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-                // Nobody reads on: the process still runs to its end.
+                // Standard output is closed: the process still runs to its end.
                 let _ = writeln!(to, "{label}| {}", String::from_utf8_lossy(&line)).and_then(|()| to.flush());
             }
             drop(copying);
@@ -311,7 +309,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn ended(&mut self, running: &Running<'_>, status: WaitStatus) {
-        // It may have asked and ended since somebody looked.
+        // It may have made its file and ended since the last look.
         if self.first.is_some_and(|(first, _)| first.asked.exists()) {
             self.let_others_start();
         }
@@ -324,14 +322,14 @@ impl<'a> Fleet<'a> {
         let code = match status.exit_status() {
             Some(0) if has_asked => 0,
             Some(0) => {
-                gridloom_core::say!(
+                gridloom_base::say!(
                     "gridloom: {label} ended without having asked for its function: the program is not one of Gridloom's \
                      processes, or has ended before it ran them"
                 );
                 1
             }
             code => {
-                gridloom_core::say!("gridloom: {label} ended with {}", ExitStatus::from_raw(status.as_raw()));
+                gridloom_base::say!("gridloom: {label} ended with {}", ExitStatus::from_raw(status.as_raw()));
                 code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1)
             }
         };
@@ -343,10 +341,10 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Something has failed: who still runs is told, and has some grace.
+    /// After a failure: prints the processes that still run, and gives them some time.
     fn failed(&mut self, before_all: bool) {
         if before_all && !self.waiting.is_empty() {
-            gridloom_core::say!("gridloom: nothing else was started");
+            gridloom_base::say!("gridloom: nothing else was started");
             self.waiting.clear();
         }
         let is_over = self.running.is_empty() && self.waiting.is_empty();
@@ -357,7 +355,7 @@ impl<'a> Fleet<'a> {
             Some(grace_s) if self.failed_at.is_none() => format!("; they are ended in {grace_s} s"),
             _ => String::new(),
         };
-        gridloom_core::say!("gridloom: still running: {}{left}", self.still_running());
+        gridloom_base::say!("gridloom: still running: {}{left}", self.still_running());
         let grace = self.limits.grace_s.map(Duration::from_secs_f64);
         self.failed_at = self.failed_at.or_else(|| grace.map(|grace| Instant::now() + grace));
     }
@@ -374,12 +372,12 @@ impl<'a> Fleet<'a> {
         start.into_iter().chain(kills).chain(ends).min()
     }
 
-    /// All have ended: what they printed is printed.
+    /// Prints the rest of the output when all processes have ended.
     fn finish(self) -> u8 {
         drop(self.copying);
-        // Nothing is sent: both wait for the last thread to hang up.
+        // Nothing is sent: both ways wait until the last thread has ended.
         let _ = match self.was_signalled {
-            true => self.copied.recv_timeout(OUTPUT_PATIENCE).ok(),
+            true => self.copied.recv_timeout(OUTPUT_TIMEOUT).ok(),
             false => self.copied.recv().ok(),
         };
         self.status

@@ -1,4 +1,4 @@
-//! Folders of running testbeds: where a tool that wants something of one finds it.
+//! Folders of running testbeds, by which other commands find them.
 //!
 //! ```text
 //!  $XDG_RUNTIME_DIR or /tmp
@@ -8,7 +8,7 @@
 //!        lock  groups  spec.json  hosts  control  report.json
 //! ```
 //!
-//! **Invariants:** whoever sees a folder under the lock of all sees it finished: locked by its keeper, or without one.
+//! **Invariants:** a process that holds the lock of all folders sees each folder finished: locked by its keeper, or without one.
 //! A keeper makes its folder itself, so that it exists before what it has to remove; a control group is noted there
 //! before it is made.
 
@@ -29,15 +29,15 @@ pub const SPEC: &str = "spec.json";
 pub const HOSTS: &str = "hosts";
 /// The control socket.
 pub const CONTROL: &str = "control";
-/// What the testbed did, when it has ended.
+/// The testbed's report, once it has ended.
 pub const REPORT: &str = "report.json";
 /// Control groups of the testbed, a line each, so that a later version finds them too.
 pub const GROUPS: &str = "groups";
 const LOCK: &str = "lock";
 /// The lock of all folders, in the folder that has them.
 const LOCK_OF_ALL: &str = ".lock";
-/// How long the processes of a control group get to be gone; what is left then, the next testbed removes.
-const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the processes of a control group to end; the next testbed removes what is left.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A testbed's folder, locked; removed when dropped, with the control groups that it lists.
 #[derive(Debug)]
@@ -76,7 +76,6 @@ impl Folder {
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -92,7 +91,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             remove_groups(&self.path);
-            // Without it, at worst another removes them at the same time.
+            // Without the lock, at worst another process removes them at the same time.
             let _of_all = self.path.parent().map(OfAll::existing);
             remove_files(&self.path);
         }
@@ -117,7 +116,7 @@ pub fn path_of(name: &str) -> Result<PathBuf, Error> {
     Ok(base().join(name))
 }
 
-/// Says that a control group is about to be made for the testbed of that folder, whose end is then the group's.
+/// Notes a control group in the folder of its testbed before it is made, so that the end of the testbed removes it.
 ///
 /// # Errors
 /// If that cannot be written down.
@@ -150,7 +149,7 @@ pub fn find(name: Option<&str>) -> Result<PathBuf, Error> {
 
 /// Removes a testbed's folder, and the control groups that it lists, if its keeper was killed.
 pub fn remove_orphan(path: &Path) {
-    // What cannot be removed now, the next testbed removes.
+    // The next testbed removes what cannot be removed now.
     let Some(Ok(Some(_of_all))) = path.parent().map(OfAll::existing) else { return };
     if path.exists() && !is_running(path) {
         remove_all_of(path);
@@ -165,8 +164,8 @@ fn remove_all_of(path: &Path) {
 fn remove_groups(path: &Path) {
     let groups = fs::read_to_string(path.join(GROUPS)).unwrap_or_default();
     for group in groups.lines() {
-        // Its processes are dead or dying; the kernel says busy until the last is gone.
-        let deadline = Instant::now() + REMOVAL_PATIENCE;
+        // Its processes are dead or dying; the kernel reports busy until the last has gone.
+        let deadline = Instant::now() + REMOVAL_TIMEOUT;
         while fs::remove_dir(group).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
             && Instant::now() < deadline
         {
@@ -180,11 +179,11 @@ fn remove_files(path: &Path) {
     if groups.lines().any(|group| Path::new(group).exists()) {
         return;
     }
-    // Litter in a folder of this user's, at worst; the next testbed tries again.
+    // At worst a folder of this user's is left; the next testbed tries again.
     let _ = fs::remove_dir_all(path);
 }
 
-/// The folder of all testbeds, locked. When dropped, it is given back, and removed if it has none.
+/// The folder of all testbeds, locked. Dropping it unlocks it, and removes it if it is empty.
 struct OfAll {
     base: PathBuf,
     lock: File,
@@ -198,7 +197,7 @@ impl OfAll {
             if let Some(of_all) = OfAll::existing(&base())? {
                 return Ok(of_all);
             }
-            // Somebody's last testbed has ended between the two.
+            // The last testbed has ended between the two calls.
         }
     }
 
@@ -217,7 +216,7 @@ impl OfAll {
                 Err(error) => return Err(failed(error)),
             };
             flock(&file, FlockOperation::LockExclusive).map_err(failed)?;
-            // Who had it before may have removed it, and somebody made another.
+            // The former holder may have removed the folder, and another process made a new one.
             let number = file.metadata().map_err(failed)?.ino();
             if fs::metadata(base.join(LOCK_OF_ALL)).is_ok_and(|facts| facts.ino() == number) {
                 return Ok(Some(OfAll { base: base.to_path_buf(), lock: file }));
@@ -230,7 +229,7 @@ impl Drop for OfAll {
     fn drop(&mut self) {
         let is_lock = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK_OF_ALL);
         if fs::read_dir(&self.base).is_ok_and(|mut entries| entries.all(is_lock)) {
-            // Whoever waits for the lock sees that it is gone.
+            // A process that waits for the lock then sees that the folder is gone.
             let _ = fs::remove_file(self.base.join(LOCK_OF_ALL)).and_then(|()| fs::remove_dir(&self.base));
         }
         let _ = flock(&self.lock, FlockOperation::Unlock);
@@ -268,7 +267,7 @@ fn make_base() -> Result<(), Error> {
     }
 }
 
-/// Whether it is there, and nobody else can have put anything into it.
+/// Whether the folder is there, and no other user can have written to it.
 fn check_base(path: &Path) -> Result<bool, Error> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,

@@ -4,8 +4,8 @@
 //! come. A packet's time starts when the kernel had it, not when this thread came to read it, so that a late wake-up
 //! costs nothing as long as the way is longer than that. For the last moment before a packet is due it spins.
 //!
-//! **Limits:** what this thread cannot carry is late or lost, and both are counted: a run with [`Traffic::is_late`]
-//! says more of this machine than of the platform.
+//! **Limits:** packets that this thread cannot carry in time are late or lost, and counted: a run with
+//! [`Traffic::is_late`] measures this machine more than the platform.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -21,15 +21,15 @@ use crate::model::Ns;
 use crate::model::network::{Delivery, Network};
 use crate::packet;
 
-/// Before a packet is due by so little, sleeping is less exact than spinning.
+/// For waits shorter than this, spinning is more exact than sleeping.
 const SPIN_NS: Ns = 40_000.0;
 /// Packets read from one host before others and the clock are looked at again.
 const BATCH: usize = 32;
-/// A packet that is handed over so much later than it was due is late.
+/// A packet that is handed over this much after its time is late.
 pub const LATE_NS: Ns = 1e6;
 /// A run in which more than this part of all packets were late or lost was limited by the machine.
 pub const LATE_PART_MAX: f64 = 0.01;
-/// So few late packets say nothing of a run.
+/// Fewer late packets say nothing about a run.
 const LATE_MIN: u64 = 20;
 /// Buffers kept for reuse.
 const BUFFERS_KEPT: usize = 4096;
@@ -37,7 +37,7 @@ const BUFFERS_KEPT: usize = 4096;
 /// A packet with its offload header.
 pub type Buffer = Vec<u8>;
 
-/// What the forwarder did so far.
+/// The forwarder's traffic so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Packets (trains of a flow count once) handed over.
@@ -64,15 +64,15 @@ impl Traffic {
     }
 }
 
-/// The network and what was counted, for whoever steers and reports while the forwarder runs.
+/// The network and its counters, for the threads that steer and report while the forwarder runs.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<State>>);
 
-/// What is behind [`Shared`].
+/// The state behind [`Shared`].
 pub struct State {
     /// Links, routes, packets under way.
     pub network: Network<Buffer>,
-    /// Counted so far.
+    /// Counters of the traffic so far.
     pub traffic: Traffic,
     began: Instant,
 }
@@ -125,7 +125,7 @@ pub fn run(shared: &Shared, mut rings: Vec<PacketRing>, addresses: &[Ipv4Addr]) 
                     Some((at, dst, parsed.train, buffer))
                 });
                 let Some(packet) = received else { break };
-                // Broadcasts and the like have nobody to go to.
+                // Broadcasts and the like have no receiver here.
                 if let Some((at, dst, train, buffer)) = packet {
                     network.offer(at, host, dst, train, buffer);
                 }

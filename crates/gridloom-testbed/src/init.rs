@@ -1,5 +1,5 @@
-//! The first process inside the box: it builds the hosts, is the network, starts the processes, and ends with the
-//! program. Whatever still runs then is killed by the kernel with it.
+//! The first process inside the box: it builds the hosts, runs the forwarder, starts the processes, and ends with the
+//! program. The kernel then kills all processes that still run inside.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -33,15 +33,15 @@ pub const READY: u8 = b'r';
 /// Tells a program on which host of a testbed it runs.
 pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
 
-/// What the threads of the first process have in common.
+/// State that the threads of the first process share.
 struct World {
     topology: Topology,
     hosts: Vec<HostNetwork>,
     shared: Shared,
-    /// For programs on the hosts.
+    /// Environment of programs on the hosts.
     environment: Vec<(String, String)>,
     quotas: Vec<Quota>,
-    /// What multiplies the quotas: as asked for, and by the platform's profiles.
+    /// Factors of the quotas: as requested, and by the platform's profiles.
     scales: Mutex<Vec<(f64, f64)>>,
     has_grid: bool,
     processors: Mutex<Option<Watch>>,
@@ -86,7 +86,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
-            gridloom_core::say!("gridloom: testbed: the network has stopped: {error}");
+            gridloom_base::say!("gridloom: testbed: the network has stopped: {error}");
             std::process::exit(1);
         }
     });
@@ -102,7 +102,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
             let how = status.exit_status().map(|code| format!("exit status {code}"));
             let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
-            gridloom_core::say!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
+            gridloom_base::say!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
         }
     };
     if !spec.processes.is_empty() {
@@ -156,14 +156,14 @@ impl World {
         let namespace = host.namespace.try_clone().map_err(Error::system("a host's namespace"))?;
         let name = self.topology.hosts[launch.host].clone();
         sys::before_exec(&mut command, move || {
-            // What this process holds back is nobody else's.
+            // Signals that this process blocks are not blocked in its children.
             sys::free_signals();
             join(&namespace, &name)
         });
         Ok(command)
     }
 
-    /// Of programs on that host.
+    /// Environment of programs on that host.
     fn environment_on(&self, host: usize) -> Vec<(String, String)> {
         let own = (HOST_VARIABLE.to_string(), self.topology.hosts[host].clone());
         self.environment.iter().cloned().chain([own]).collect()
@@ -218,7 +218,7 @@ impl World {
         Ok(Answer::Done(format!("host {host} computes at {factor} times its speed")))
     }
 
-    /// Changes what multiplies a quota, and so the quota.
+    /// Changes a factor of a quota, and so the quota.
     fn scale(&self, place: usize, change: impl FnOnce(&mut (f64, f64))) -> Result<(), String> {
         let quota = &self.quotas[place];
         let mut scales = self.scales.lock().expect("no panic while held");
@@ -234,7 +234,7 @@ impl World {
         Ok(())
     }
 
-    /// From now on profiles are followed and the processors watched.
+    /// Starts to follow the profiles and to watch the processors.
     fn is_up(self: &Arc<Self>, course: Course) {
         let watched = self.clone();
         *self.processors.lock().expect("no panic while held") = Some(Watch::new(&self.quotas));
@@ -263,7 +263,7 @@ impl World {
                 let place = self.quotas.iter().position(|quota| quota.host == host).expect("it has a quota");
                 if let Err(why) = self.scale(place, |scales| scales.1 = factor) {
                     let name = &self.topology.hosts[host];
-                    gridloom_core::say!("gridloom: testbed: the speed of host '{name}' stays as it is: {why}");
+                    gridloom_base::say!("gridloom: testbed: the speed of host '{name}' stays as it is: {why}");
                 }
             }
         }
@@ -318,7 +318,7 @@ impl World {
     fn write_report(&self, folder_path: &Path) {
         let text = serde_json::to_string(&self.report()).expect("a report of names and numbers");
         if let Err(error) = fs::write(folder_path.join(folder::REPORT), text) {
-            gridloom_core::say!("gridloom: testbed: cannot write its report: {error}");
+            gridloom_base::say!("gridloom: testbed: cannot write its report: {error}");
         }
     }
 }
@@ -350,7 +350,7 @@ pub fn join(namespace: &OwnedFd, name: &str) -> std::io::Result<()> {
     Ok(rustix::system::sethostname(&name[..name.len().min(HOST_NAME_BYTES_MAX)])?)
 }
 
-/// How much the processes on hosts make way for the forwarder.
+/// Niceness of the processes on hosts, so that the forwarder comes first.
 const NICE: i32 = 10;
 /// The kernel's own limit.
 const HOST_NAME_BYTES_MAX: usize = 64;
@@ -373,7 +373,7 @@ fn mounts(folder_path: &Path, topology: &Topology) -> Result<(), Error> {
     Ok(())
 }
 
-/// A service is ready when it has said its first line.
+/// Waits until a service is ready: it prints its first line then.
 fn await_ready(mut child: Child, label: &str) -> Result<(), Error> {
     let mut output = BufReader::new(child.stdout.take().expect("its output is piped"));
     let mut line = String::new();
@@ -381,7 +381,7 @@ fn await_ready(mut child: Child, label: &str) -> Result<(), Error> {
     if line.is_empty() {
         return Err(Error::Usage(format!("{label} did not start; see its message above")));
     }
-    // What it says further is read, so that it never waits for a reader.
+    // Further output is read, so that the service never waits for a reader.
     std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
     Ok(())
 }

@@ -14,15 +14,15 @@
 //! | [`kernel`] | interfaces, packet rings, namespaces, control groups; the only `unsafe` is `kernel/sys.rs` |
 //! | [`forwarder`] | one thread between the two |
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
-//! | [`profiles`], [`processors`] | what the platform changes meanwhile; whether the machine's processors were the limit |
+//! | [`profiles`], [`processors`] | changes by the platform's profiles; whether the machine's processors were the limit |
 //! | [`ending`], [`signals`] | interrupts and requests to end |
 //! | [`fleet`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
 //! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
-//! | [`check`], [`probe`], [`capacity`] | how exact it is, and what this machine can carry |
+//! | [`check`], [`probe`], [`capacity`] | how exact it is, and the capacity of this machine |
 //!
 //! **Why a forwarder of its own** and not `tc`: kernels of containers and small machines often lack `netem`, a shared
 //! link of several routes has no counterpart in per-interface queues, and no `ip` or `tc` program need be installed. A
-//! packet socket on a veth end needs no device file, unlike TUN, whose file may be for root only.
+//! packet socket on a veth end needs no device file, unlike TUN: the file of TUN may be for root only.
 
 pub mod capacity;
 pub mod check;

@@ -1,4 +1,4 @@
-//! What the emulated network has to know of a packet: for whom it is, how long it is on the wire, and of which flow.
+//! The properties of a packet that the emulated network needs: its destination, its length on the wire, and its flow.
 //!
 //! The kernel hands over several packets of one TCP flow as one (segmentation offload): the offload header in front
 //! says how long each would be. They are counted with the headers that each would have had.
@@ -19,7 +19,7 @@ pub struct Parsed {
 
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES_MIN: usize = 20;
-/// The field for explicit congestion notification, and what it says.
+/// The field for explicit congestion notification, and its values.
 const CONGESTION_EXPERIENCED: u8 = 3;
 const CAPABLE_0: u8 = 2;
 const CAPABLE_1: u8 = 1;

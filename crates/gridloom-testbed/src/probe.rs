@@ -1,10 +1,10 @@
-//! Probes: what a check of the testbed runs on every host to measure round trips and rates with TCP.
+//! Probes: processes on every host that measure round trips and rates with TCP, for a check of the testbed.
 //!
 //! ```text
 //!  check ── unix socket in the testbed's folder ──▶ probe on host a ══ TCP over the emulated network ══▶ probe on b
 //! ```
 //!
-//! The unix socket is outside the emulated network, so that asking does not disturb what is measured.
+//! The unix socket is outside the emulated network, so that requests do not disturb the measurement.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -16,23 +16,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// What a probe is asked to measure.
+/// A measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Measure {
-    /// So many round trips of one byte.
+    /// This many round trips of one byte.
     RoundTrips(usize),
-    /// What one connection carries in so many seconds.
+    /// The rate of one connection over this many seconds.
     Rate(f64),
 }
 
-/// What it measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Measured {
+pub enum ProbeResult {
     /// Seconds, in order of size.
     RoundTrips(Vec<f64>),
     /// Bytes of payload per second at the receiver, after the start of the connection.
     Rate(f64),
-    /// What went wrong.
+    /// Why it failed.
     Failed(String),
 }
 
@@ -42,9 +42,9 @@ const PING: u8 = b'p';
 const DRAIN: u8 = b'd';
 /// The part of a rate measurement that is not counted: the connection finds its rate.
 const START_PART: f64 = 0.4;
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The probe of a host: says a line when it listens, and serves until it is killed.
+/// The probe of a host: prints a line when it listens, and serves until it is killed.
 ///
 /// # Errors
 /// If it cannot listen.
@@ -67,16 +67,16 @@ pub fn serve(folder: &Path, host: usize, address: Ipv4Addr) -> Result<(), Error>
 ///
 /// # Errors
 /// If it does not answer or cannot reach the other.
-pub fn ask(folder: &Path, from: usize, to: Ipv4Addr, measure: Measure) -> Result<Measured, Error> {
+pub fn ask(folder: &Path, from: usize, to: Ipv4Addr, measure: Measure) -> Result<ProbeResult, Error> {
     let failed = || Error::system(format!("the probe of host {from}"));
     let mut stream = UnixStream::connect(socket(folder, from)).map_err(failed())?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed())?;
+    stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(failed())?;
     let request = serde_json::to_string(&(to, measure)).expect("an address and numbers");
     writeln!(stream, "{request}").map_err(failed())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(failed())?;
     match serde_json::from_str(&line).map_err(|error| Error::Usage(format!("the probe of host {from}: {error}")))? {
-        Measured::Failed(why) => Err(Error::Usage(format!("the probe of host {from} could not measure: {why}"))),
+        ProbeResult::Failed(why) => Err(Error::Usage(format!("the probe of host {from} could not measure: {why}"))),
         measured => Ok(measured),
     }
 }
@@ -90,10 +90,10 @@ fn serve_check(stream: &UnixStream) -> io::Result<()> {
     BufReader::new(stream).read_line(&mut line)?;
     let (to, measure): (Ipv4Addr, Measure) = serde_json::from_str(&line)?;
     let measured = match measure {
-        Measure::RoundTrips(count) => round_trips(to, count).map(Measured::RoundTrips),
-        Measure::Rate(seconds) => rate(to, seconds).map(Measured::Rate),
+        Measure::RoundTrips(count) => round_trips(to, count).map(ProbeResult::RoundTrips),
+        Measure::Rate(seconds) => rate(to, seconds).map(ProbeResult::Rate),
     };
-    let measured = measured.unwrap_or_else(|error| Measured::Failed(error.to_string()));
+    let measured = measured.unwrap_or_else(|error| ProbeResult::Failed(error.to_string()));
     let text = serde_json::to_string(&measured)?;
     writeln!(&mut &*stream, "{text}")
 }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::Quota;
 
-/// Clock ticks of 10 ms, of all processors, say enough in that time.
+/// The shortest window: it has enough clock ticks of 10 ms.
 pub const WINDOW: Duration = Duration::from_millis(500);
-/// A shorter window at the end of a run says nothing.
+/// A shorter window at the end of a run is left out.
 const WINDOW_S_MIN: f64 = 0.1;
-/// From so much on, processors count as busy all the time.
+/// Processors count as busy all the time from this part on.
 const FULL_PART: f64 = 0.95;
 /// A host that had less than this part of its quota has missed some of it.
 const QUOTA_PART: f64 = 0.9;
@@ -28,7 +28,7 @@ const TICK_S: f64 = 0.01;
 pub struct Processors {
     /// Looked at, since the program started, seconds.
     pub watched_s: f64,
-    /// Of these, seconds in which all processors of the machine were busy, with whatever.
+    /// Of these, seconds in which all processors of the machine were busy, by any process.
     pub full_s: f64,
     /// What part of them was busy on average.
     pub busy_part: f64,
@@ -43,7 +43,7 @@ impl Processors {
     }
 }
 
-/// Looks from time to time.
+/// The observer of the processors.
 #[derive(Debug)]
 pub struct Watch {
     seen: Processors,
@@ -68,7 +68,7 @@ struct Group {
 }
 
 impl Watch {
-    /// From now on.
+    /// Begins to watch.
     pub fn new(quotas: &[Quota]) -> Watch {
         let quotas = quotas.to_vec();
         let last = sample(&quotas);
@@ -88,7 +88,7 @@ impl Watch {
         (self.last, self.at) = (now, Instant::now());
     }
 
-    /// All so far.
+    /// The sums so far.
     pub fn seen(&self) -> Processors {
         self.seen.clone()
     }

@@ -14,16 +14,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom_core::flow::{HostIndex, LinkIndex, Quantity, Timeline};
-use gridloom_core::platform::{Platform, ProfileKind, ProfileTarget};
+use gridloom_flow::{HostIndex, LinkIndex, Quantity, Timeline};
+use gridloom_platform::{Platform, ProfileKind, ProfileTarget};
 
 use crate::model::Ns;
 use crate::model::topology::Topology;
 
-/// Changes that are closer than this come together.
+/// Changes closer than this are made together.
 const STEP: Duration = Duration::from_millis(1);
 
-/// What changes, by the numbers of links in the topology and of hosts in the platform.
+/// A change, by the numbers of links in the topology and of hosts in the platform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Bytes per second.
@@ -32,11 +32,11 @@ pub enum Change {
     Latency(usize, Ns),
     /// Whether a link carries anything.
     State(usize, bool),
-    /// What multiplies a host's speed.
+    /// Factor of a host's speed.
     Speed(usize, f64),
 }
 
-/// What changes when.
+/// The changes in the order of time.
 #[derive(Debug)]
 pub struct Course {
     timeline: Timeline,
@@ -68,7 +68,7 @@ impl Course {
         Course { timeline, slower }
     }
 
-    /// When something changes next, seconds from the start.
+    /// The time of the next change, seconds from the start.
     pub fn next_s(&self) -> Option<f64> {
         self.timeline.next_s().map(|next_s| next_s * self.slower)
     }
@@ -85,7 +85,7 @@ impl Course {
         })
     }
 
-    /// Lets change what does from now on, until nothing does any more.
+    /// Makes the changes when they are due, and returns after the last.
     pub fn follow(mut self, mut change: impl FnMut(Change)) {
         let began = Instant::now();
         while let Some(next_s) = self.next_s() {

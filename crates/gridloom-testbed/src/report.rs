@@ -38,7 +38,7 @@ pub struct HostReport {
     pub address: String,
 }
 
-/// What a testbed is and did.
+/// The report of a testbed: its hosts, its links and their traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Hosts in the platform's order.
@@ -47,7 +47,6 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Packets of pairs of hosts that no route joins.
     pub unroutable: u64,
-    /// What the forwarder did.
     pub traffic: Traffic,
     /// How busy the machine was.
     #[serde(default)]
@@ -55,7 +54,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// As it is now.
     pub fn now(topology: &Topology, shared: &Shared, processors: Processors) -> Report {
         let state = shared.lock();
         let links = topology.link_names.iter().zip(state.network.links()).map(|(name, link)| {

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Interrupts and requests to end, which end this process no longer.
+/// Receives SIGINT and SIGTERM, which then no longer end this process.
 #[derive(Debug)]
 pub struct Signals {
     caught: Arc<AtomicUsize>,
@@ -19,7 +19,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on. `others` are signals that end no wait for good, but are a reason to look.
+    /// Starts to listen. `others` are signals that wake a wait, but do not stay pending.
     ///
     /// # Errors
     /// If the system does not allow it.

@@ -2,43 +2,41 @@
 
 use std::path::{Path, PathBuf};
 
-use gridloom_core::platform::Platform;
+use gridloom_platform::Platform;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::fleet::Deployed;
 use crate::model::topology::Tuning;
 
-/// A testbed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// Platform file, an absolute path.
     #[serde(with = "bytes_of_path")]
     pub platform: PathBuf,
-    /// What the platform does not say.
     pub tuning: Tuning,
-    /// Started in this order, each when the one before it is ready.
+    /// Agent and servers, started in this order, each when the one before it is ready.
     pub services: Vec<Launch>,
     /// Variables for programs on its hosts: where its grid is.
     pub environment: Vec<(String, String)>,
-    /// Which of them limits which host.
+    /// Control groups that limit hosts.
     #[serde(default)]
     pub quotas: Vec<Quota>,
-    /// Processes of a deployment, whose end, once all have ended, is the testbed's.
+    /// Processes of a deployment; the testbed ends once all of them have ended.
     #[serde(default)]
     pub processes: Vec<Deployed>,
-    /// Whose end is the testbed's; without one it stays up until told otherwise.
+    /// The program; the testbed ends with it. Without one the testbed stays up until it is taken down.
     pub program: Option<Launch>,
 }
 
-/// What a host's processors are limited to.
+/// The limit of a host's processors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Quota {
     /// Number of the host in the platform.
     pub host: usize,
     /// Its control group.
     pub group: PathBuf,
-    /// So many cores' worth of time, at the speed that the platform says.
+    /// The limit in cores, at the speed of the platform.
     pub cores: f64,
 }
 
@@ -47,7 +45,7 @@ pub struct Quota {
 pub struct Launch {
     /// Number of the host in the platform.
     pub host: usize,
-    /// What to call it in messages.
+    /// Name in messages.
     pub label: String,
     /// Program and arguments.
     pub command: Vec<String>,

@@ -24,11 +24,11 @@ use crate::report::Report;
 use crate::signals::Signals;
 use crate::spec::Spec;
 
-/// The process that cleans up, and the folder that it has made. Dropping it takes down what there is.
+/// The process that cleans up, and the folder that it has made. Dropping it takes the testbed down.
 #[derive(Debug)]
 pub struct Keeper {
     process: Child,
-    /// Its closing is what tells the keeper that this process has ended.
+    /// The keeper sees by its closing that this process has ended.
     channel: Option<UnixStream>,
     folder: PathBuf,
 }
@@ -47,7 +47,7 @@ impl Keeper {
         fcntl_setfd(&theirs, FdFlags::empty()).map_err(Error::system("a channel"))?;
         command.arg(name).arg(theirs.as_raw_fd().to_string());
         sys::before_exec(&mut command, || {
-            // What ends the tool, and its group of processes, must not end what cleans up after it.
+            // A signal that ends the tool's group of processes must not end the keeper.
             sys::block_signals();
             Ok(rustix::process::setpgid(None, None)?)
         });
@@ -106,7 +106,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.channel.take());
-        // It ends when the channel closes; there is nobody left to tell if it had ended before.
+        // It ends when the channel closes, if it has not ended before.
         let _ = self.process.wait();
         // If it was killed, it has left that.
         folder::remove_orphan(&self.folder);
@@ -145,7 +145,7 @@ impl Testbed {
         self.keeper.folder()
     }
 
-    /// Waits for its end, or ends it as signals ask for; the exit status is the program's, or 128 and the number of the
+    /// Waits for its end, or ends it as signals ask for; the exit status is the program's, or 128 plus the number of the
     /// signal that has ended it.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Testbed {
         loop {
             let caught = signals.caught();
             if !ending.go_on(caught as i32, &self.keeper.folder) {
-                // Nobody inside hears it, or hears anything any more: the keeper ends it. It may have ended already.
+                // No process inside answers: the keeper ends the testbed, which may have ended already.
                 let _ = self.keeper.channel().shutdown(Shutdown::Write);
             }
             if signals.wait_for(self.keeper.channel(), ending.next_due()).map_err(failed())? {
@@ -174,7 +174,7 @@ impl Testbed {
     }
 }
 
-/// Inside, users are who they are outside. Only a privileged process may say so of all of them.
+/// Maps users inside to the same users outside. Only a privileged process may map all of them.
 fn map_users(keeper: u32) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(std::io::ErrorKind::PermissionDenied.into());

@@ -1,5 +1,4 @@
-//! The grid that is already there: under `gridloom testbed run`, whatever a program starts or connects to is the
-//! testbed's grid.
+//! The testbed's grid, which a program under `gridloom testbed run` gets whatever grid it starts or connects to.
 
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ pub struct AttachConfig {
     pub agent: String,
     /// How many servers there are.
     pub servers: usize,
-    /// Files whose functions the servers offer, absolute paths.
+    /// Files of the functions that the servers offer, absolute paths.
     pub functions: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Calibration: calls whose only purpose is their time, until the models of functions are as exact as was asked for.
+//! Calibration: calls made only to be timed, until the models of functions are as exact as the program asked for.
 //!
 //! The servers of a host take turns, so that they do not disturb each other; hosts go on at the same time. A call is bound to its
 //! server, which takes it only while it is idle and throws it away when other work comes; it is then made again later. What a server
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use gridloom_core::base::{NodeId, TaskError};
-use gridloom_core::idl::near_names;
+use gridloom_base::near::near_names;
+use gridloom_base::{NodeId, TaskError};
 use gridloom_core::perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
 use serde::Serialize;
 
@@ -53,9 +53,7 @@ impl Default for CalibrateConfig {
 /// Where a calibration has come to on one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibrated {
-    /// The function.
     pub function: String,
-    /// The server.
     pub server: String,
     /// What sizes are: `flop` or `B`.
     pub unit: &'static str,
@@ -92,7 +90,6 @@ pub struct CalibratedPoint {
     pub seconds: f64,
     /// Median distance from it, seconds.
     pub spread_s: f64,
-    /// Calls.
     pub calls: u64,
 }
 
@@ -109,8 +106,7 @@ pub struct CalibratedJump {
 
 /// A call that was measured, as it happens.
 #[derive(Clone, Debug)]
-pub struct Measured<'a> {
-    /// The server.
+pub struct CalibrationCall<'a> {
     pub server: &'a str,
     /// Its size arguments.
     pub sizes: &'a Sizes,
@@ -119,7 +115,7 @@ pub struct Measured<'a> {
 }
 
 /// Sees each call that was measured; a break ends the calibration with what was reached by then.
-pub type Tell<'a> = dyn FnMut(&Measured) -> ControlFlow<()> + 'a;
+pub type Tell<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
 
 impl Grid {
     /// Measures a function on its servers, each while it has nothing else to do, until the model of its time is as exact as
@@ -304,9 +300,8 @@ fn number(size: Size) -> f64 {
 enum End {
     /// The goal is reached, or as near as can be.
     Complete,
-    /// The time is up.
     TimeUp,
-    /// Who asked for it wants no more.
+    /// The caller stopped it.
     Stopped,
     Failed(Error),
 }
@@ -320,7 +315,7 @@ struct Run {
     since: f64,
     budget: Duration,
     error: f64,
-    /// First calls, whose time does not count: one for each slot, which loads what it needs then.
+    /// First calls, which do not count: one for each slot, which loads what it needs then.
     cold_left: u32,
     call: Option<(Pending, f64)>,
     /// The arguments of the last position.
@@ -422,7 +417,7 @@ impl Run {
     }
 
     fn told(&self, sizes: &Sizes, seconds: Option<f64>, tell: &mut Tell<'_>) -> Result<(), End> {
-        match tell(&Measured { server: &self.server, sizes, seconds }) {
+        match tell(&CalibrationCall { server: &self.server, sizes, seconds }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(End::Stopped),
         }

@@ -1,8 +1,8 @@
 //! What can go wrong in a session.
 
-use gridloom_core::base::TaskError;
-use gridloom_core::idl::BindError;
-use gridloom_core::process::ProcessError;
+use gridloom_base::TaskError;
+use gridloom_idl::BindError;
+use gridloom_process::ProcessError;
 use thiserror::Error;
 
 use crate::described::Difference;
@@ -20,9 +20,7 @@ pub enum Error {
     /// An argument cannot be sent because of its size; it was not copied.
     #[error("{function}: argument '{argument}' takes {size}, more than {bound}")]
     TooLarge {
-        /// The function.
         function: String,
-        /// The argument.
         argument: String,
         /// Its size, with its unit.
         size: String,
@@ -64,7 +62,6 @@ pub enum Error {
     /// The call was recorded, but never ran.
     #[error("the call of '{function}' never ran: {why}")]
     Discarded {
-        /// The function.
         function: String,
         /// What became of its group.
         why: String,

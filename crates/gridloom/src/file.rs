@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use gridloom_core::base::Meta;
-use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::idl::BindError;
+use gridloom_base::Meta;
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_idl::BindError;
 use gridloom_net::payload::Payload;
 
 use crate::{Error, Grid, Value};

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gridloom_core::base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
-use gridloom_core::base::{DatumId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::method::runs_by_itself;
-use gridloom_core::idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of, near_names};
+use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
+use gridloom_base::near::near_names;
+use gridloom_base::{DatumId, Meta, NodeId, TaskId};
+use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_idl::method::runs_by_itself;
+use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
 
 use crate::grid::{CallEnd, Callee};
-use crate::object::Place;
+use crate::object::ObjectLocation;
 use crate::{Error, Grid, Handle, Value};
 
 /// An argument of a call.
@@ -82,14 +83,14 @@ pub struct Function {
     pub(crate) hash: u64,
     /// The server that runs its calls, if one has to.
     pub(crate) only: Option<NodeId>,
-    /// The object whose method it is.
-    pub(crate) place: Option<Place>,
+    /// The object on which it is a method.
+    pub(crate) object: Option<ObjectLocation>,
 }
 
 impl Function {
-    /// As a method of the object there.
-    pub(crate) fn at(self, place: Place) -> Function {
-        Function { place: Some(place), ..self }
+    /// As a method of that object.
+    pub(crate) fn at(self, object: ObjectLocation) -> Function {
+        Function { object: Some(object), ..self }
     }
 
     /// Whether it is a method of a class: its calls run on an object, in their order and at most once.
@@ -132,7 +133,7 @@ impl Function {
 
     /// The server that all its calls run on, if that is given: that of its object, or the one that it is bound to.
     pub fn server(&self) -> Option<NodeId> {
-        self.place.map(|place| place.server).or(self.only)
+        self.object.map(|object| object.server).or(self.only)
     }
 
     /// The same on that server, which is not looked for before a call is made.
@@ -207,7 +208,7 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
-        let server = self.place.map(|place| place.server).or(server).or(self.only);
+        let server = self.object.map(|object| object.server).or(server).or(self.only);
         self.grid.send_call(prepared, limit, server, false, callee)
     }
 
@@ -228,7 +229,7 @@ impl Function {
         name: impl FnMut(&Value) -> (DatumId, Value),
     ) -> Result<Prepared, Error> {
         self.refuse_callbacks()?;
-        if self.place.is_some() {
+        if self.object.is_some() {
             let name = self.name();
             return Err(Error::Usage(format!(
                 "{name} is a method of an object, whose calls run in no group: call it by itself"
@@ -243,7 +244,7 @@ impl Function {
         named: &[(String, Arg)],
         mut name: impl FnMut(&Value) -> (DatumId, Value),
     ) -> Result<Prepared, Error> {
-        if self.place.is_none()
+        if self.object.is_none()
             && let Some((class, _)) = class_of(self.name())
         {
             let name = self.name();
@@ -281,13 +282,14 @@ impl Function {
             bound.outputs.iter().map(|(_, meta)| (self.grid.new_datum(), meta.clone())).collect();
         let task = Task {
             id: TaskId { client: self.grid.client(), serial: self.grid.next_serial() },
-            function: self.signature.name.clone(),
-            signature_hash: self.hash,
+            kind: match self.object {
+                None => TaskKind::call(self.name(), self.hash),
+                Some(location) => TaskKind::method(self.name(), location.object, self.hash),
+            },
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
             only: self.server(),
-            object: self.place.map(|place| place.object),
         };
         Ok(Prepared { task, values, outputs })
     }
@@ -371,7 +373,7 @@ impl Pending {
         self.grid.call_end(self.task)
     }
 
-    /// Waits for its end without collecting its results, apart from the call itself: whoever is interrupted can wait
+    /// Waits for its end without collecting its results, apart from the call itself: a thread that is interrupted can wait
     /// again.
     pub fn watch(&self) -> Watch {
         Watch { grid: self.grid.clone(), task: self.task }
@@ -386,7 +388,7 @@ impl Pending {
         self.grid.wait_call(self.task, &self.outputs)
     }
 
-    /// Asks for it to be cancelled; [`Pending::wait`] then gives [`gridloom_core::base::TaskError::Cancelled`].
+    /// Asks for it to be cancelled; [`Pending::wait`] then gives [`gridloom_base::TaskError::Cancelled`].
     pub fn cancel(&self) {
         self.grid.cancel(vec![self.task]);
     }
@@ -400,25 +402,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits until the call has ended, however it did.
-    ///
-    /// # Errors
-    /// If the session is closed.
-    pub fn wait(&self) -> Result<(), Error> {
-        self.grid.await_call(self.task, None)
+    /// Whether the call has ended.
+    pub fn is_done(&self) -> bool {
+        self.grid.call_ended(self.task)
     }
 
-    /// Waits until the call has ended, but no longer than `limit`.
+    /// Waits until the call has ended, however it did, but no longer than `limit`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if it has not ended by then; it goes on.
-    pub fn wait_within(&self, limit: Duration) -> Result<(), Error> {
-        self.grid.await_call(self.task, Some(limit))
+    /// [`Error::TimedOut`] if it has not ended by then; it goes on. If the session is closed.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+        self.grid.await_call(self.task, limit)
     }
 
     /// Asks for the call to be cancelled, as [`Pending::cancel`], unless it has ended.
     pub fn cancel(&self) {
-        if !self.grid.call_ended(self.task) {
+        if !self.is_done() {
             self.grid.cancel(vec![self.task]);
         }
     }
@@ -436,7 +435,7 @@ impl Drop for Pending {
 fn tell_unstated(function: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
-        gridloom_core::say!(
+        gridloom_base::say!(
             "gridloom: the work of '{function}' is not stated: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
              floating-point operations, whatever its sizes; state it by CalcOrder, COMPLEXITY or @gl.function(work=…)"
         );

@@ -1,7 +1,6 @@
 //! Groups: calls recorded, then mapped and run together.
 
-mod following;
-mod kept;
+mod described;
 mod launch;
 mod placed;
 mod regroup;
@@ -11,15 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-use gridloom_core::base::limits::GROUP_TASKS_MAX;
-use gridloom_core::base::{DatumId, GroupId, Meta, TaskError, TaskId};
+use gridloom_base::limits::GROUP_TASKS_MAX;
+use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
-use gridloom_core::idl::Signature;
+use gridloom_idl::Signature;
 
-use crate::described::Following;
+use crate::described::Matching;
 use crate::function::{Prepared, gives_as};
 use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
-pub use following::Follow;
+pub use described::GraphOptions;
 pub(crate) use launch::Launches;
 use launch::drop_recording;
 use regroup::Held;
@@ -154,12 +153,12 @@ struct Recorder {
     recording: Mutex<Recording>,
     parts: Arc<Parts>,
     /// The calls were described beforehand, and run as they come.
-    following: Option<Mutex<Following>>,
+    matching: Option<Mutex<Matching>>,
     /// It is a body of a loop, and held back at its end.
     held: Option<Arc<Held>>,
 }
 
-/// The parts of a group that were launched. With the last who could ask about them (the group itself, its handles, other
+/// The parts of a group that were launched. With the last object that could ask about them (the group itself, its handles, other
 /// groups that they were launched with) they are forgotten.
 struct Parts {
     grid: Grid,
@@ -202,7 +201,7 @@ impl std::fmt::Debug for Parts {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.grid.forget_groups_later(vec![self.id]);
+        self.grid.forget_group_later(self.id);
     }
 }
 
@@ -216,7 +215,7 @@ pub struct Group {
 impl Group {
     pub(crate) fn new(grid: Grid, mapping: Mapping) -> Group {
         let (parts, recording) = (Parts::new(&grid), Mutex::default());
-        let recorder = Recorder { mapping, recording, parts, following: None, held: None };
+        let recorder = Recorder { mapping, recording, parts, matching: None, held: None };
         Group { grid, recorder: Arc::new(recorder) }
     }
 
@@ -234,8 +233,8 @@ impl Group {
     /// If the arguments do not fit; nothing is recorded then.
     pub fn call_named(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Vec<Handle>, Error> {
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
-        if let Some(following) = &self.recorder.following {
-            return Ok(self.call_followed(following, function, args, named)?.results().to_vec());
+        if let Some(matching) = &self.recorder.matching {
+            return Ok(self.call_described(matching, function, args, named)?.results().to_vec());
         }
         if let Some(held) = &self.recorder.held {
             // What is held back waits for nothing but itself: so no two loops or groups wait for each other.
@@ -331,7 +330,7 @@ impl Group {
 
     /// Like [`Group::discard`], with a reason that completes "the call never ran: ".
     pub fn discard_because(&self, why: &str) {
-        self.end_following();
+        self.end_plan();
         self.recorder.discard(why);
     }
 
@@ -435,9 +434,9 @@ impl Recording {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.discard("its group was dropped before it was launched");
-        if let Some(following) = self.following.take() {
-            let mut following = following.into_inner().expect("no panic while held");
-            self.parts.grid.end_plan_later(following.group(), following.take_values());
+        if let Some(matching) = self.matching.take() {
+            let mut matching = matching.into_inner().expect("no panic while held");
+            self.parts.grid.end_plan_later(matching.group(), matching.take_values());
         }
     }
 }

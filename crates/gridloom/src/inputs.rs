@@ -1,4 +1,4 @@
-//! Arguments that nobody chose: for calls that are only to be measured.
+//! Arguments that are made up, for calls that are only to be measured.
 //!
 //! Numbers are random, from 0 to below 1, drawn from a fixed seed; square matrices get their order added to the diagonal, so that
 //! systems can be solved and matrices factored; integers are 0 or 1, which count as indices everywhere. Scalars that are no sizes are 1. What a
@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::limits::INLINE_BYTES_MAX;
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order, SplitMix64};
-use gridloom_core::idl::{BaseType, Mode, Param, Signature};
+use gridloom_base::limits::INLINE_BYTES_MAX;
+use gridloom_base::{ByteOrder, Dtype, Meta, Order, SplitMix64};
 use gridloom_core::perf::Size;
+use gridloom_idl::{BaseType, Mode, Param, Signature};
 use gridloom_net::payload::Payload;
 
 use crate::{Arg, Error, Function, Value};

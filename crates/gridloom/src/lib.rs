@@ -22,11 +22,13 @@
 //! # }
 //! ```
 
+mod arranged;
 mod attach;
 mod backend;
 mod builtin;
 mod calibrate;
 mod compile;
+pub mod data;
 mod described;
 mod error;
 mod file;
@@ -52,28 +54,30 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use builtin::{BUILTIN_WORD, builtin_definitions, builtin_names, builtin_offer};
-pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, Measured, Tell};
+pub use builtin::{BUILTIN_WORD, builtin_definitions, builtin_names, builtin_offer, why_no_linalg};
+pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Tell};
 pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{CallEnd, Callee, Grid, Traffic, Unread};
-pub use group::{Follow, Group, Handle, Loop, Regroup, Submitted};
+pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};
 pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use object::Object;
-pub use offer::{InlineBodies, Offer, load_offer};
+pub use offer::{BUILTIN_LINALG, InlineBodies, Offer, load_offer};
 pub use plan::{AlternativeRecord, Explained, StepRecord, check_svg_name, gantt_svg};
 pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
-pub use simulate::{Cast, GRID_PARTS, Part, SimulateConfig, SimulationReport};
+pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
 pub use text_file::read_text;
 pub use timeline::timeline_html;
 pub use value::Value;
 
+pub use gridloom_base as base;
 pub use gridloom_core as core;
-/// A Rust type as a message that C and Python programs declare too; see [`core::wire::layout::rust`] for what
-/// corresponds to what, and [`process`] for who sends it.
-pub use gridloom_core::wire::layout::Message;
 pub use gridloom_derive::Message;
+pub use gridloom_layout as layout;
+/// A Rust type as a message that C and Python programs declare too; see [`layout::rust`] for what
+/// corresponds to what, and [`process`] for the processes that send it.
+pub use gridloom_layout::Message;

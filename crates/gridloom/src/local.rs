@@ -28,7 +28,6 @@ const SAID_BYTES_MAX: usize = 16 << 10;
 /// How an embedded local grid is set up.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
-    /// Servers.
     pub servers: usize,
     /// Tasks that each runs at a time.
     pub slots: u32,

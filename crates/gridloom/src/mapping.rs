@@ -1,4 +1,4 @@
-//! By what a group is mapped: a heuristic by name, a plan, or a heuristic of the program's own.
+//! How a group is mapped: by a named heuristic, as a plan says, or by a heuristic of the program's own.
 
 mod own;
 
@@ -6,14 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom_core::base::TaskError;
+use gridloom_base::TaskError;
 use gridloom_core::graph;
-use gridloom_core::map::{AGAIN, Given, Heuristic, MapBy, MapError};
+use gridloom_core::map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError};
 
 use crate::{Error, Grid, PlanRecord};
 pub use own::{Inside, took_too_long};
 
-/// How long a heuristic of the program's own may take, if it is not told: long for a mapper, short for who waits in vain.
+/// How long a heuristic of the program's own may take, if it is not told: long for a mapper, short for a program that waits in vain.
 pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// By what a group is mapped; what [`Grid::group`] takes.
@@ -79,7 +79,7 @@ impl Mapping {
 
     /// Whether it is a plan, which is of one group.
     pub(crate) fn is_plan(&self) -> bool {
-        matches!(self.0, How::Named(MapBy::Given(_)))
+        matches!(self.0, How::Named(MapBy::Imposed(_)))
     }
 
     /// For what has to be mapped again.
@@ -107,8 +107,8 @@ impl Mapping {
             why => not_mapped(format!("heuristic '{name}': {why}")),
         })?;
         plan.validate(&problem).map_err(returned)?;
-        let given = Given { heuristic: name.clone(), ..Given::of_plan(&plan, &problem) };
-        Ok(MapBy::Given(Box::new(given)))
+        let given = ImposedPlan { heuristic: name.clone(), ..ImposedPlan::of_plan(&plan, &problem) };
+        Ok(MapBy::Imposed(Box::new(given)))
     }
 }
 
@@ -147,7 +147,7 @@ impl From<String> for Mapping {
 
 impl From<&PlanRecord> for Mapping {
     fn from(plan: &PlanRecord) -> Mapping {
-        Mapping(How::Named(MapBy::Given(Box::new(plan.given()))))
+        Mapping(How::Named(MapBy::Imposed(Box::new(plan.given()))))
     }
 }
 

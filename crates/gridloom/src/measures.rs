@@ -1,5 +1,4 @@
-//! Durations of measured blocks in a file: written down in one run, charged in the next, so that both are the same to the
-//! bit.
+//! Durations of measured blocks in a file: one run writes them, the next charges them, so that both are the same to the bit.
 //!
 //! ```text
 //! gridloom-measures 1
@@ -8,7 +7,7 @@
 //! ```
 //!
 //! The first line has the version of the format. A line for each run of a block, its columns separated by tabs: the
-//! process's number in the deployment, from 1; who that is; the block's name, both as JSON strings; how often that process
+//! process's number in the deployment, from 1; the process's name; the block's name, both as JSON strings; how often that process
 //! had run that block, with this time; what was measured, on this machine; and what is charged, in floating-point operations.
 //! Lines that begin with `#` are notes. A replay takes the last column, whatever the machine's speed.
 //!
@@ -19,8 +18,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use gridloom_core::base::time::ns_to_seconds;
-use gridloom_sim::process::{Measured, Measures};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_sim::process::{MeasuredBlock, Measures};
 
 use crate::Error;
 
@@ -56,7 +55,7 @@ impl Record {
 }
 
 impl Measures for Record {
-    fn charge(&mut self, measured: &Measured<'_>) -> Result<f64, String> {
+    fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String> {
         let block = block_of(measured);
         let run = self.runs.entry(block.clone()).and_modify(|run| *run += 1).or_insert(1);
         let (number, who, name) = block;
@@ -125,7 +124,7 @@ fn parse_line(line: &str) -> Result<(Block, u64, f64), String> {
 }
 
 impl Measures for Replay {
-    fn charge(&mut self, measured: &Measured<'_>) -> Result<f64, String> {
+    fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String> {
         let block = block_of(measured);
         let run = *self.runs.entry(block.clone()).and_modify(|run| *run += 1).or_insert(1);
         let known = self.charged_flops.get(&block);
@@ -148,20 +147,20 @@ impl Measures for Replay {
     }
 }
 
-fn block_of(measured: &Measured<'_>) -> Block {
+fn block_of(measured: &MeasuredBlock<'_>) -> Block {
     let spec = measured.spec;
     (measured.process.0 + 1, format!("{}@{}", spec.function, spec.host), measured.block.to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::process::ProcessSpec;
+    use gridloom_process::ProcessSpec;
     use gridloom_sim::process::ProcessId;
 
     use super::*;
 
-    fn measured<'a>(spec: &'a ProcessSpec, block: &'a str, real_ns: u64) -> Measured<'a> {
-        Measured { process: ProcessId(4), spec, block, real_ns, flops: real_ns as f64 * 0.3 }
+    fn measured<'a>(spec: &'a ProcessSpec, block: &'a str, real_ns: u64) -> MeasuredBlock<'a> {
+        MeasuredBlock { process: ProcessId(4), spec, block, real_ns, flops: real_ns as f64 * 0.3 }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Whether an argument can be copied at all: looked at before the copy is made.
+//! Checks that an argument can be copied, before the copy is made.
 //!
-//! Two bounds stand against it: the largest store among the servers that offer the function, and the memory that this
-//! machine has left, where the copy is made. Sums over several arguments are not looked at here; servers and the mapper do.
+//! It must fit the largest store among the servers that offer the function, and the memory that this machine has left, where
+//! the copy is made. Sums over several arguments are checked by servers and the mapper, not here.
 
 use std::fs;
 

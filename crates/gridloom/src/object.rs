@@ -3,24 +3,49 @@
 //! Each is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once: with
 //! its process or its server it is lost, and further calls fail ([`TaskError::ObjectLost`], [`TaskError::ServerLost`]).
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gridloom_core::base::{NodeId, ObjectId, TaskError};
-use gridloom_core::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
-use gridloom_core::idl::near::did_you_mean;
-use gridloom_core::idl::near_names;
-use gridloom_core::idl::{Signature, class_of};
+use gridloom_base::near::did_you_mean;
+use gridloom_base::near::near_names;
+use gridloom_base::{NodeId, ObjectId, TaskError};
 use gridloom_core::perf::ServerView;
+use gridloom_idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
+use gridloom_idl::{Signature, class_of};
 
 use crate::{Error, Function, Grid, Pending};
 
-/// Where an object's methods run.
+/// An object and the server that its methods run on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ObjectLocation {
     pub(crate) object: ObjectId,
     pub(crate) server: NodeId,
+}
+
+/// How many objects of a session live on each server.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectCounts(Mutex<BTreeMap<NodeId, u32>>);
+
+impl ObjectCounts {
+    fn add(&self, server: NodeId) {
+        *self.counts().entry(server).or_insert(0) += 1;
+    }
+
+    fn remove(&self, server: NodeId) {
+        let mut counts = self.counts();
+        let count = counts.get_mut(&server).expect("an object that ends was counted");
+        *count -= 1;
+    }
+
+    fn on(&self, server: NodeId) -> u32 {
+        self.counts().get(&server).copied().unwrap_or(0)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<NodeId, u32>> {
+        self.0.lock().expect("no panic while held")
+    }
 }
 
 /// An object. It ends with [`Object::end`], or with the session.
@@ -30,7 +55,7 @@ pub struct Object {
     class: Arc<str>,
     /// Of its methods: they are known as long as it lives, whatever becomes of an agent.
     signatures: Arc<[Arc<Signature>]>,
-    place: Place,
+    location: ObjectLocation,
     is_ended: Arc<AtomicBool>,
 }
 
@@ -52,18 +77,19 @@ impl Grid {
         loop {
             let server = match chosen {
                 Some(server) => server,
-                None => self.place_for_object(initialize.name(), &refused)?,
+                None => self.server_for_object(initialize.name(), &refused)?,
             };
             // One that was perhaps begun where it was lost is another.
-            let place = Place { object: self.new_object(), server };
-            self.note_object(server, 1);
-            match initialize.clone().at(place).submit(&[], &[], limit).and_then(Pending::wait) {
+            let object = ObjectId { client: self.client(), serial: self.next_serial() };
+            let location = ObjectLocation { object, server };
+            self.objects().add(server);
+            match initialize.clone().at(location).submit(&[], &[], limit).and_then(Pending::wait) {
                 Ok(_) => {
                     return Ok(Object {
                         grid: self.clone(),
                         class: class.into(),
                         signatures,
-                        place,
+                        location,
                         is_ended: Arc::default(),
                     });
                 }
@@ -71,11 +97,11 @@ impl Grid {
                 Err(Error::Task(TaskError::Refused { .. } | TaskError::ServerLost { .. }))
                     if chosen.is_none() && refused.len() < SERVERS_TRIED_MAX && !refused.contains(&server) =>
                 {
-                    self.note_object(server, -1);
+                    self.objects().remove(server);
                     refused.push(server);
                 }
                 Err(error) => {
-                    self.note_object(server, -1);
+                    self.objects().remove(server);
                     return Err(error);
                 }
             }
@@ -101,14 +127,14 @@ impl Grid {
     }
 
     /// The server with the least load of objects that offers that method.
-    fn place_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
+    fn server_for_object(&self, initialize: &str, without: &[NodeId]) -> Result<NodeId, Error> {
         let view = self.servers();
         // Servers that have not measured their speed count as the others do in the mean.
         let known: Vec<f64> = view.servers.iter().filter_map(|server| server.speed_flops).collect();
         let mean = known.iter().sum::<f64>().max(1.0) / known.len().max(1) as f64;
         let load = |server: &ServerView| {
             let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
-            f64::from(self.objects_on(server.node) + 1) / speed
+            f64::from(self.objects().on(server.node) + 1) / speed
         };
         let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize));
         let free = offering.filter(|server| !without.contains(&server.node));
@@ -128,7 +154,7 @@ impl Object {
 
     /// The server that it lives on.
     pub fn server(&self) -> NodeId {
-        self.place.server
+        self.location.server
     }
 
     /// One of its methods, which is called as a function is. Its calls run here, each after those before it.
@@ -152,7 +178,7 @@ impl Object {
     }
 
     fn own(&self, signature: Arc<Signature>) -> Function {
-        Function { grid: self.grid.clone(), hash: signature.hash(), signature, only: None, place: Some(self.place) }
+        Function { grid: self.grid.clone(), hash: signature.hash(), signature, only: None, object: Some(self.location) }
     }
 
     /// Ends it, after the calls that were made: runs its `_finalize`, for which it may take so long in all. Without waiting.
@@ -164,7 +190,7 @@ impl Object {
         let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
         let finalize = finalize.ok_or_else(|| Error::Usage(format!("class '{}' has no {FINALIZE}", self.class)))?;
         if !self.is_ended.swap(true, Ordering::Relaxed) {
-            self.grid.note_object(self.place.server, -1);
+            self.grid.objects().remove(self.location.server);
         }
         self.own(finalize).submit(&[], &[], limit)
     }
@@ -172,7 +198,7 @@ impl Object {
 
 impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Object({} on {})", self.class, self.place.server)
+        write!(f, "Object({} on {})", self.class, self.location.server)
     }
 }
 

@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_core::idl::{self, Definition};
+use gridloom_idl::Definition;
 
 use crate::Error;
 use crate::{builtin, compile};
 
-/// The word that stands for the interface descriptions that come with Gridloom.
+/// The word for the five functions of linear algebra that come described, and that a BLAS library computes.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
 
 /// Functions with what it takes to run them.
@@ -102,7 +102,8 @@ fn no_offer(file: &Path) -> Error {
 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
     let text = crate::read_text(file)?;
-    let parsed = idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
+    let parsed =
+        gridloom_idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
     if bodies != InlineBodies::Unused {
         let libraries = compile::libraries_of(&parsed, file)?;
         if bodies == InlineBodies::Compile {

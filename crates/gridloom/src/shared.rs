@@ -1,7 +1,8 @@
 //! The simulated grid that processes of a deployment share: one agent and its servers, a client for each session.
 //!
 //! It stands where the platform's host properties say, as for a program without processes, and is started by the first
-//! process that opens a session (or at the beginning, if faults are to strike one of its nodes): a run in which nobody does has none.
+//! process that opens a session (or at the beginning, if faults are to strike one of its nodes). A run in which no process does
+//! has none.
 //!
 //! **Invariant:** a session of a process belongs to it: it waits in the process's own thread, and its client is gone when
 //! the session is closed, or when the process ends, whichever comes first.
@@ -10,14 +11,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_core::base::{GroupId, NodeId};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_base::{GroupId, NodeId};
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::{Field, Scenario};
-use gridloom_sim::process::Seat;
+use gridloom_sim::process::ProcessContext;
 
 use crate::report::{GroupRecord, Report};
-use crate::simulate::{Cast, SimulateConfig, check_functions, check_way, populate, strike};
+use crate::simulate::{Roles, SimulateConfig, check_functions, check_route, populate, strike};
 use crate::timeline::timeline_html;
 use crate::{Error, LocalConfig};
 
@@ -35,7 +36,7 @@ struct State {
 }
 
 struct Started {
-    cast: Cast,
+    roles: Roles,
     /// Files that say what the servers offer.
     functions: Vec<PathBuf>,
     names: BTreeMap<NodeId, String>,
@@ -53,32 +54,32 @@ impl SharedGrid {
         SharedGrid { config, platform, state: Mutex::default() }
     }
 
-    /// That of the process whose code runs on this thread.
-    pub(crate) fn current() -> Option<(Seat, Arc<SharedGrid>)> {
-        let seat = Seat::current()?;
-        let shared = seat.common()?.clone().downcast::<SharedGrid>().ok()?;
-        Some((seat, shared))
+    /// The shared grid of the process that runs code on this thread.
+    pub(crate) fn current() -> Option<(ProcessContext, Arc<SharedGrid>)> {
+        let context = ProcessContext::current()?;
+        let shared = context.common()?.clone().downcast::<SharedGrid>().ok()?;
+        Some((context, shared))
     }
 
     /// A client for a process. `local` is what the program would have started itself.
-    pub(crate) fn open(&self, seat: &Seat, local: Option<&LocalConfig>) -> Result<NodeId, Error> {
+    pub(crate) fn open(&self, context: &ProcessContext, local: Option<&LocalConfig>) -> Result<NodeId, Error> {
         let mut state = self.state();
         match &state.started {
             None => {
-                let started = self.start(&mut seat.simulation(), local)?;
+                let started = self.start(&mut context.simulation(), local)?;
                 state.started = Some(started);
             }
             Some(started) => check_functions(&started.functions, local)?,
         }
         let started = state.started.as_mut().expect("it was started a moment ago");
-        let host = seat.host();
-        check_way(&self.platform, host, started.cast.agent)?;
-        for part in &started.cast.servers {
-            check_way(&self.platform, host, part.host)?;
+        let host = context.host();
+        check_route(&self.platform, host, started.roles.agent)?;
+        for part in &started.roles.servers {
+            check_route(&self.platform, host, part.host)?;
         }
-        let spec = seat.spec();
-        let name = free_name(&seat.simulation(), &format!("{}@{}", spec.function, spec.host));
-        let client = seat.add_client(&name);
+        let spec = context.spec();
+        let name = free_name(&context.simulation(), &format!("{}@{}", spec.function, spec.host));
+        let client = context.add_client(&name);
         started.names.insert(client, name);
         Ok(client)
     }
@@ -93,8 +94,8 @@ impl SharedGrid {
     ) -> Result<(), Error> {
         let mut state = self.state();
         // A platform that has no grid has none to be struck.
-        let cast = Cast::new(&self.platform, None);
-        let names = cast.as_ref().map_or(Ok(Vec::new()), |cast| cast.names(&self.platform))?;
+        let roles = Roles::new(&self.platform, None);
+        let names = roles.as_ref().map_or(Ok(Vec::new()), |roles| roles.names(&self.platform))?;
         let grid: Vec<&str> = names.iter().map(String::as_str).collect();
         let nodes: Vec<&str> = grid.iter().copied().chain(clients.iter().map(|(name, _)| name.as_str())).collect();
         let hosts: Vec<&str> = self.platform.hosts().iter().map(|host| host.name.as_str()).collect();
@@ -102,7 +103,7 @@ impl SharedGrid {
         scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
         for name in scenario.nodes().filter(|name| grid.contains(name)) {
             if let Some((process, _)) = clients.iter().find(|(_, host)| host == name) {
-                gridloom_core::say!(
+                gridloom_base::say!(
                     "gridloom: faults of '{name}' strike the grid's server of that name, not '{process}', which has a name of \
                      its own"
                 );
@@ -111,13 +112,13 @@ impl SharedGrid {
         let mut field = Field { clients, ..Field::default() };
         // What is drawn strikes a grid that the platform speaks of; else processes, which may use none.
         let has_roles = self.platform.hosts().iter().any(|host| host.properties.contains_key("role"));
-        let draws_grid = scenario.draws() && has_roles && cast.is_ok();
+        let draws_grid = scenario.draws() && has_roles && roles.is_ok();
         if draws_grid || scenario.names(&grid, &hosts) {
-            let cast = cast?;
+            let roles = roles?;
             let host = |id: HostId| self.platform.hosts()[id.0 as usize].name.clone();
-            let servers = cast.servers.iter().zip(&names[1..]);
+            let servers = roles.servers.iter().zip(&names[1..]);
             field.servers = servers.map(|(part, name)| (name.clone(), host(part.host))).collect();
-            field.agent = (names[0].clone(), host(cast.agent));
+            field.agent = (names[0].clone(), host(roles.agent));
             state.started = Some(self.start(simulation, None)?);
         }
         strike(simulation, scenario, &field, self.config.seed);
@@ -126,9 +127,9 @@ impl SharedGrid {
 
     fn start(&self, simulation: &mut Simulation, local: Option<&LocalConfig>) -> Result<Started, Error> {
         let config = self.config.clone().joined(local);
-        let cast = Cast::new(&self.platform, None)?;
-        let names = populate(simulation, &config, &cast)?;
-        Ok(Started { cast, functions: config.functions, names })
+        let roles = Roles::new(&self.platform, None)?;
+        let names = populate(simulation, &config, &roles)?;
+        Ok(Started { roles, functions: config.functions, names })
     }
 
     /// A session is closed.

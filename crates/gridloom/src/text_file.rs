@@ -1,4 +1,4 @@
-//! Files of text that people write.
+//! Text files that people write.
 
 use std::path::Path;
 

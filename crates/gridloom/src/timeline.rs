@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use svg::node::element::{Line, Rectangle, Text, Title};
+use svg::{Document, Node};
+
 use crate::report::{Report, TaskRecord, TransferRecord, bytes};
 
 const WIDTH: f64 = 960.0;
@@ -42,11 +45,10 @@ pub fn timeline_html(title: &str, report: &Report) -> String {
         let again = if number == 0 { "" } else { ", mapped later" };
         let _ =
             writeln!(page, "<h2>Predicted by {}{again}: {:.4} s</h2>", escape(&plan.heuristic), plan.makespan_seconds);
-        chart(&mut page, &plan.tasks, &plan.transfers, end, &functions);
+        let _ = writeln!(page, "{}", chart(&plan.tasks, &plan.transfers, end, &functions));
     }
     let _ = writeln!(page, "<h2>Measured: {:.4} s</h2>", report.measured_seconds);
-    chart(&mut page, &report.tasks, &report.transfers, end, &functions);
-    page.push_str("</body></html>\n");
+    let _ = writeln!(page, "{}\n</body></html>", chart(&report.tasks, &report.transfers, end, &functions));
     page
 }
 
@@ -56,12 +58,11 @@ fn colours(report: &Report) -> BTreeMap<&str, &'static str> {
 }
 
 fn chart(
-    page: &mut String,
     tasks: &[TaskRecord],
     transfers: &[TransferRecord],
     end_s: f64,
     functions: &BTreeMap<&str, &'static str>,
-) {
+) -> Document {
     let lanes = Lanes::of(tasks, transfers);
     let mut rows: Vec<&str> = tasks.iter().map(|task| task.server.as_str()).collect();
     rows.extend(transfers.iter().flat_map(|transfer| [transfer.from.as_str(), transfer.to.as_str()]));
@@ -72,62 +73,48 @@ fn chart(
     let place = |name: &str| heights[..rows.iter().position(|row| *row == name).unwrap_or(0)].iter().sum::<f64>();
     let x = |seconds: f64| LEFT + seconds.clamp(0.0, end_s) / end_s * (WIDTH - LEFT - 10.0);
     let height: f64 = heights.iter().sum();
-    let _ = writeln!(page, "<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", height + 24.0);
+    let mut svg = Document::new().set("width", WIDTH).set("height", height + 24.0).set("role", "img");
     for row in &rows {
         let y = place(row);
-        let name = escape(row);
-        let _ = writeln!(page, "<text x=\"4\" y=\"{:.1}\">{name}</text>", y + 16.0);
-        let _ = writeln!(
-            page,
-            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"#ddd\"/>",
-            y + lanes.height(row) - 1.0
-        );
+        svg.append(Text::new(*row).set("x", 4).set("y", tenths(y + 16.0)));
+        let low = tenths(y + lanes.height(row) - 1.0);
+        let line = Line::new().set("x1", LEFT).set("x2", WIDTH).set("y1", low.as_str()).set("y2", low);
+        svg.append(line.set("stroke", "#ddd"));
     }
+    let bar = |seconds: (f64, f64), y: f64, title: String| {
+        let (from, to) = (x(seconds.0), x(seconds.1));
+        let title = format!("{title}{:.4} s to {:.4} s", seconds.0, seconds.1);
+        let shape =
+            Rectangle::new().set("x", tenths(from)).set("y", tenths(y)).set("width", tenths((to - from).max(1.0)));
+        (shape, title)
+    };
     for (number, task) in tasks.iter().enumerate().filter(|(_, task)| !task.server.is_empty()) {
-        let (from, to) = (x(task.start_seconds), x(task.end_seconds));
         let colour =
             if task.error.is_some() { "#bb0000" } else { functions.get(task.function.as_str()).unwrap_or(&"#777") };
-        let _ = writeln!(
-            page,
-            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\" fill=\"{colour}\" rx=\"2\"><title>task {} {} \
-             on {}: {:.4} s to {:.4} s{}</title></rect>",
-            place(&task.server) + 2.0 + lanes.tasks[number] as f64 * TASK_LANE,
-            (to - from).max(1.0),
-            escape(&task.task),
-            escape(&task.function),
-            escape(&task.server),
-            task.start_seconds,
-            task.end_seconds,
-            task.error.as_ref().map(|error| format!(" failed: {}", escape(error))).unwrap_or_default()
-        );
+        let y = place(&task.server) + 2.0 + lanes.tasks[number] as f64 * TASK_LANE;
+        let title = format!("task {} {} on {}: ", task.task, task.function, task.server);
+        let (shape, title) = bar((task.start_seconds, task.end_seconds), y, title);
+        let failed = task.error.as_ref().map(|error| format!(" failed: {error}")).unwrap_or_default();
+        let shape = shape.set("height", 13).set("fill", colour).set("rx", 2);
+        svg.append(shape.add(Title::new(format!("{title}{failed}"))));
     }
     for (number, moved) in transfers.iter().enumerate() {
-        let (from, to) = (x(moved.start_seconds), x(moved.end_seconds));
-        let _ = writeln!(
-            page,
-            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"5\" fill=\"#888\"><title>{} {} to {}: {}, \
-             {:.4} s to {:.4} s</title></rect>",
-            place(&moved.to) + lanes.transfers_from(&moved.to) + lanes.transfers[number] as f64 * TRANSFER_LANE,
-            (to - from).max(1.0),
-            escape(&moved.datum),
-            escape(&moved.from),
-            escape(&moved.to),
-            bytes(moved.size_bytes),
-            moved.start_seconds,
-            moved.end_seconds
-        );
+        let y = place(&moved.to) + lanes.transfers_from(&moved.to) + lanes.transfers[number] as f64 * TRANSFER_LANE;
+        let title = format!("{} {} to {}: {}, ", moved.datum, moved.from, moved.to, bytes(moved.size_bytes));
+        let (shape, title) = bar((moved.start_seconds, moved.end_seconds), y, title);
+        svg.append(shape.set("height", 5).set("fill", "#888").add(Title::new(title)));
     }
     for tick in 0..=4 {
         let seconds = end_s * f64::from(tick) / 4.0;
-        let anchor = if tick == 4 { "end" } else { "middle" };
-        let _ = writeln!(
-            page,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{seconds:.3} s</text>",
-            x(seconds),
-            height + 16.0
-        );
+        let text = Text::new(format!("{seconds:.3} s")).set("x", tenths(x(seconds))).set("y", tenths(height + 16.0));
+        svg.append(text.set("text-anchor", if tick == 4 { "end" } else { "middle" }));
     }
-    page.push_str("</svg>\n");
+    svg
+}
+
+/// A number of pixels.
+pub(crate) fn tenths(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// Which of the lanes of its server's row each task and each transfer has, so that none lies on another.
@@ -194,7 +181,8 @@ pub(crate) fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
 /// What begins so soon before another ends follows it: dates are measured by two clocks.
 const SAME_S: f64 = 1e-9;
 
-pub(crate) fn escape(text: &str) -> String {
+/// Text in the page, outside of its drawings.
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

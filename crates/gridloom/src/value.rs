@@ -1,17 +1,19 @@
 //! Values: a description and its bytes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use gridloom_core::base::{ByteOrder, Dtype, Meta};
+use gridloom_base::{ByteOrder, Dtype, Meta};
 use gridloom_net::payload::Payload;
 
 use crate::Error;
+use crate::arranged::arranged;
 
 /// A value. Cloning shares the bytes; they never change.
 #[derive(Clone)]
 pub struct Value {
     pub(crate) meta: Meta,
-    /// `None` for a placeholder: a simulated result whose body was not run.
+    /// `None` for a placeholder: a simulated result of a body that was not run.
     pub(crate) payload: Option<Payload>,
     /// Tells placeholders from one another, as the address of their bytes tells values.
     token: Option<Arc<()>>,
@@ -29,7 +31,7 @@ impl Value {
         Ok(Value::of(meta, payload))
     }
 
-    /// A value whose bytes do not matter: for simulations.
+    /// A value without bytes: for simulations.
     pub fn placeholder(meta: Meta) -> Value {
         Value { meta, payload: None, token: Some(Arc::new(())) }
     }
@@ -49,13 +51,12 @@ impl Value {
         Value::of(Meta::scalar(dtype), Payload::copied(bytes))
     }
 
-    /// A text.
     pub fn text(text: &str) -> Value {
         let meta = Meta::Text { size_bytes: text.len() as u64 };
         Value::of(meta, Payload::copied(text.as_bytes()))
     }
 
-    /// A value whose description was checked against its bytes, or came with them.
+    /// A value with a description that was checked against its bytes, or came with them.
     pub(crate) fn of(meta: Meta, payload: Payload) -> Value {
         Value { meta, payload: Some(payload), token: None }
     }
@@ -68,6 +69,11 @@ impl Value {
     /// Its bytes; `None` for a placeholder.
     pub fn payload(&self) -> Option<&Payload> {
         self.payload.as_ref()
+    }
+
+    /// Its bytes in this machine's byte order, and an array's elements in the memory order of `wanted`; `None` for a placeholder.
+    pub fn bytes_as(&self, wanted: &Meta) -> Option<Cow<'_, [u8]>> {
+        self.payload.as_ref().map(|payload| arranged(&self.meta, payload.bytes(), wanted))
     }
 
     /// Its elements, if it is an array or scalar of doubles in this machine's byte order; zeros for a placeholder.

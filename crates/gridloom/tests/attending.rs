@@ -65,7 +65,7 @@ fn a_wait_on_who_has_closed_is_an_error_every_time() {
     fn client(me: &mut Process, _: &Notes) -> Result<(), Error> {
         let server = me.connect("a", 1, 1.0)?;
         me.send_bytes(server, "hello", vec![])?;
-        // Whoever attends hears of the end first.
+        // The process that attends hears of the end first.
         me.handle_for(0.1)?;
         for _ in 0..3 {
             assert!(matches!(me.wait_for("x", Some(server), None), Err(ProcessError::Closed { .. })));
@@ -191,7 +191,7 @@ fn faults_strike_processes_that_use_no_grid() {
     let faults = "at 2s kill ticks@b\nat 3s restart ticks@b\nat 5s pause ticks@b for 2s\nat 9s hang ticks@b\n";
     let (report, notes) = run(&config("struck", faults, &processes), &processes);
     assert_eq!(notes, ["begins at 0", "closed at 2", "begins at 3", "was away till 7"], "{report:?}");
-    // Who hangs for ever keeps nobody from ending.
+    // A process that hangs for ever keeps no other from ending.
     report.unwrap();
 }
 

@@ -2,8 +2,8 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta, TaskError};
-use gridloom::{Error, Follow, Function, Graph, Grid, SimulateConfig, Value};
+use gridloom::base::{Dtype, Meta, TaskError};
+use gridloom::{Error, Function, Graph, GraphOptions, Grid, SimulateConfig, Value};
 
 /// Two fast servers and a slow one, where no heuristic would put what it may put elsewhere.
 fn config(test: &str, faults: &str) -> SimulateConfig {
@@ -54,8 +54,8 @@ fn is_lost<T: std::fmt::Debug>(result: Result<T, Error>) {
 fn a_bound_call_has_its_place_in_the_plan() {
     let (grid, product, slow) = grid("bound-plan", "");
     for heuristic in ["auto", "heft", "round-robin", "min-min"] {
-        let follow = Follow { is_strict: true, ..Follow::default() };
-        let group = grid.follow(&steps(500), heuristic, follow).unwrap();
+        let follow = GraphOptions { is_strict: true, ..GraphOptions::default() };
+        let group = grid.group_of(&steps(500), heuristic, follow).unwrap();
         let a = matrix(500);
         let x1 = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
         let x2 = group.call(&slow, &[(&x1).into(), (&a).into()]).unwrap().remove(0);
@@ -77,7 +77,7 @@ fn a_bound_call_has_its_place_in_the_plan() {
 #[test]
 fn a_call_that_is_bound_otherwise_is_another() {
     let (grid, product, _) = grid("bound-differs", "");
-    let group = grid.follow(&steps(300), "heft", Follow::default()).unwrap();
+    let group = grid.group_of(&steps(300), "heft", GraphOptions::default()).unwrap();
     let a = matrix(300);
     let x1 = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
     let fast = product.on("fast-2").unwrap();
@@ -103,7 +103,7 @@ fn recorded_groups_and_plain_calls_keep_to_the_server_too() {
         assert!(report.tasks.iter().any(|task| task.server == "slow"), "{report}");
     }
     let pending = slow.submit(&[(&a).into(), (&a).into()], &[], None).unwrap();
-    pending.watch().wait().unwrap();
+    pending.watch().wait(None).unwrap();
     assert_eq!(pending.end().unwrap().server.as_deref(), Some("slow"));
 }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::core::perf::Size;
-use gridloom::{Arg, CalibrateConfig, Error, Grid, Measured, Value};
+use gridloom::{Arg, CalibrateConfig, CalibrationCall, Error, Grid, Value};
 
 fn servers() -> String {
     support::star(&[("client", "1Gf"), ("slow", "1Gf"), ("fast", "8Gf")], "1GBps", "50us")
@@ -29,7 +29,7 @@ fn sizes(ranges: &[(&str, i64, i64)]) -> BTreeMap<String, (i64, i64)> {
 }
 
 /// Nobody watches.
-fn silent(_: &Measured) -> ControlFlow<()> {
+fn silent(_: &CalibrationCall) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -38,7 +38,7 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
     let grid = grid("calibrate-exact");
     let config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
     let mut told = 0;
-    let mut tell = |_: &Measured| {
+    let mut tell = |_: &CalibrationCall| {
         told += 1;
         ControlFlow::Continue(())
     };
@@ -128,7 +128,7 @@ fn who_watches_can_stop_it() {
     let grid = grid("calibrate-stopped");
     let config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
     let mut told = 0;
-    let mut third = |_: &Measured| {
+    let mut third = |_: &CalibrationCall| {
         told += 1;
         if told < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };

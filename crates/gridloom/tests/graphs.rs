@@ -2,8 +2,8 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Arg, Error, Follow, Function, Graph, Grid, Group, Handle, Report, Value};
+use gridloom::base::{Dtype, Meta};
+use gridloom::{Arg, Error, Function, Graph, GraphOptions, Grid, Group, Handle, Report, Value};
 
 /// Two fast servers and a slow one.
 fn star() -> String {
@@ -84,7 +84,8 @@ fn planned_on(report: &Report) -> Vec<&str> {
 #[test]
 fn calls_take_their_places_as_they_come() {
     let grid = grid("graph-places");
-    let group = grid.follow(&steps(4, 500), "heft", Follow { is_strict: true, ..Follow::default() }).unwrap();
+    let group =
+        grid.group_of(&steps(4, 500), "heft", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let program = Program::new(&grid, &group);
     program.run(4, &matrix(500), &matrix(500)).unwrap().get().unwrap();
     group.finish().unwrap();
@@ -108,7 +109,8 @@ fn independent_calls_may_change_places() {
     for (i, input) in inputs.iter().enumerate() {
         graph.call(&format!("p{i}"), "kernels/product", &[input.into(), input.into()]).unwrap();
     }
-    let group = grid.follow(&graph, "round-robin", Follow { is_strict: true, ..Follow::default() }).unwrap();
+    let group =
+        grid.group_of(&graph, "round-robin", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let program = Program::new(&grid, &group);
     for i in [2, 0, 1] {
         let m = matrix(200 + 100 * i);
@@ -122,7 +124,7 @@ fn independent_calls_may_change_places() {
 #[test]
 fn differences_are_told_and_everything_runs() {
     let grid = grid("graph-differs");
-    let group = grid.follow(&steps(3, 300), "heft", Follow::default()).unwrap();
+    let group = grid.group_of(&steps(3, 300), "heft", GraphOptions::default()).unwrap();
     let program = Program::new(&grid, &group);
     let (a, x, other) = (matrix(300), matrix(300), matrix(400));
     let x1 = program.one(&program.product, &[(&a).into(), (&x).into()]).unwrap();
@@ -160,7 +162,7 @@ fn what_comes_after_a_difference_still_fits() {
     let a = graph.input("a", square(300)).unwrap();
     let p = graph.call("p", "kernels/product", &[(&a).into(), (&a).into()]).unwrap();
     graph.call("q", "kernels/product", &[(&p).into(), (&p).into()]).unwrap();
-    let group = grid.follow(&graph, "heft", Follow::default()).unwrap();
+    let group = grid.group_of(&graph, "heft", GraphOptions::default()).unwrap();
     let program = Program::new(&grid, &group);
     let p = program.one(&program.product, &[matrix(300).into(), matrix(300).into()]).unwrap();
     program.one(&program.product, &[(&p).into(), (&p).into()]).unwrap().get().unwrap();
@@ -173,8 +175,8 @@ fn what_comes_after_a_difference_still_fits() {
 #[test]
 fn a_strict_group_refuses_what_differs() {
     let grid = grid("graph-strict");
-    let strict = || Follow { is_strict: true, ..Follow::default() };
-    let group = grid.follow(&steps(1, 300), "heft", strict()).unwrap();
+    let strict = || GraphOptions { is_strict: true, ..GraphOptions::default() };
+    let group = grid.group_of(&steps(1, 300), "heft", strict()).unwrap();
     let program = Program::new(&grid, &group);
     let refused = program.one(&program.product, &[matrix(200).into(), matrix(200).into()]).unwrap_err();
     assert!(matches!(&refused, Error::Differs(_)), "{refused}");
@@ -198,7 +200,7 @@ fn optional_calls_may_never_come() {
     let parts = graph.call("parts", "kernels/both", &[(&a).into()]).unwrap();
     graph.call_named("more", "norm", &[parts.result("high").into()], &[], true).unwrap();
     graph.want(&parts.result("low")).unwrap();
-    let group = grid.follow(&graph, "auto", Follow { is_strict: true, ..Follow::default() }).unwrap();
+    let group = grid.group_of(&graph, "auto", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let both = group.call(&grid.function("both").unwrap(), &[matrix(100).into()]).unwrap();
     both[0].get().unwrap();
     group.finish().unwrap();
@@ -220,15 +222,17 @@ fn inputs_may_be_results() {
     let mut graph = Graph::new();
     let x = graph.input("x", square(600)).unwrap();
     graph.call("y", "kernels/product", &[(&x).into(), (&x).into()]).unwrap();
-    let follow = || Follow { is_strict: true, inputs: vec![("x".into(), made[1].clone())], ..Follow::default() };
-    let group = grid.follow(&graph, "heft", follow()).unwrap();
+    let follow =
+        || GraphOptions { is_strict: true, inputs: vec![("x".into(), made[1].clone())], ..GraphOptions::default() };
+    let group = grid.group_of(&graph, "heft", follow()).unwrap();
     let program = Program::new(&grid, &group);
     let y = program.one(&program.product, &[(&made[1]).into(), (&made[1]).into()]).unwrap();
     group.finish().unwrap();
-    assert_eq!(group.followed().unwrap().transfers.iter().filter(|t| t.from == "client").count(), 0);
+    assert_eq!(group.described_plan().unwrap().transfers.iter().filter(|t| t.from == "client").count(), 0);
     drop(y);
     let refused = |inputs: Vec<(String, Handle)>, why: &str| {
-        let error = grid.follow(&graph, "heft", Follow { inputs, ..Follow::default() }).unwrap_err().to_string();
+        let error =
+            grid.group_of(&graph, "heft", GraphOptions { inputs, ..GraphOptions::default() }).unwrap_err().to_string();
         assert!(error.contains(why), "'{error}' does not say '{why}'");
     };
     let small = Program::new(&grid, &before)
@@ -242,8 +246,8 @@ fn inputs_may_be_results() {
 fn a_call_has_ended_while_its_result_stays() {
     let grid = grid("graph-submitted");
     let graph = steps(1, 600);
-    let unwanted = Follow { unwanted: vec![gridloom::GraphRef::named("x1")], ..Follow::default() };
-    let group = grid.follow(&graph, "heft", unwanted).unwrap();
+    let unwanted = GraphOptions { unwanted: vec![gridloom::GraphRef::named("x1")], ..GraphOptions::default() };
+    let group = grid.group_of(&graph, "heft", unwanted).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let call = group.submit(&product, &[matrix(600).into(), matrix(600).into()], &[]).unwrap();
     assert!(call.end().is_none());
@@ -254,7 +258,7 @@ fn a_call_has_ended_while_its_result_stays() {
     // The one number that nothing reads was to come, the matrix not.
     let moved = |report: &Report| report.transfers.iter().filter(|moved| moved.to == "client").count();
     assert_eq!(moved(&group.report().unwrap()), 0);
-    let planned = &group.followed().unwrap().transfers;
+    let planned = &group.described_plan().unwrap().transfers;
     assert!(planned.iter().all(|moved| moved.to != "client" || moved.size_bytes == 8), "{planned:?}");
     let plain = grid.group("heft");
     let error = plain.submit(&product, &[matrix(6).into(), matrix(6).into()], &[]).unwrap_err().to_string();
@@ -265,13 +269,13 @@ fn a_call_has_ended_while_its_result_stays() {
 fn nothing_is_remembered_afterwards() {
     let grid = grid("graph-forgotten");
     for _ in 0..3 {
-        let group = grid.follow(&steps(2, 200), "heft", Follow::default()).unwrap();
+        let group = grid.group_of(&steps(2, 200), "heft", GraphOptions::default()).unwrap();
         drop(Program::new(&grid, &group).run(2, &matrix(200), &matrix(200)).unwrap());
         group.finish().unwrap();
         group.wait().unwrap();
     }
     // One whose calls never come, and that never says so.
-    drop(grid.follow(&steps(2, 200), "heft", Follow::default()).unwrap());
+    drop(grid.group_of(&steps(2, 200), "heft", GraphOptions::default()).unwrap());
     let last = grid.group("heft");
     Program::new(&grid, &last).run(1, &matrix(10), &matrix(10)).unwrap();
     last.wait().unwrap();
@@ -287,7 +291,7 @@ fn a_plan_can_be_given_and_shown() {
     let plan = grid.plan_of(&graph, "heft").unwrap();
     assert!(plan.explain(0).is_ok() && plan.gantt_svg().unwrap().contains("<svg"));
     let moved = plan.moved(2, "slow").unwrap();
-    let group = grid.follow(&graph, &moved, Follow { is_strict: true, ..Follow::default() }).unwrap();
+    let group = grid.group_of(&graph, &moved, GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     Program::new(&grid, &group).run(2, &matrix(400), &matrix(400)).unwrap();
     group.finish().unwrap();
     let report = group.report().unwrap();
@@ -298,7 +302,7 @@ fn a_plan_can_be_given_and_shown() {
 fn what_cannot_be_mapped_says_why() {
     let grid = grid("graph-unmapped");
     let refused = |graph: &Graph, why: &str| {
-        let error = grid.follow(graph, "heft", Follow::default()).unwrap_err().to_string();
+        let error = grid.group_of(graph, "heft", GraphOptions::default()).unwrap_err().to_string();
         assert!(error.contains(why), "'{error}' does not say '{why}'");
     };
     let mut graph = Graph::new();

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::{Grid, Handle, Report, Value};
 
 /// A function beside the square.
@@ -92,7 +92,7 @@ fn what_is_left_is_mapped_again_when_a_link_falls_to_a_tenth() {
         (report.measured_seconds, report.plans.len(), grid.simulation().unwrap().trace_hash)
     };
     let (seconds, plans, hash) = run("link-falls-a", "heft");
-    // Who knew: in 2 s ten inputs reached the second server, which has worked off five; 45 sums are left for two servers that do
+    // With hindsight: in 2 s ten inputs reached the second server, which has worked off five; 45 sums are left for two servers that do
     // one in 0.4 s and one that has five inputs and gets another every 2 s.
     let ideal = 2.0 + 40.0 / (2.0 / 0.4 + 1.0 / 2.0);
     assert!(seconds < 1.35 * ideal, "{seconds} s, ideal {ideal} s");

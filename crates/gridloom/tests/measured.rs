@@ -1,4 +1,4 @@
-//! Measured blocks of simulated processes: recorded once, they make another run the same to the bit.
+//! CalibrationCall blocks of simulated processes: recorded once, they make another run the same to the bit.
 
 mod support;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::core::map::{MapError, Plan, Problem, Schedule};
 use gridloom::{Arg, Error, Grid, Group, Handle, Mapping, Regroup, Value};
 

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use gridloom::core::base::{Dtype, Meta, TaskError};
+use gridloom::base::{Dtype, Meta, TaskError};
 use gridloom::{Arg, Error, Function, Grid, Pending, Value};
 
 /// As LAPACK has it: a result stands between the inputs.
@@ -44,7 +44,7 @@ fn calls_that_are_bound_run_on_their_server() {
     let calls: Vec<Pending> = (0..5).map(|_| function.submit_on(server, &arguments(), &[], None).unwrap()).collect();
     for call in calls {
         assert!(call.end().is_none());
-        call.watch().wait().unwrap();
+        call.watch().wait(None).unwrap();
         let end = call.end().unwrap();
         assert_eq!(end.server.as_deref(), Some("server-3"));
         assert!(end.error.is_none() && end.run_s > 0.0);
@@ -68,7 +68,7 @@ fn ends_are_told_once_and_only_of_calls_that_are_noted() {
     told.sort_unstable();
     assert_eq!(told, [noted[0].task(), noted[1].task()]);
     assert!(matches!(noted[1].end().unwrap().error, Some(TaskError::DeadlineExceeded { .. })));
-    silent.watch().wait().unwrap();
+    silent.watch().wait(None).unwrap();
     // Of one that has ended already it is told at once; and then of none.
     silent.note_end();
     let first = grid.await_ends(Some(Duration::ZERO), |ended| ended.first().copied());

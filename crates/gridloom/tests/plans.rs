@@ -4,7 +4,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::core::map::{MapError, Plan, Problem, Schedule};
 use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, Value};
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::{Arg, Error, Grid, Group, Handle, Regroup, Value};
 
 /// A product of two matrices takes 0.2 s, and a matrix 80 ms to come here.

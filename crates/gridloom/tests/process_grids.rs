@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::process::{Main, Process, RunReport, StackKind, simulate};
 use gridloom::{Error, Grid, LocalConfig, SimulateConfig, SimulationReport, Value};
 

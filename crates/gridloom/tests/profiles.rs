@@ -2,7 +2,7 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::{Grid, Report, Value};
 
 fn platform() -> String {

@@ -2,8 +2,8 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
-use gridloom::core::map::SplitMix64;
+use gridloom::base::SplitMix64;
+use gridloom::base::{Dtype, Meta};
 use gridloom::{Arg, Error, Grid, Group, Handle, Loop, Regroup, Value};
 
 /// Servers of three speeds.

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::{Error, Grid, Group, Handle, Report, SimulateConfig, Value};
 
 fn star() -> String {
@@ -190,7 +190,7 @@ fn a_wait_may_have_a_limit() {
     assert!((grid.now() - begin - 0.01).abs() < 1e-6, "time passes while somebody waits");
     assert_eq!(handle.get().unwrap().meta(), matrix.meta());
     let call = product.submit(&[(&matrix).into(), (&matrix).into()], &[], None).unwrap();
-    assert!(matches!(call.watch().wait_within(Duration::from_millis(10)), Err(Error::TimedOut { .. })));
+    assert!(matches!(call.watch().wait(Some(Duration::from_millis(10))), Err(Error::TimedOut { .. })));
     assert_eq!(call.wait().unwrap()[0].meta(), matrix.meta());
 }
 

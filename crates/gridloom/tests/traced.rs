@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridloom::core::base::{Dtype, Meta};
+use gridloom::base::{Dtype, Meta};
 use gridloom::process::{Main, Measure, Process, ProcessError, StackKind, simulate};
 use gridloom::{Error, Grid, Message, SimulateConfig, Value};
 use serde_json::{Value as Json, json};

@@ -2,8 +2,8 @@
 
 mod support;
 
-use gridloom::core::base::{Dtype, Meta};
-use gridloom::{Follow, Graph, GraphArg, Grid, Value};
+use gridloom::base::{Dtype, Meta};
+use gridloom::{Graph, GraphArg, GraphOptions, Grid, Value};
 
 const NORM: &str = r#"
 Define norm(IN int n, IN double x[n], OUT double *r)
@@ -33,7 +33,7 @@ fn a_result_is_read_in_another_shape_where_it_is() {
     let grid = grid("views-plan");
     let graph = graph(array(&[90_000]));
     assert_eq!(Graph::parse("g.json", &graph.to_json()).unwrap(), graph);
-    let group = grid.follow(&graph, "heft", Follow { is_strict: true, ..Follow::default() }).unwrap();
+    let group = grid.group_of(&graph, "heft", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let (product, norm) = (grid.function("product").unwrap(), grid.function("norm").unwrap());
     let a = Value::placeholder(array(&[300, 300]));
     let c = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);

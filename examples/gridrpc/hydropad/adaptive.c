@@ -1,5 +1,5 @@
-/* Hydropad with SmartGridRPC in groups of several steps, the number of which follows what is measured: larger groups
- * map better and pass less by way of the client, smaller ones follow sooner when servers become slower.
+/* Hydropad with SmartGridRPC, in groups of several steps. Measurements choose the number of steps: larger groups map
+ * better and send less through the client, smaller ones react sooner when servers become slower.
  *
  *   adaptive CONFIGURATION [CELLS [PARTICLES [STEPS]]] */
 #include "hydropad.h"
@@ -8,7 +8,7 @@
 
 enum { GROUP_MAX = 16 };
 
-/* How many steps make the next group: twice as many while a step takes less time that way, else half as many. */
+/* The number of steps of the next group: twice as many while that makes a step faster, else half as many. */
 static int next_size(int size, double step_s, double *last_step_s) {
     int next = *last_step_s == 0 || step_s < *last_step_s ? 2 * size : size / 2;
     *last_step_s = step_s;

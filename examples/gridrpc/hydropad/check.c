@@ -1,4 +1,4 @@
-/* The acceptance tests of the kernels, called directly: what each printed, and whether it is as it should be.
+/* Acceptance tests of the kernels, called directly: prints each figure, and whether it is within its bound.
  *
  *   cc -O2 -ffp-contract=off check.c fft.c gravity.c matter.c gas.c cosmology.c -o check -lm && ./check */
 #include "cosmology.h"
@@ -125,7 +125,7 @@ static void sods_tube(int n, double expected, int steps) {
     free(row), free(work);
 }
 
-/* A random flow: what must be conserved, by what there is. */
+/* A random flow: the largest relative change of what must be conserved. */
 static void gas_is_conserved(void) {
     enum { N = 16 };
     long cells = (long)N * N * N;
@@ -200,7 +200,7 @@ static void the_pancake(int n, int m) {
     free_universe(&u);
 }
 
-/* Gas in the same wave, away from where it piles up: cold, and so never quite as Zel'dovich has it. */
+/* Gas in the same wave, away from where it piles up. The gas is cold and follows Zel'dovich only nearly. */
 static void the_pancake_of_gas(void) {
     enum { N = 32 };
     const double from = 0.05, to = 0.8, k = 8 * atan(1);

@@ -11,7 +11,7 @@ enum { WAVES = 48, INTERVALS = 64 };
 cosmology einstein_de_sitter(double gas) { return (cosmology){1, 0, gas}; }
 cosmology concordance(void) { return (cosmology){0.3, 0.7, 0.15}; }
 
-/* The rate of expansion, by today's. */
+/* The rate of expansion, relative to today's. */
 static double rate(const cosmology *c, double a) {
     return sqrt(c->matter / (a * a * a) + c->lambda + (1 - c->matter - c->lambda) / (a * a));
 }
@@ -62,7 +62,7 @@ static double factor_at(const universe *u, double k) { return u->from + (u->to -
 moment moment_of(const universe *u, int k) {
     const cosmology *c = &u->cosmology;
     double last = factor_at(u, k - 1), now = factor_at(u, k), step = time_between(c, last, now);
-    /* The first kick is half of one: it brings velocities half a step ahead. */
+    /* The first kick is half a step: it brings velocities half a step ahead. */
     double before = k == 1 ? last : factor_at(u, k - 1.5);
     return (moment){now, step, time_between(c, before, factor_at(u, k - 0.5)), step, 1.5 * c->matter * now};
 }
@@ -74,7 +74,7 @@ double random_unit(unsigned long sequence, unsigned long place) {
     return (double)((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* What growth has left of a wave of number k, in h/Mpc (Bardeen, Bond, Kaiser and Szalay). */
+/* The transfer function for wave number k in h/Mpc (Bardeen, Bond, Kaiser and Szalay). */
 static double transfer(double k) {
     double q = k / 0.21, sum = 1 + 3.89 * q + pow(16.1 * q, 2) + pow(5.46 * q, 3) + pow(6.71 * q, 4);
     return log(1 + 2.34 * q) / (2.34 * q) * pow(sum, -0.25);

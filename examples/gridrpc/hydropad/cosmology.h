@@ -1,4 +1,4 @@
-/* What the programs share: the universe's arrays at the client, its expansion, its first waves. No remote call. */
+/* Shared by the programs: the universe's arrays at the client, its expansion, its first waves. No remote call. */
 #ifndef HYDROPAD_COSMOLOGY_H
 #define HYDROPAD_COSMOLOGY_H
 
@@ -40,10 +40,10 @@ moment moment_of(const universe *u, int k);
 /* The densities of the first waves: a sum of random ones, by a spectrum of cold dark matter. */
 void first_waves(universe *u, unsigned long seed);
 
-/* A number from 0 to below 1 at that place of that sequence; the same on every machine. */
+/* The random number in [0, 1) at that place of that sequence; the same on every machine. */
 double random_unit(unsigned long sequence, unsigned long place);
 
-/* A sum of all bits of particles, gas and potential: of two runs it is the same if their physics is. */
+/* A checksum of all bits of particles, gas and potential: two runs with the same physics have the same. */
 unsigned long long checksum(const universe *u);
 
 #endif

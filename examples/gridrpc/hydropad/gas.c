@@ -1,4 +1,4 @@
-/* Baryons: Harten's scheme of second order, whose total variation does not grow, along one axis after the other. */
+/* Baryons: Harten's second-order scheme (total variation does not grow), along one axis after the other. */
 #include "kernels.h"
 
 #include <math.h>

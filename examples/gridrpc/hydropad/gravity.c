@@ -1,4 +1,4 @@
-/* The potential on the mesh, its gradient, and what passes between mesh and particles. */
+/* The potential on the mesh, its gradient, and the transfer between mesh and particles. */
 #include "kernels.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What the three programs share beside the universe: options, handles, what is printed. */
+/* Shared by the three programs beside the universe: options, handles, output. */
 #ifndef HYDROPAD_H
 #define HYDROPAD_H
 
@@ -12,13 +12,13 @@ typedef struct functions {
 } functions;
 
 /* Reads `PROGRAM CONFIGURATION [CELLS [PARTICLES [STEPS]]]` (along an edge; 16, 16 and 8), begins the session, makes
- * the handles and the first waves. What goes wrong ends the program with its text. */
+ * the handles and the first waves. An error ends the program with its text. */
 universe hydropad_begin(int argc, char **argv, functions *f);
 
 /* Prints the checksum of the physics and ends all. @return The program's exit status. */
 int hydropad_end(const char *program, universe *v, functions *f);
 
-/* An error ends the program: while calls are discovered there is none. */
+/* An error ends the program. There is none while calls are discovered. */
 void hydropad_must(grpc_error_t error, const char *what);
 #define MUST(call) hydropad_must((call), #call)
 

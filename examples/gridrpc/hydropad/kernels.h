@@ -2,8 +2,8 @@
  *
  * Supercomoving variables: the box has length 1 and H0 is 1; d tau = dt / a^2, u = dx / d tau. Then the equations of
  * motion are Newton's, without a drag term, and those of gas with 5/3 as its ratio of specific heats are Euler's.
- * Meshes are [n][n][n], x outermost; cell i is centred at (i + 1/2) / n. Nothing depends on who runs a kernel, or on
- * how many run at a time: sums are formed in one order. */
+ * Meshes are [n][n][n], x outermost; cell i is centred at (i + 1/2) / n. Results do not depend on
+ * the server or on how many kernels run at a time: sums are formed in one order. */
 #ifndef HYDROPAD_KERNELS_H
 #define HYDROPAD_KERNELS_H
 
@@ -11,7 +11,7 @@
 
 #define HYDROPAD_GAMMA (5.0 / 3.0)
 
-/* What the interface description offers. */
+/* The functions of the interface description. */
 void hydropad_grav(int n, double strength, const double *rho_dm, const double *rho_b, double *phi);
 void hydropad_initvel(int n, int m, double gas, double displacement, double velocity, double pressure,
                       const double *phi, double *x, double *u, double *state);

@@ -8,24 +8,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gridloom::data::{Datum, Places, Use};
 use gridloom::{Arg, Callee, Grid, Value};
-use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{ByteOrder, Dtype, Meta};
-use gridloom_core::idl::{BaseType, Mode, Param, Signature, Whole};
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{ByteOrder, Dtype, Meta};
+use gridloom_idl::{BaseType, Mode, Param, Signature, Whole};
 use gridloom_net::payload::Payload;
 
 use super::callbacks::callee;
 use super::code::{Failed, Outcome};
-use super::datum::Remote;
 use super::deliver::{Destination, Target};
-use super::library::Library;
-use super::map;
 use super::memory;
+use super::remotes::Remotes;
 use super::slots::{ReadingPlan, Slot};
 
-/// What the program passed, in the order of the plan.
+/// What the program passed, in the order of the reading plan.
 #[derive(Clone, Copy)]
-pub(super) enum Given<'a> {
+pub(super) enum CallerArguments<'a> {
     /// Scalars by value: a variadic call.
     Slots(&'a [Slot]),
     /// Everything by pointer: an argument stack.
@@ -37,7 +36,7 @@ pub(super) enum Given<'a> {
 pub(super) struct Gathered {
     /// Inputs in the order of their parameters, but for sizes that Python programs leave out.
     pub(super) args: Vec<Arg>,
-    /// Those.
+    /// Such sizes.
     pub(super) named: Vec<(String, Arg)>,
     /// Where the results go, in their order.
     pub(super) destinations: Vec<Destination>,
@@ -55,14 +54,14 @@ pub(super) struct Survey<'a> {
 /// An argument as the signature has it; arrays are still in the program's memory.
 pub(super) struct Item<'a> {
     pub(super) param: &'a Param,
-    /// What was passed, of what is passed by pointer.
+    /// The address that was passed; null for a scalar that was passed by value.
     pub(super) pointer: *mut c_void,
-    /// As it lies in the program's memory; of what is no number, as it is passed.
+    /// How it lies in the program's memory; of a text, how it is passed.
     pub(super) meta: Meta,
     /// The whole array, if only a part of it is sent.
     pub(super) whole: Option<Whole>,
-    /// The remote datum that it stands for.
-    pub(super) remote: Option<Arc<Remote>>,
+    /// The datum that stands for it.
+    pub(super) remote: Option<Arc<Datum>>,
     /// The bytes of a scalar that is only an input, and of a string.
     pub(super) bytes: Option<Vec<u8>>,
 }
@@ -83,9 +82,15 @@ impl Item<'_> {
         self.is_written() && self.whole.is_some()
     }
 
-    /// Whether it is a number or an array of them, whose place in memory and size are known before the call.
+    /// Whether it is a number or an array of them, with a place in memory and a size that are known before the call.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.param.base, BaseType::Number(_)) && self.param.mode != Mode::VarOut
+    }
+
+    /// The datum that stands for it, if one does.
+    pub(super) fn as_use(&self) -> Option<Use<'_>> {
+        let (is_input, is_output) = (self.param.is_input(), self.param.is_output());
+        self.remote.as_ref().map(|datum| Use { datum, argument: &self.param.name, is_input, is_output })
     }
 
     /// Its first address, and how many bytes there are.
@@ -95,18 +100,20 @@ impl Item<'_> {
     }
 }
 
-/// What the arguments of a call are; no array is looked at.
+/// What the arguments of a call are; no array is looked at. `is_here` says whether an address has the value that the program
+/// means there: where a result is elsewhere, memory has none.
 ///
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 pub(super) unsafe fn survey<'a>(
-    library: &Library,
+    remotes: &Remotes,
     signature: &'a Signature,
     plan: &ReadingPlan,
-    given: Given<'_>,
+    given: CallerArguments<'_>,
+    is_here: impl Fn(usize) -> bool,
 ) -> Outcome<Survey<'a>> {
-    let remote = |at: usize| match plan.is_pointer(at) || matches!(given, Given::Pointers(_)) {
-        true => library.remotes.find(given.pointer(at)),
+    let remote = |at: usize| match plan.is_pointer(at) || matches!(given, CallerArguments::Pointers(_)) {
+        true => remotes.find(given.pointer(at)),
         false => None,
     };
     let mut scalars = vec![None; signature.params.len()];
@@ -128,8 +135,11 @@ pub(super) unsafe fn survey<'a>(
     // The sizes once more, for arrays of which a part is sent, and of callbacks.
     let has_more = !signature.callbacks.is_empty() || signature.params.iter().any(|param| param.slices.is_some());
     let sizes = if has_more { scalars.clone() } else { Vec::new() };
-    // SAFETY: promised by the caller.
-    let callee = unsafe { callee(signature, &sizes, |at| given.pointer(plan.params.len() + at)) }?;
+    let callee = match signature.callbacks.is_empty() {
+        true => None,
+        // SAFETY: promised by the caller.
+        false => Some(unsafe { callee(signature, &sizes, |at| given.pointer(plan.params.len() + at)) }?),
+    };
     let mut item = |(at, index): (usize, &usize)| {
         let param = &signature.params[*index];
         let by_value = scalars[*index].take();
@@ -148,7 +158,7 @@ pub(super) unsafe fn survey<'a>(
         let remote = if is_passed { None } else { remote(at) };
         if remote.is_none() && !is_passed {
             // SAFETY: promised by the caller.
-            unsafe { check_memory(library, signature, param, pointer, &meta) }?;
+            unsafe { check_memory(remotes, signature, param, pointer, &meta, &is_here) }?;
         }
         if let Some(remote) = remote.as_ref().filter(|_| !can_be_remote(param)) {
             return Err(not_remote(signature, param, remote));
@@ -159,23 +169,22 @@ pub(super) unsafe fn survey<'a>(
     Ok(Survey { items: items?, callee })
 }
 
-/// Whether it is memory that was passed, and nothing that stood for a datum.
+/// Refuses what stands for a datum no more, or for none: only memory is passed so.
 ///
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 unsafe fn check_memory(
-    library: &Library,
+    remotes: &Remotes,
     signature: &Signature,
     param: &Param,
     pointer: *mut c_void,
     meta: &Meta,
+    is_here: impl Fn(usize) -> bool,
 ) -> Outcome<()> {
-    // Where a result is elsewhere, memory has none.
-    let is_here = || map::has_value(pointer.addr()) && !library.staying.is_there(pointer.addr());
-    let is_read = param.is_input() && can_be_remote(param) && is_here();
+    let is_read = param.is_input() && can_be_remote(param) && is_here(pointer.addr());
     let size_bytes = if can_be_remote(param) { meta.size_bytes() } else { 0 };
     // SAFETY: promised by the caller.
-    unsafe { library.remotes.check(pointer, size_bytes, is_read) }.map_err(|failed| {
+    unsafe { remotes.check(pointer, size_bytes, is_read) }.map_err(|failed| {
         let text = format!("{}: argument '{}': {}", signature.name, param.name, failed.text);
         Failed::new(failed.code, text)
     })
@@ -186,7 +195,7 @@ unsafe fn check_memory(
 /// # Safety
 /// What was passed is as the signature says (`memory`).
 pub(super) unsafe fn gather(
-    library: &Library,
+    places: &Places<'_>,
     signature: &Signature,
     items: Vec<Item<'_>>,
     mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,
@@ -196,20 +205,17 @@ pub(super) unsafe fn gather(
     for mut item in items {
         if item.param.base == BaseType::File {
             // SAFETY: promised by the caller.
-            unsafe { gather_file(&library.grid, signature, &item, &mut gathered) }?;
+            unsafe { gather_file(places.grid, signature, &item, &mut gathered) }?;
             continue;
         }
         if item.param.is_input() {
             let arg = match (item.bytes.take(), &item.remote) {
                 (Some(bytes), _) => Value::new(item.meta.clone(), Payload::Inline(bytes.into()))?.into(),
-                // SAFETY: promised by the caller.
-                (None, Some(remote)) => {
-                    unsafe { remote.argument(library, &signature.name, &item.param.name, &item.meta) }?
-                }
+                (None, Some(remote)) => remote.argument(places, &signature.name, &item.param.name, &item.meta)?,
                 (None, None) => match known(&item)? {
                     Some(arg) => arg,
                     // SAFETY: promised by the caller.
-                    None => unsafe { copied(&library.grid, signature, &item, &mut copies) }?.into(),
+                    None => unsafe { copied(places.grid, signature, &item, &mut copies) }?.into(),
                 },
             };
             gathered.is_remote |= matches!(arg, Arg::Handle(_));
@@ -256,23 +262,23 @@ unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-impl Given<'_> {
+impl CallerArguments<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Given::Slots(slots) => slots.len(),
-            Given::Pointers(pointers) => pointers.len(),
+            CallerArguments::Slots(slots) => slots.len(),
+            CallerArguments::Pointers(pointers) => pointers.len(),
         }
     }
 
     fn pointer(&self, at: usize) -> *mut c_void {
         match self {
-            Given::Slots(slots) => slots[at].pointer(),
-            Given::Pointers(pointers) => pointers[at],
+            CallerArguments::Slots(slots) => slots[at].pointer(),
+            CallerArguments::Pointers(pointers) => pointers[at],
         }
     }
 }
 
-fn not_remote(signature: &Signature, param: &Param, remote: &Remote) -> Failed {
+fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
     let what = match (param.base, param.slices.is_some()) {
         (BaseType::Number(_), true) => "an array of which a part is sent",
         (BaseType::Number(_), false) if param.mode == Mode::VarOut => "an array whose size the function sets",
@@ -282,7 +288,7 @@ fn not_remote(signature: &Signature, param: &Param, remote: &Remote) -> Failed {
     Failed::other(format!("{}: argument '{}' is {what}, and cannot be {remote}", signature.name, param.name))
 }
 
-/// Whether a remote datum can stand for it: what is passed by pointer, whose size is known.
+/// Whether a remote datum can stand for it: for what is passed by pointer and has a known size.
 fn can_be_remote(param: &Param) -> bool {
     let is_number = matches!(param.base, BaseType::Number(_)) && param.mode != Mode::VarOut;
     is_number && param.slices.is_none() && (param.is_array || param.is_output())
@@ -293,7 +299,12 @@ fn missing(signature: &Signature, param: &Param) -> Failed {
 }
 
 /// An input that is neither an array nor a number that is changed: its description and bytes.
-unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usize) -> Outcome<(Meta, Vec<u8>)> {
+unsafe fn scalar(
+    signature: &Signature,
+    param: &Param,
+    given: CallerArguments<'_>,
+    at: usize,
+) -> Outcome<(Meta, Vec<u8>)> {
     let BaseType::Number(dtype) = param.base else {
         let what = format!("{}: argument '{}'", signature.name, param.name);
         let mut pointer: *const c_void = given.pointer(at);
@@ -311,16 +322,16 @@ unsafe fn scalar(signature: &Signature, param: &Param, given: Given<'_>, at: usi
         return Ok((meta, bytes.to_vec()));
     };
     let bytes = match given {
-        Given::Slots(slots) => slots[at].scalar(dtype),
+        CallerArguments::Slots(slots) => slots[at].scalar(dtype),
         // SAFETY: promised by the caller.
-        Given::Pointers(_) => unsafe { memory::copied(given.pointer(at), dtype.size_bytes()) }
+        CallerArguments::Pointers(_) => unsafe { memory::copied(given.pointer(at), dtype.size_bytes()) }
             .ok_or_else(|| missing(signature, param))?
             .to_vec(),
     };
     Ok((Meta::scalar(dtype), bytes))
 }
 
-/// How the program has an array: by rows, unless the function wants it by columns and nobody turns it.
+/// How the program has an array: by rows, unless the function wants it by columns as it is.
 fn array_of(param: &Param, dtype: Dtype, shape: Vec<u64>) -> Meta {
     Meta::Array { dtype, byte_order: ByteOrder::NATIVE, order: param.memory_order(), shape }
 }
@@ -392,8 +403,8 @@ unsafe fn copy_into(item: &Item<'_>, part: &mut [u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::base::Order;
-    use gridloom_core::idl::parse;
+    use gridloom_base::Order;
+    use gridloom_idl::parse;
 
     #[test]
     fn arrays_of_routines_are_by_rows_and_those_of_calls_as_the_function_has_them() {

@@ -1,13 +1,13 @@
 //! Callbacks: functions of the program that a remote function calls while it runs. A thread of the session runs them, one
-//! at a time; in simulation who waits does.
+//! at a time; in simulation the waiting thread does.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use gridloom::{Callee, Value};
-use gridloom_core::base::{Meta, TaskId};
-use gridloom_core::idl::{Mode, Signature};
+use gridloom_base::{Meta, TaskId};
+use gridloom_idl::{Mode, Signature};
 use gridloom_net::payload::Payload;
 use gridloom_net::worker::convert::{Aligned, to_native};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
@@ -40,10 +40,7 @@ pub(super) unsafe fn callee(
     signature: &Signature,
     scalars: &[Option<(Meta, Vec<u8>)>],
     pointer: impl Fn(usize) -> *mut c_void,
-) -> Outcome<Option<Callee>> {
-    if signature.callbacks.is_empty() {
-        return Ok(None);
-    }
+) -> Outcome<Callee> {
     let mut targets = Vec::with_capacity(signature.callbacks.len());
     for (index, callback) in signature.callbacks.iter().enumerate() {
         let name = callback.name.clone();
@@ -55,14 +52,14 @@ pub(super) unsafe fn callee(
         let params = callback.params.iter().map(|param| param.mode).zip(metas).collect();
         targets.push(Target { name, address, params });
     }
-    Ok(Some(Arc::new(move |task, index, values| {
+    Ok(Arc::new(move |task, index, values| {
         let target = targets.get(index as usize).ok_or_else(|| format!("there is no callback number {index}"))?;
         let before = ASKING.replace(Some(task));
         // SAFETY: promised by the caller; the session keeps this no longer than the call.
         let answer = unsafe { target.run(&values) };
         ASKING.set(before);
         answer
-    })))
+    }))
 }
 
 impl Target {

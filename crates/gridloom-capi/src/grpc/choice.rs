@@ -1,7 +1,7 @@
-//! An array of ids, of which one is to end: which has, is known without looking at the others.
+//! An array of ids, of which a thread waits for one: which has ended is known without looking at the others.
 //!
-//! Who waits for one of very many, again and again, gives nearly the same array each time. So it is kept: only places where
-//! the next one differs are looked at, and sessions that end or are collected meanwhile.
+//! A program that waits for one of very many, again and again, gives nearly the same array each time. So it is kept. Only
+//! places where the next one differs are looked at, and sessions that end or are collected meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::c_int;
@@ -18,7 +18,7 @@ pub(super) enum Standing {
     Gone,
 }
 
-/// The array, and how its sessions stand.
+/// The array, and which of its sessions have ended.
 #[derive(Default)]
 pub(super) struct Choice {
     ids: Vec<c_int>,
@@ -26,14 +26,14 @@ pub(super) struct Choice {
     places: HashMap<c_int, usize>,
     ended: BTreeSet<usize>,
     gone: BTreeSet<usize>,
-    /// Some id stands twice: the next array is taken in as a whole.
+    /// Some id stands twice: all of the next array is looked at.
     has_twice: bool,
     #[cfg(test)]
     looks: usize,
 }
 
 impl Choice {
-    /// It is of these ids from now on.
+    /// Takes the next array.
     pub(super) fn turn_to(&mut self, ids: Vec<c_int>, standing: impl Fn(c_int) -> Standing) {
         let old = std::mem::take(&mut self.ids);
         let is_anew = std::mem::take(&mut self.has_twice);
@@ -51,7 +51,10 @@ impl Choice {
         self.ids = ids;
     }
 
-    /// The first that has ended and may be taken; the id if one before it is of no session.
+    /// The first session that has ended.
+    ///
+    /// # Errors
+    /// The id before it that is of no session.
     pub(super) fn first(&self) -> Result<Option<c_int>, c_int> {
         match (self.ended.first(), self.gone.first()) {
             (Some(ended), gone) if gone.is_none_or(|gone| ended < gone) => Ok(Some(self.ids[*ended])),
@@ -65,7 +68,7 @@ impl Choice {
         self.gone.first().map(|place| self.ids[*place])
     }
 
-    /// A session stands otherwise now.
+    /// Notes that a session has ended, or is gone.
     pub(super) fn turned(&mut self, id: c_int, standing: Standing) {
         self.look();
         if let Some(place) = self.places.get(&id).copied() {
@@ -130,7 +133,7 @@ fn differing(old: &[c_int], new: &[c_int]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::base::SplitMix64;
+    use gridloom_base::SplitMix64;
 
     fn choice(ids: &[c_int], standing: impl Fn(c_int) -> Standing) -> Choice {
         let mut choice = Choice::default();
@@ -180,7 +183,7 @@ mod tests {
         for _ in 0..20_000 {
             let standing = [Standing::Running, Standing::Ended, Standing::Gone][below(3) as usize];
             let id = below(8) as usize;
-            // Given anew, an id that was gone is looked at with the next array.
+            // CallerArguments anew, an id that was gone is looked at with the next array.
             if standing != Standing::Running {
                 standings[id] = standing;
                 kept.turned(id as c_int, standing);

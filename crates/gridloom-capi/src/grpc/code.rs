@@ -5,8 +5,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gridloom::Error;
-use gridloom_core::base::TaskError;
-use gridloom_core::idl::class_of;
+use gridloom::data::{DataError, InvalidData};
+use gridloom_base::TaskError;
+use gridloom_idl::class_of;
 
 use crate::current::to_c;
 
@@ -129,11 +130,30 @@ impl From<Error> for Failed {
     }
 }
 
+impl From<DataError> for Failed {
+    fn from(error: DataError) -> Failed {
+        let code = match error {
+            DataError::NoValue { datum, error } => return Failed::without_value(error, datum),
+            DataError::Session(error) => return error.into(),
+            DataError::Invalid(_) => GRPC_INVALID_DATA_NP,
+            DataError::UnknownServer(_) => GRPC_SERVER_NOT_FOUND,
+            _ => GRPC_OTHER_ERROR_CODE,
+        };
+        Failed::new(code, error.to_string())
+    }
+}
+
+impl From<InvalidData> for Failed {
+    fn from(InvalidData(why): InvalidData) -> Failed {
+        Failed::new(GRPC_INVALID_DATA_NP, why)
+    }
+}
+
 thread_local! {
     static LAST: RefCell<(c_int, CString)> = RefCell::default();
 }
 
-/// Runs what a function of the header does: a code for C, and a note of the error for who asks. No panic leaves it: that
+/// Runs the body of a function of the header: gives its code, and notes its error as the thread's last. No panic leaves it: that
 /// would be a bug of ours, which was reported where it happened.
 pub(super) fn run(call: impl FnOnce() -> Outcome<()>) -> c_int {
     match caught(call) {
@@ -184,12 +204,6 @@ pub(super) fn last() -> (c_int, *const c_char) {
 pub(super) fn name_of(code: c_int) -> &'static CStr {
     let found = CODES.iter().find(|(known, _)| *known == code);
     found.map_or(c"GRPC_UNKNOWN_ERROR_CODE", |(_, name)| name)
-}
-
-/// See `grpc.h`.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn grpc_error_string(error_code: c_int) -> *mut c_char {
-    name_of(error_code).as_ptr().cast_mut()
 }
 
 #[cfg(test)]

@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gridloom::{Error, Grid, LocalConfig};
-use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::platform::units;
+use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_platform::units;
 use serde::Deserialize;
 
 use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outcome};
 
-/// Names the file if the program does not.
+/// Names the file, if the program names none.
 const FILE_VARIABLE: &str = "GRIDLOOM_GRPC_CONFIG";
-/// Has mapped blocks fill buffers whose results are elsewhere, if it is neither empty nor 0.
+/// Turns the debug mode of mapped blocks on, if it is neither empty nor 0.
 const DEBUG_VARIABLE: &str = "GRIDLOOM_GRPC_DEBUG";
-/// Names the agent if the file does not.
+/// Names the agent, if the file names none.
 const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 
-/// What the file says. `grpc_initialize` in the header documents it.
+/// The file's content. `grpc_initialize` in the header documents it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Config {
     agent: Option<String>,
     servers: Option<Vec<String>>,
-    /// All three come to the same: an input is copied before the call returns.
-    #[allow(dead_code, reason = "it is read so that files with it are taken, and checked")]
+    /// All three do the same: an input is copied before the call returns.
+    #[allow(dead_code, reason = "files that have it are read, and its value is checked")]
     argument_transfer: Transfer,
     session_timeout: f64,
     pub(super) save_session_info: i64,
@@ -95,17 +95,17 @@ impl Default for Local {
 }
 
 impl Config {
-    /// By what blocks are mapped that do not say it.
+    /// The heuristic of blocks that name none.
     pub(super) fn heuristic(&self) -> String {
         self.map.heuristic.clone().unwrap_or_else(|| "auto".to_string())
     }
 
-    /// Whether buffers whose results are elsewhere are filled.
+    /// Whether the debug mode of mapped blocks is on.
     pub(super) fn is_debugged(&self) -> bool {
         self.map.debug || std::env::var(DEBUG_VARIABLE).is_ok_and(|value| !value.is_empty() && value != "0")
     }
 
-    /// The first that there is: the file named, the one that the environment names, none.
+    /// Reads the file that the program names, or else the environment; without either, nothing is configured.
     pub(super) fn read(named: Option<&str>) -> Outcome<Config> {
         let variable = || std::env::var(FILE_VARIABLE).ok();
         match named.map(str::to_string).or_else(variable).filter(|name| !name.is_empty()) {
@@ -130,7 +130,7 @@ impl Config {
         Config::parse(&text, folder).map_err(wrong_at)
     }
 
-    /// `folder` is where paths begin that are relative.
+    /// Relative paths begin at `folder`.
     fn parse(text: &str, folder: &Path) -> Result<Config, Wrong> {
         let mut config: Config = toml::from_str(text).map_err(|error| Wrong::new(text, &error))?;
         let of = |key: &str, why: String| Wrong { place: place_of(text, key), why };
@@ -186,7 +186,7 @@ impl Config {
         limit(self.session_timeout).expect("it was checked when it was read")
     }
 
-    /// What the file calls `[server.NAME]`, by its name.
+    /// Addresses of servers by the names that the file gives them (`[server.NAME]`).
     pub(super) fn server_names(&self) -> BTreeMap<String, String> {
         self.server.iter().map(|(name, server)| (name.clone(), server.address.clone())).collect()
     }
@@ -210,7 +210,7 @@ impl Local {
     }
 }
 
-/// What is wrong in the file, and the line and column where.
+/// What is wrong in the file, with line and column.
 #[derive(Debug)]
 struct Wrong {
     place: (usize, usize),
@@ -218,7 +218,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Of what cannot be read; of a key that is none, with those that it may be.
+    /// Of an error of the parser; of an unknown key, with known ones like it.
     fn new(text: &str, error: &toml::de::Error) -> Wrong {
         let message = error.message().trim().replace('\n', ", ");
         let mut names = message.split('`').skip(1).step_by(2);

@@ -6,13 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridloom::Value;
-use gridloom_core::base::{ByteOrder, Meta, Order};
-use gridloom_core::idl::{BaseType, Mode, Param, Whole};
-use gridloom_net::payload::Payload;
+use gridloom::data::{Datum, NewFile};
+use gridloom_base::{Meta, Order};
+use gridloom_idl::{BaseType, Mode, Param, Whole};
 
 use super::code::{Failed, Outcome};
-use super::datum::Remote;
-use super::files::NewFile;
 use super::memory::{self, Allocated};
 
 /// A result's name, and where it goes.
@@ -22,27 +20,26 @@ pub(super) struct Destination {
     target: Target,
 }
 
-/// Where a result goes.
 #[derive(Clone)]
 pub(super) enum Target {
     /// The program does not want it.
     Unwanted,
-    /// To an address, as the program expects it there.
+    /// To an address, as `meta` says that the program expects it there.
     Memory { address: usize, meta: Meta },
-    /// To part of an array at an address, whose other elements stay.
+    /// To part of an array at an address; the array's other elements stay.
     Part { address: usize, meta: Meta, whole: Whole },
-    /// A copy of `malloc` with a zero byte behind it, whose address goes to that address.
+    /// To new memory of `malloc` with a zero byte behind it; the memory's address goes to `address`.
     Text { address: usize },
-    /// Likewise an array, row by row.
+    /// The same for an array, row by row.
     Fresh { address: usize },
     /// To a file of that name.
     File(PathBuf),
-    /// It stays where it is made, under that name; as the program expects it in memory.
-    Remote(Arc<Remote>, Meta),
+    /// Nowhere: it stays where it is made and becomes that datum. `Meta` is how the program would have it in memory.
+    Remote(Arc<Datum>, Meta),
 }
 
 impl Target {
-    /// For what the program gave a pointer: to memory for what is described, or for a pointer to what is not.
+    /// Of a pointer that the program gave: to memory for a value of known size, or else to a place for a pointer.
     pub(super) fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
         match (pointer.expose_provenance(), meta, whole) {
             (0, _, _) => Target::Unwanted,
@@ -74,12 +71,12 @@ impl Destination {
     }
 
     /// The datum that it is to be.
-    pub(super) fn remote(&self) -> Option<&Remote> {
+    pub(super) fn remote(&self) -> Option<&Datum> {
         self.remote_as().map(|(remote, _)| remote)
     }
 
     /// The same, and how the program expects it in memory.
-    pub(super) fn remote_as(&self) -> Option<(&Remote, &Meta)> {
+    pub(super) fn remote_as(&self) -> Option<(&Datum, &Meta)> {
         match &self.target {
             Target::Remote(remote, meta) => Some((remote, meta)),
             _ => None,
@@ -104,7 +101,7 @@ impl Destination {
     }
 }
 
-/// A result that only has to be put in its place, which cannot fail but for the names of files.
+/// A result that only has to be put in its place; that can fail for files alone.
 enum Ready<'a> {
     Bytes(usize, Cow<'a, [u8]>),
     Part(usize, Cow<'a, [u8]>, &'a Whole),
@@ -122,7 +119,7 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
     let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
     for ready in ready.collect::<Outcome<Vec<Ready<'_>>>>()? {
         match ready {
-            // SAFETY: promised by the caller: room for a value of that description, whose size this has.
+            // SAFETY: promised by the caller: room for a value of that description, and this has its size.
             Ready::Bytes(address, bytes) => unsafe {
                 memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
             },
@@ -142,81 +139,38 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
 }
 
 fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<Ready<'a>>> {
-    // A simulation that does not run bodies has no content.
-    let Some(payload) = value.payload() else { return Ok(None) };
     let name = &destination.name;
+    let bytes = |meta: &Meta| value.bytes_as(meta);
+    let copy = |bytes: Option<Cow<'_, [u8]>>| {
+        bytes.map(|bytes| memory::allocated(&bytes, &format!("result '{name}'"))).transpose()
+    };
+    // A simulation that does not run bodies has no content: nothing is written then.
     Ok(match &destination.target {
         Target::Unwanted | Target::Remote(..) => None,
-        Target::Memory { address, meta } => Some(Ready::Bytes(*address, arranged(value.meta(), payload, meta))),
-        Target::Part { address, meta, whole } => {
-            Some(Ready::Part(*address, arranged(value.meta(), payload, meta), whole))
-        }
+        Target::Memory { address, meta } => bytes(meta).map(|bytes| Ready::Bytes(*address, bytes)),
+        Target::Part { address, meta, whole } => bytes(meta).map(|bytes| Ready::Part(*address, bytes, whole)),
         Target::Fresh { address } => {
             let mut rows = value.meta().clone();
             if let Meta::Array { order, .. } = &mut rows {
                 *order = Order::C;
             }
-            let bytes = arranged(value.meta(), payload, &rows);
-            Some(Ready::Text(*address, memory::allocated(&bytes, &format!("result '{name}'"))?))
+            copy(bytes(&rows))?.map(|text| Ready::Text(*address, text))
         }
-        Target::Text { address } => {
-            Some(Ready::Text(*address, memory::allocated(payload.bytes(), &format!("result '{name}'"))?))
-        }
+        Target::Text { address } => copy(bytes(value.meta()))?.map(|text| Ready::Text(*address, text)),
         // The function made none.
         Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
-        Target::File(path) => Some(Ready::File(NewFile::write(name, path, payload.bytes())?, name)),
+        Target::File(path) => match value.payload() {
+            Some(payload) => Some(Ready::File(NewFile::write(name, path, payload.bytes())?, name)),
+            None => None,
+        },
     })
-}
-
-/// The bytes in this machine's byte order and the memory order that the program expects.
-pub(super) fn arranged<'a>(from: &Meta, payload: &'a Payload, to: &Meta) -> Cow<'a, [u8]> {
-    let mut bytes = Cow::Borrowed(payload.bytes());
-    let (Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. }) = from else { return bytes };
-    if *byte_order != ByteOrder::NATIVE && dtype.swap_bytes() > 1 {
-        bytes.to_mut().chunks_exact_mut(dtype.swap_bytes() as usize).for_each(<[u8]>::reverse);
-    }
-    let (Meta::Array { order, shape, .. }, Meta::Array { order: wanted, .. }) = (from, to) else { return bytes };
-    match order == wanted || shape.iter().filter(|extent| **extent > 1).count() < 2 {
-        true => bytes,
-        false => Cow::Owned(turned(&bytes, dtype.size_bytes() as usize, shape, *order)),
-    }
-}
-
-/// An array's elements in the other memory order.
-fn turned(bytes: &[u8], size: usize, shape: &[u64], from: Order) -> Vec<u8> {
-    // The order that goes through the target from its beginning, fastest index first.
-    let indices: Vec<usize> = match from {
-        Order::C => (0..shape.len()).collect(),
-        Order::F => (0..shape.len()).rev().collect(),
-    };
-    let mut strides = vec![0; shape.len()];
-    let mut stride = size;
-    for index in indices.iter().rev() {
-        strides[*index] = stride;
-        stride *= shape[*index] as usize;
-    }
-    let mut at = vec![0; shape.len()];
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut place = 0;
-    while out.len() < bytes.len() {
-        out.extend_from_slice(&bytes[place..place + size]);
-        for index in &indices {
-            at[*index] += 1;
-            place += strides[*index];
-            if at[*index] < shape[*index] {
-                break;
-            }
-            place -= strides[*index] * shape[*index] as usize;
-            at[*index] = 0;
-        }
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::base::Dtype;
+    use gridloom_base::{ByteOrder, Dtype};
+    use gridloom_net::payload::Payload;
 
     fn meta(order: Order, byte_order: ByteOrder, shape: &[u64]) -> Meta {
         Meta::Array { dtype: Dtype::Uint16, byte_order, order, shape: shape.to_vec() }
@@ -224,27 +178,6 @@ mod tests {
 
     fn bytes(elements: &[u16]) -> Vec<u8> {
         elements.iter().flat_map(|element| element.to_ne_bytes()).collect()
-    }
-
-    #[test]
-    fn arrays_are_turned_to_the_order_wanted() {
-        // [[1, 2, 3], [4, 5, 6]], by columns and by rows.
-        let (columns, rows) = (bytes(&[1, 4, 2, 5, 3, 6]), bytes(&[1, 2, 3, 4, 5, 6]));
-        assert_eq!(turned(&columns, 2, &[2, 3], Order::F), rows);
-        assert_eq!(turned(&rows, 2, &[2, 3], Order::C), columns);
-        let cube: Vec<u16> = (0..24).collect();
-        let there = turned(&bytes(&cube), 2, &[2, 3, 4], Order::C);
-        assert_ne!(there, bytes(&cube));
-        assert_eq!(turned(&there, 2, &[2, 3, 4], Order::F), bytes(&cube));
-    }
-
-    #[test]
-    fn the_other_byte_order_is_turned() {
-        let other = if ByteOrder::NATIVE == ByteOrder::Big { ByteOrder::Little } else { ByteOrder::Big };
-        let payload = Payload::copied(&bytes(&[0x0102, 0x0304]));
-        let native = meta(Order::C, ByteOrder::NATIVE, &[2]);
-        assert_eq!(*arranged(&meta(Order::C, other, &[2]), &payload, &native), bytes(&[0x0201, 0x0403]));
-        assert_eq!(*arranged(&native, &payload, &native), bytes(&[0x0102, 0x0304]));
     }
 
     #[test]

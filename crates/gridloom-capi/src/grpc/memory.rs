@@ -41,7 +41,7 @@ fn size_of_input(pointer: *const c_void, size_bytes: u64) -> Option<usize> {
     (size == 0 || !pointer.is_null()).then_some(size)
 }
 
-/// Whether those bytes lie there.
+/// Whether memory holds these bytes.
 ///
 /// # Safety
 /// See the module.
@@ -71,7 +71,7 @@ pub(super) unsafe fn write(pointer: *mut c_void, bytes: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), bytes.len()) };
 }
 
-/// A string as it lies there, which must be there.
+/// A string in memory, which must not be NULL.
 ///
 /// # Safety
 /// See the module.
@@ -83,7 +83,7 @@ pub(super) unsafe fn string<'a>(pointer: *const std::ffi::c_char, what: &str) ->
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
-/// A copy that the program frees, of `malloc`; a zero byte follows it.
+/// A copy of `malloc`, which the program frees; a zero byte follows it.
 pub(super) fn allocated(bytes: &[u8], what: &str) -> Outcome<Allocated> {
     // SAFETY: `malloc` gives room for all, or null.
     unsafe {
@@ -97,7 +97,7 @@ pub(super) fn allocated(bytes: &[u8], what: &str) -> Outcome<Allocated> {
     }
 }
 
-/// Memory of `malloc` until the program has it.
+/// Memory of `malloc`, until the program gets it.
 pub(super) struct Allocated(*mut c_void);
 
 impl Allocated {
@@ -119,7 +119,7 @@ impl Drop for Allocated {
     }
 }
 
-/// A text, which must be there.
+/// A text, which must not be NULL.
 ///
 /// # Safety
 /// See the module.

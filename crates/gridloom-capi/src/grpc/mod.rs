@@ -1,80 +1,68 @@
-//! GridRPC for C: what `include/grpc.h`, `grpc_extensions.h`, `grpc_objects.h`, `grpc_remote.h` and `grpc_data.h` declare, which document each function for who
-//! calls it. `GRIDRPC.md` has the whole design; here is what there is of it:
+//! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h` and
+//! `grpc_map.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
 //!
 //! ```text
-//!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ calls ─▶ arguments: slots → values
-//!                                                                              │
-//!      Function::submit ─▶ Pending ◀── sessions ◀──────────────────────────────┘
-//!  grpc_wait, grpc_probe ─▶ wait ─▶ deliver: values → the program's memory
+//!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ api/calls ─▶ call
+//!                        arguments: slots → values ◀── survey, gather ──────────────────────┤
+//!                               Function::submit ─▶ Pending ◀── sessions ◀── Work ◀────────┘
+//!  grpc_wait, grpc_probe ─▶ api/waits ─▶ waits ─▶ session ─▶ deliver: values → the program's memory
 //! ```
 //!
-//! | file | what it holds |
+//! # Layers
+//!
+//! Each file, and each folder as a whole, imports only those in rows below its own. `tests/test_layers.py` reads this table.
+//!
+//! | layer | what it holds |
 //! |---|---|
-//! | `calls.c`, `calls` | the variadic functions, which C reads and Rust runs |
-//! | `slots` | arguments as C passes them, and how they are read |
+//! | `api` | the functions of the headers |
+//! | `map` | blocks of `grpc_map` |
+//! | `waits` | waiting for sessions, and probing them |
 //! | `library` | the one session with a grid: begun, ended, found |
-//! | `config` | its configuration |
-//! | `code` | codes, their names, each thread's last error |
+//! | `sessions` | the table of calls under way |
+//! | `remembered` | those that were collected |
+//! | `session` | one call under way, until its results are written |
+//! | `call` | a call that is sent: by itself, with remote data, or in a mapped block |
+//! | `objects` | handles of objects |
 //! | `handles` | handles of functions |
-//! | `objects` | those of objects |
-//! | `sessions` | calls under way, and those that are remembered |
-//! | `choice` | an array of ids, of which one is to end |
-//! | `wait` | probes, waits, cancelling, errors of sessions |
-//! | `arguments`, `deliver` | the program's memory to values, and back |
-//! | `callbacks` | functions of the program that are called back |
-//! | `memory` | where it is read and written |
-//! | `work` | what a session is of: a call by itself, one with remote data, or one in a mapped block |
-//! | `map` | `grpc_map` |
-//! | `files` | result files |
-//! | `remote` | data that stay where they are made (`include/grpc_remote.h`) |
-//! | `datum` | one of these: what it is now, and how calls read it |
-//! | `data`, `description`, `uri` | the same with places to read them from and to put them (`include/grpc_data.h`) |
-//! | `placing`, `storage` | where these are put, and where calls have to run for them; files of servers |
-//! | `stacks`, `extensions` | what is not of the standard |
+//! | `client` | the grid, and what stands for pointers |
+//! | `elsewhere` | results that are elsewhere than in the program's memory |
+//! | `arguments` | the program's memory to values |
+//! | `deliver`, `remotes`, `callbacks`, `slots`, `config` | results to memory; data by their addresses; functions that are called back; arguments as C passes them (`calls.c`); the configuration |
+//! | `memory`, `choice` | the program's memory, read and written; an array of ids, of which one is to end |
+//! | `code` | codes, their names, each thread's last error |
 //!
 //! **Invariants**
 //! - Locks are taken in this order: a session's stage, the grid's, the table of sessions. Nothing of the grid is called or
 //!   dropped under the table's.
 //! - No panic leaves a function of the header (`code::run`).
-//! - Memory of the program is read before a call returns, and written by who learns of the session's end, or by the end of
+//! - Memory of the program is read before a call returns. The thread that learns of the session's end writes it, or the end of
 //!   the block that the call is of.
 
+mod api;
 mod arguments;
+mod call;
 mod callbacks;
-mod calls;
 mod choice;
+mod client;
 mod code;
 mod config;
-mod data;
-mod datum;
 mod deliver;
-mod description;
-mod extensions;
-mod files;
+mod elsewhere;
 mod handles;
 mod library;
 mod map;
 mod memory;
 mod objects;
-mod placing;
-mod remote;
+mod remembered;
+mod remotes;
+mod session;
 mod sessions;
 mod slots;
-mod stacks;
-mod storage;
-mod uri;
-mod wait;
-mod work;
+mod waits;
 
-pub use calls::*;
+pub use api::*;
 pub use code::*;
-pub use data::*;
-pub use extensions::*;
-pub use handles::*;
-pub use library::*;
-pub use map::*;
-pub use objects::*;
-pub use remote::*;
+pub use handles::CFunctionHandle;
+pub use objects::CObjectHandle;
+pub use remotes::CRemote;
 pub use slots::Slot;
-pub use stacks::*;
-pub use wait::*;

@@ -4,9 +4,9 @@
 
 use std::ffi::c_void;
 
-use gridloom_core::base::Dtype;
-use gridloom_core::base::limits::PARAMETERS_MAX;
-use gridloom_core::idl::{Param, Passed, Signature};
+use gridloom_base::Dtype;
+use gridloom_base::limits::PARAMETERS_MAX;
+use gridloom_idl::{Param, Passed, Signature};
 
 use super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 
@@ -36,7 +36,7 @@ impl Slot {
         std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(self.first()))
     }
 
-    /// A scalar of that type, promotion undone, as it lies in memory.
+    /// A scalar of that type as it lies in memory; C's promotion is undone.
     pub(super) fn scalar(&self, dtype: Dtype) -> Vec<u8> {
         let word = u64::from_ne_bytes(self.first());
         match dtype {
@@ -61,7 +61,7 @@ impl Slot {
     }
 }
 
-/// How the arguments of a function are read.
+/// How the arguments of calls of a function are read.
 #[derive(Debug)]
 pub(super) struct ReadingPlan {
     /// One [`Read`] an argument.
@@ -76,7 +76,7 @@ impl ReadingPlan {
         self.reads[at] == Read::Pointer as u8
     }
 
-    /// Of what [`Signature::passed`] names, and callbacks.
+    /// For the parameters that [`Signature::passed`] names, and callbacks.
     pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {
         let mut plan = ReadingPlan { reads: Vec::new(), params: Vec::new() };
         for index in signature.passed() {
@@ -84,7 +84,7 @@ impl ReadingPlan {
             plan.params.push(index);
         }
         plan.reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
-        // As `calls.c` has room for.
+        // `calls.c` has room for so many.
         match plan.reads.len() {
             0..=PARAMETERS_MAX => Ok(plan),
             more => {

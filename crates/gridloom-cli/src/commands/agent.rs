@@ -12,16 +12,16 @@ use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, parse_listen, print_j
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
-/// Prints where it listens, and runs until SIGINT or SIGTERM. It keeps nothing on disk: servers register again with an
-/// agent that was started anew. The grid's secret comes from GRIDLOOM_SECRET, or from the file
-/// that GRIDLOOM_SECRET_FILE names; servers and clients need the same.
+/// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It keeps nothing on disk: after a restart
+/// the servers register again. The variable GRIDLOOM_SECRET holds the grid's secret, or GRIDLOOM_SECRET_FILE names a file with
+/// it. Servers and clients need the same secret.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
 pub struct Options {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = AGENT_ADDRESS, value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
-    /// Its name
+    /// Name of the agent
     #[arg(long, default_value = "agent")]
     name: String,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     drive(&node, |event| {
         if let (Event::Log(line), false) = (event, rest.quiet) {
-            gridloom_core::say!("gridloom: {name}: {line}");
+            gridloom_base::say!("gridloom: {name}: {line}");
         }
     })
 }

@@ -7,19 +7,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{CalibrateConfig, Calibrated, Function, Measured, Sizes, Value};
-use gridloom_core::idl::{BaseType, Mode};
+use gridloom::{CalibrateConfig, Calibrated, CalibrationCall, Function, Sizes, Value};
+use gridloom_idl::{BaseType, Mode};
 use serde_json::json;
 
 use super::{GridOption, count, print_json, print_line};
 use crate::drawing::words::scaled;
 use crate::values::argument;
 
-/// Measure functions on their servers, until predictions of their time are as exact as asked for.
+/// Measure functions on their servers until their times are predicted well enough.
 ///
-/// Each function is called with random arguments: at five sizes over the range, smallest first, then where the model is furthest off, until it is
-/// nowhere off by more than the error. A server is measured only while it has nothing else to do, and stops when other
-/// calls come; servers of one host take turns. What is measured is learned like any call: shared with the agent, kept with the server's models.
+/// The command calls each function with random arguments: first at five sizes over the range, from small to large, then
+/// where the model is furthest off. It stops when the model is nowhere off by more than the error. A server is measured only
+/// while it is idle, and measuring stops when other calls come. Servers of one host take turns. Servers learn from these
+/// calls as from any other: they tell the agent, and keep the times with their models.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
 gridloom calibrate linalg/dgemm_update --error 0.02 --set beta=0\n  gridloom calibrate --budget 10")]
@@ -27,19 +28,19 @@ pub struct Options {
     /// The functions: module/function [default: all]
     #[arg(value_name = "FUNCTION")]
     functions: Vec<String>,
-    /// Ranges of size arguments, which grow together, or fixed values [default: from 16 to what fits the memory]
+    /// Ranges of size arguments, which grow together, or fixed values [default: from 16 to the largest that fits the memory]
     #[arg(long, value_name = "NAME=FROM..TO", num_args = 1.., value_delimiter = ',', value_parser = parse_range)]
     sizes: Vec<(String, (i64, i64))>,
-    /// Values of other arguments, as for 'gridloom call'; a text must be set, a number is 1 if it is not
+    /// Values of other arguments, as for 'gridloom call'. A text must be set; a number is 1 unless it is set
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
     /// How far predictions may be off, as a part of the time
     #[arg(long, default_value_t = 0.05, value_name = "PART")]
     error: f64,
-    /// On that server only; may be repeated
+    /// Measure on this server only; may be repeated
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// Seconds for each function on each server; a call is to take no more than a tenth of it
+    /// Seconds for each function on each server; one call should take no more than a tenth of it
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     budget: f64,
     #[command(flatten)]
@@ -93,7 +94,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             // The others are measured nevertheless.
             Err(error) if functions.len() > 1 => {
                 has_failed = true;
-                gridloom_core::say!("gridloom: {error:#}");
+                gridloom_base::say!("gridloom: {error:#}");
             }
             Err(error) => return Err(error),
         }
@@ -146,12 +147,12 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 }
 
 /// Progress: a line for each call.
-fn tell(function: &str, call: &Measured) -> ControlFlow<()> {
+fn tell(function: &str, call: &CalibrationCall) -> ControlFlow<()> {
     let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
     let sizes = if call.sizes.is_empty() { String::new() } else { format!(" {}:", in_words(call.sizes)) };
     let line = format!("gridloom: {function} on {}:{sizes} {took}\n", call.server);
     match std::io::stderr().write_all(line.as_bytes()) {
-        // Whoever watched it has seen enough.
+        // The reader of the progress has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(()),
         Ok(()) | Err(_) => ControlFlow::Continue(()),
     }

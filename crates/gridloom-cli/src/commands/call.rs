@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{Arg, Value};
-use gridloom_core::idl::Signature;
+use gridloom_idl::Signature;
 use gridloom_net::payload::Payload;
 use serde_json::{Value as Json, json};
 
@@ -17,8 +17,9 @@ use crate::values::{argument, to_json};
 /// Call one function, with arguments from the command line.
 ///
 /// Arguments are numbers, texts, arrays such as '[[1, 2], [3, 4]]', or @FILE for the content of a file: a text, JSON,
-/// or an array that NumPy saved (.npy). A complex number is [re, im]. Sizes that follow from the arrays are left out, or
-/// everything is given in the order of the interface description. Results are printed by name; NaN and infinities as texts, for JSON has no numbers for them.
+/// or an array that NumPy saved (.npy). A complex number is [re, im]. Leave out sizes that follow from the arrays, or give
+/// all arguments in the order of the interface description. Results are printed by name. NaN and infinities are printed as
+/// texts, because JSON has no numbers for them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom call linalg/dnrm2 '[3, 4]'\n  \
 gridloom call linalg/dgemm '[[1, 2], [3, 4]]' '[[1, 0], [0, 1]]' --json\n  \
@@ -26,15 +27,15 @@ gridloom call linalg/dgemm @a.npy @b.npy --out c.npy")]
 pub struct Options {
     /// The function: module/function
     name: String,
-    /// Its arguments
+    /// Arguments of the function
     #[arg(allow_negative_numbers = true)]
     args: Vec<String>,
     #[command(flatten)]
     grid: GridOption,
-    /// Fail after so many seconds
+    /// Fail after this many seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Save a result there instead of printing it; with several results NAME=FILE, repeated
+    /// Save a result in this file instead of printing it; with several results NAME=FILE, repeated
     #[arg(long, value_name = "[NAME=]FILE.npy")]
     out: Vec<String>,
     /// Print JSON
@@ -66,7 +67,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Either only what does not follow from something else, or everything.
+/// Either all arguments, or all but the sizes that follow from others.
 fn arguments(texts: &[String], signature: &Signature) -> Result<Vec<Arg>> {
     let inputs: Vec<usize> = (0..signature.params.len()).filter(|i| signature.params[*i].is_input()).collect();
     let short = signature.positional();

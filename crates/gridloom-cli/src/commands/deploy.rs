@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail, ensure};
 use gridloom::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
-use gridloom_core::platform::deployment::{self, Process};
 use gridloom_net::process::{Addresses, ProcessConfig};
+use gridloom_platform::deployment::{self, Process};
 use gridloom_testbed::fleet::{self, Deployed, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
 use gridloom_testbed::spec::Launch;
@@ -16,31 +16,31 @@ use gridloom_testbed::spec::Launch;
 use super::simulate::seconds;
 use super::{OwnFolder, read_text};
 
-/// Run the processes of a program for real, as a deployment says.
+/// Run the processes of a deployment as real processes on this machine.
 ///
-/// Starts the program once for each process of the deployment, all on this machine: each host has a loopback address of
-/// its own, so that processes of different hosts may listen on the same port. Their output comes line by line, each line
-/// with the name of its process. The one that starts first looks at the whole deployment: if the program has not all of
-/// its functions, or arguments do not fit them, no other is started. Start and kill times count from when it has. Ends with
-/// the first exit status that is not 0, when all have ended; after a failure the others have a grace of 10 s, and are then
-/// ended. An interrupt, or a request to end, kills them all, and the status is 128 and the signal's number. For an
-/// emulated network between the hosts, see 'gridloom testbed run'.
+/// The command starts the program once for each process of the deployment. Each host has a loopback address of its own, so
+/// processes of different hosts may listen on the same port. Each line of output begins with the name of its process. The
+/// first process checks the whole deployment: if the program lacks a function, or arguments do not fit one, no other process
+/// starts. Start and kill times count from the end of this check. The command ends when all processes have ended, with the
+/// first exit status that is not 0. After a failure the other processes have 10 s to end. SIGINT and SIGTERM kill all
+/// processes; the exit status is then 128 plus the signal's number. For an emulated network between the hosts, see
+/// 'gridloom testbed run'.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom deploy -d two-processes.toml -- python program.py")]
 pub struct Options {
     /// Deployment file: which function runs on which host with which arguments
     #[arg(short, long, value_name = "FILE")]
     deployment: PathBuf,
-    /// End the run after so many seconds, with status 1 if any process still runs then
+    /// End the run after this many seconds, with status 1 if a process still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
-    /// End the others so long after a process has failed
+    /// Seconds from the first failure to the end of the other processes
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: f64,
-    /// Let the others run on after a process has failed
+    /// Let the other processes run on after a failure
     #[arg(long, conflicts_with = "grace")]
     keep_going: bool,
-    /// The program and its arguments; of processes whose entry in the file names none
+    /// The program and its arguments, for processes whose entry in the file names none
     #[arg(last = true)]
     program: Vec<String>,
 }
@@ -84,8 +84,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
-/// What is to be started for the processes: the program, told who it is and where the hosts are. `folder` is for the
-/// files by which they say that they have asked, `number` gives a host's number in the platform.
+/// The processes to start. Each learns from its environment which process it is and where the hosts are. `folder` is for
+/// the files that processes make when they have read it; `number` gives a host's number in the platform.
 pub fn deployed(
     processes: &[Process],
     program: &[String],

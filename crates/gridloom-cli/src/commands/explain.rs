@@ -9,18 +9,18 @@ use serde_json::json;
 
 use super::{parse_svg, print_json, print_text, write_svg};
 
-/// Explain a saved plan: what each server does, and what the makespan hangs on. With a task: why it is where it is, and what
-/// each other server would have meant.
+/// Explain a saved plan: what each server does, and which tasks and transfers decide the makespan.
 ///
-/// Plans are saved by `plan.save(FILE)` in Python and `PlanRecord::save` in Rust, with the times and links that they were made
-/// for. After a task's server or order was edited there, times are predicted anew.
+/// With a task: why it is on its server, and when it would end on each other server. `plan.save(FILE)` in Python and
+/// `PlanRecord::save` in Rust save a plan with the times and links that it was made for. If the task's server or order was
+/// edited in the file, the times are predicted anew.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom explain plan.json\n  gridloom explain plan.json 12\n  \
 gridloom explain plan.json --svg plan.svg")]
 pub struct Options {
     /// The saved plan
     plan: PathBuf,
-    /// Number of a task: they are counted from 0, in order of their calls
+    /// Number of a task; tasks are counted from 0, in the order of their calls
     #[arg(value_parser = parse_task)]
     task: Option<usize>,
     /// Draw the plan into an SVG file: slots and links over time
@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // A plan without what it was made of can still be shown.
+    // A plan without the times and links that it was made for can still be shown.
     let path = plan.critical_path().unwrap_or_default();
     if options.json {
         print_json(&json!({ "plan": plan, "critical_path": path }))?;

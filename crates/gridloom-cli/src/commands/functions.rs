@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_core::idl::class_of;
-use gridloom_core::idl::method::runs_by_itself;
+use gridloom_idl::class_of;
+use gridloom_idl::method::runs_by_itself;
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
 
-/// List the functions that the grid's servers offer, or show some of them: with the call as a program in C makes it.
+/// List the functions that the grid's servers offer, or show some of them with their calls in C.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom functions --agent agent.example.org:7711\n  \
 gridloom functions linalg/dgemm")]

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use gridloom::{builtin_definitions, builtin_names, compile_interface};
-use gridloom_core::idl;
 
 use super::{count, print_line, read_text};
 
@@ -16,39 +15,39 @@ gridloom idl compile linalg.idl -o linalg.so")]
 pub enum Options {
     /// Check files; errors name file, line and column
     ///
-    /// The C of inline bodies is left to the compiler.
+    /// The C code of inline bodies is not checked: the compiler does that.
     #[command(after_help = "Example:\n  gridloom idl check linalg.idl image.idl")]
     Check {
         /// The files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Show the functions and methods that a file describes, a signature a line
+    /// Show the functions and methods that a file describes, one signature per line
     #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --c --builtin lapack")]
     Show {
         /// The file
         #[arg(required_unless_present = "builtin", conflicts_with = "builtin")]
         file: Option<PathBuf>,
-        /// A library that comes described: linalg, blas, lapack, fftw, files
+        /// A library whose description is built in: linalg, blas, lapack, fftw, files
         #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
         builtin: Option<String>,
-        /// Behind each function its call as a program in C makes it
+        /// Show the call in C after each function
         #[arg(long)]
         c: bool,
     },
     /// Compile the inline bodies of a file into a shared library
     ///
-    /// 'gridloom serve' does so by itself; this is for machines without a compiler, and for looking at what is compiled.
-    /// Compiler, options and libraries are those that the file names, and its folder is the current one for them.
+    /// 'gridloom serve' does this itself. Use this command for machines without a compiler, or to look at the C code. The
+    /// file names the compiler, its options and the libraries; the compiler runs in the file's folder.
     #[command(after_help = "Examples:\n  gridloom idl compile linalg.idl\n  \
 gridloom serve linalg.idl --library linalg.so --no-compile")]
     Compile {
         /// The file
         file: PathBuf,
-        /// The library [default: the file's name with .so, in the current folder]
+        /// The library to write [default: the file's name with .so, in the current folder]
         #[arg(short, long, value_name = "LIBRARY")]
         output: Option<PathBuf>,
-        /// Leave the C source beside the library
+        /// Keep the C source beside the library
         #[arg(long)]
         keep: bool,
     },
@@ -59,10 +58,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Options::Check { files } => {
             let mut wrong = false;
             for file in files {
-                match idl::parse_file(&read_text(file)?, &file.display().to_string()) {
+                match gridloom_idl::parse_file(&read_text(file)?, &file.display().to_string()) {
                     Ok(parsed) => print_line(&format!("{}: {}", file.display(), counted(&parsed)))?,
                     Err(error) => {
-                        gridloom_core::say!("gridloom: {error}");
+                        gridloom_base::say!("gridloom: {error}");
                         wrong = true;
                     }
                 }
@@ -71,8 +70,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         Options::Show { file, builtin, c } => {
             let parsed = match (builtin, file) {
-                (Some(name), _) => idl::IdlFile { definitions: builtin_definitions(name)?, ..idl::IdlFile::default() },
-                (None, Some(file)) => idl::parse_file(&read_text(file)?, &file.display().to_string())?,
+                (Some(name), _) => gridloom_idl::IdlFile {
+                    definitions: builtin_definitions(name)?,
+                    ..gridloom_idl::IdlFile::default()
+                },
+                (None, Some(file)) => gridloom_idl::parse_file(&read_text(file)?, &file.display().to_string())?,
                 (None, None) => unreachable!("one of both is required"),
             };
             for definition in &parsed.definitions {
@@ -100,7 +102,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             };
             let (libraries, warnings) = compile_interface(file, &library, *keep)?;
             if !warnings.is_empty() {
-                gridloom_core::say!("{}", warnings.trim_end());
+                gridloom_base::say!("{}", warnings.trim_end());
             }
             libraries.iter().try_for_each(|library| print_line(&library.display().to_string()))?;
             Ok(ExitCode::SUCCESS)
@@ -109,7 +111,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// `3 functions, 2 of them compiled, 1 class`.
-fn counted(parsed: &idl::IdlFile) -> String {
+fn counted(parsed: &gridloom_idl::IdlFile) -> String {
     let mut counted = count(parsed.definitions.len(), "function");
     if !parsed.build.stubs.is_empty() {
         counted.push_str(&format!(", {} of them compiled", parsed.build.stubs.len()));
@@ -122,7 +124,7 @@ fn counted(parsed: &idl::IdlFile) -> String {
     counted
 }
 
-/// Whether a method runs by itself: nobody calls it.
+/// Whether the server runs the method itself, and no client calls it.
 fn is_run(name: &str) -> bool {
-    idl::class_of(name).is_some_and(|(_, method)| idl::method::runs_by_itself(method))
+    gridloom_idl::class_of(name).is_some_and(|(_, method)| gridloom_idl::method::runs_by_itself(method))
 }

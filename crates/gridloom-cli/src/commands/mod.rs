@@ -3,11 +3,13 @@
 pub mod agent;
 pub mod calibrate;
 pub mod call;
+pub mod completions;
 pub mod deploy;
 pub mod explain;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod manual;
 pub mod map;
 pub mod models;
 pub mod platform;
@@ -29,12 +31,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
 use gridloom_core::node::Event;
-use gridloom_core::platform::units;
 use gridloom_net::driver::NetNode;
 use gridloom_net::identity::Secret;
+use gridloom_platform::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Where an agent listens, unless told otherwise.
+/// The agent's default address.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 
 /// The agent's address, for servers of it.
@@ -52,7 +54,7 @@ pub struct GridOption {
     /// Address of the agent [default: GRIDLOOM_AGENT, else 127.0.0.1:7711]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_agent)]
     agent: Option<String>,
-    /// Servers without an agent, with commas between [default: GRIDLOOM_SERVERS, if no agent is given]
+    /// Servers without an agent, separated by commas [default: GRIDLOOM_SERVERS, if no agent is given]
     #[arg(
         id = "addresses",
         long = "servers",
@@ -64,14 +66,14 @@ pub struct GridOption {
 }
 
 impl GridOption {
-    /// A session with that grid. Servers that cannot be used are told on standard error, if others can.
+    /// A session with that grid. If some servers cannot be used, standard error names them.
     pub fn connect(&self) -> Result<Grid> {
         match self.place()? {
-            Place::Agent(address) => Ok(Grid::connect(&address)?),
-            Place::Servers(addresses) => {
+            GridAddress::Agent(address) => Ok(Grid::connect(&address)?),
+            GridAddress::Servers(addresses) => {
                 let grid = Grid::connect_servers(&addresses)?;
                 for (address, why) in grid.unreachable() {
-                    gridloom_core::say!("gridloom: going on without the server at {address}: {why}");
+                    gridloom_base::say!("gridloom: going on without the server at {address}: {why}");
                 }
                 Ok(grid)
             }
@@ -81,35 +83,35 @@ impl GridOption {
     /// `the agent at 127.0.0.1:7711`, `the servers`.
     pub fn in_words(&self) -> Result<String> {
         Ok(match self.place()? {
-            Place::Agent(address) => format!("the agent at {address}"),
-            Place::Servers(_) => "the given servers".to_string(),
+            GridAddress::Agent(address) => format!("the agent at {address}"),
+            GridAddress::Servers(_) => "the given servers".to_string(),
         })
     }
 
-    fn place(&self) -> Result<Place> {
+    fn place(&self) -> Result<GridAddress> {
         let set = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
         if !self.servers.is_empty() {
-            return Ok(Place::Servers(self.servers.clone()));
+            return Ok(GridAddress::Servers(self.servers.clone()));
         }
         if let Some(address) = &self.agent {
-            return Ok(Place::Agent(address.clone()));
+            return Ok(GridAddress::Agent(address.clone()));
         }
         if let Some(address) = set("GRIDLOOM_AGENT") {
             return match parse_agent(address.trim()) {
-                Ok(address) => Ok(Place::Agent(address)),
+                Ok(address) => Ok(GridAddress::Agent(address)),
                 Err(why) => bail!("GRIDLOOM_AGENT: {why}"),
             };
         }
         Ok(match set("GRIDLOOM_SERVERS") {
-            // Whoever connects to them says what is no address.
-            Some(servers) => Place::Servers(servers.split(',').map(str::to_string).collect()),
-            None => Place::Agent(AGENT_ADDRESS.to_string()),
+            // Connecting to them reports what is no address.
+            Some(servers) => GridAddress::Servers(servers.split(',').map(str::to_string).collect()),
+            None => GridAddress::Agent(AGENT_ADDRESS.to_string()),
         })
     }
 }
 
 /// Where a grid is.
-enum Place {
+enum GridAddress {
     Agent(String),
     Servers(Vec<String>),
 }
@@ -117,13 +119,13 @@ enum Place {
 /// Where an agent or server listens.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ListenOptions {
-    /// Where others shall dial it, if not where it listens; needed with 0.0.0.0
+    /// Address that other nodes dial, if it differs from --listen; needed with 0.0.0.0
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
-    /// Listen beyond this host although nothing is encrypted: whoever can reach the port and knows the secret is in
+    /// Listen beyond this host although nothing is encrypted: any process that reaches the port and knows the secret may connect
     #[arg(long)]
     pub trust_this_network: bool,
-    /// End when standard input closes: with the parent, however that ends
+    /// End when standard input closes, so that the process ends with its parent
     #[arg(long)]
     pub until_stdin_closes: bool,
     /// Do not log to standard error
@@ -135,7 +137,7 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// Refuses an address that other hosts can reach, unless that is wanted.
+    /// Refuses an address that other hosts can reach, unless the user trusts the network.
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
         if !listen.ip().is_loopback() && !self.trust_this_network {
             bail!(
@@ -186,7 +188,7 @@ pub fn print_line(line: &str) -> Result<()> {
     out.flush().context("standard output")
 }
 
-/// Ends the node on SIGINT and SIGTERM and, if asked, when standard input closes (the parent has ended).
+/// Stops the node on SIGINT and SIGTERM and, if `until_stdin_closes`, when the parent has ended.
 pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let stopped = node.clone();
@@ -198,7 +200,7 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     if until_stdin_closes {
         let stopped = node.clone();
         std::thread::spawn(move || {
-            // An input that cannot be read any more is as good as closed.
+            // An input that cannot be read counts as closed.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             stopped.stop();
         });
@@ -206,10 +208,10 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     Ok(())
 }
 
-/// Why a node ended that was told to.
+/// The reason that a node gives after `stop`.
 const STOPPED: &str = "stopped";
 
-/// Drives a node to its end; `on_log` sees each line of its log.
+/// Drives a node to its end; `on_event` sees each event.
 ///
 /// # Errors
 /// If the node ended by itself: why.
@@ -227,24 +229,23 @@ pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
     gridloom::check_svg_name(&file).map(|()| file).map_err(|error| error.to_string())
 }
 
-/// Writes a drawing, and says so where lines for people are printed.
+/// Writes a drawing, and prints its name unless the output is JSON.
 pub fn write_svg(file: &Path, svg: &str, is_json: bool) -> Result<()> {
     std::fs::write(file, svg).with_context(|| format!("cannot write '{}'", file.display()))?;
     if is_json { Ok(()) } else { print_line(&format!("wrote {}", file.display())) }
 }
 
-/// The text of a file.
 pub fn read_text(file: &Path) -> Result<String> {
     Ok(gridloom::read_text(file)?)
 }
 
-/// A measured or computed number for people: six digits that count.
+/// A number with six significant digits.
 pub fn digits(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().expect("a number that was just printed");
     rounded.to_string()
 }
 
-/// `file`, wherever the reader stands.
+/// `file` as an absolute path.
 pub fn absolute(file: &Path) -> Result<PathBuf> {
     std::path::absolute(file).with_context(|| file.display().to_string())
 }
@@ -270,14 +271,13 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A folder that nobody else can write to, removed at the end.
+/// A folder that only this user can write to, removed when dropped.
 pub struct OwnFolder(pub PathBuf);
 
 impl OwnFolder {
-    /// A new one for that command.
     pub fn new(command: &str) -> Result<OwnFolder> {
         let name = format!("gridloom-{command}-{}", std::process::id());
-        // A process of this number may have been killed before, and left its own.
+        // A killed process with the same number may have left its folder.
         for path in (0..).map(|more| std::env::temp_dir().join(format!("{name}{}", "x".repeat(more)))) {
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -290,7 +290,7 @@ impl OwnFolder {
 
 impl Drop for OwnFolder {
     fn drop(&mut self) {
-        // Litter in the folder for temporary files, at worst.
+        // At worst a folder is left among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -13,28 +13,28 @@ use super::{GridOption, parse_svg, print_json, print_line, write_svg};
 use crate::drawing::curves;
 use crate::drawing::words::scaled;
 
-/// List what is known of the times of functions (time against problem size, on each server) and of links.
+/// List the models of functions (time against problem size, on each server) and of links.
 ///
-/// Each server builds them from its calls and keeps them from run to run (`gridloom serve --models`); servers of one host
-/// share what they know, but for those that are slowed down. The size of a call is its work, by the function's
-/// complexity, or else the bytes of its arrays. A model whose points have 0 calls was guessed from another host's by
-/// the ratio of speeds, or has seen cold calls only.
+/// Each server builds its models from its calls and keeps them from run to run (`gridloom serve --models`). Servers of one
+/// host share their models, except those that are slowed down. The size of a call is its work, by the function's
+/// complexity, or else the bytes of its arrays. A model whose points have 0 calls was scaled from another host's by the
+/// ratio of speeds, or has seen cold calls only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom models\n  gridloom models linalg/dgemm --plot dgemm.svg\n  \
 gridloom models --accuracy\n  gridloom models --links")]
 pub struct Options {
-    /// The function, with its points [default: all, a line each]
+    /// The function, with its points [default: all, one line each]
     function: Option<String>,
-    /// Of that server only
+    /// Show this server only
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// How far calls and transfers were from what the models had predicted
+    /// Show how far the predictions of calls and transfers were off
     #[arg(long, conflicts_with_all = ["function", "plot"])]
     accuracy: bool,
-    /// Links instead of functions: latency, bandwidth and who forecasts it, for each ordered pair of hosts
+    /// Show links instead of functions: latency, bandwidth and its forecaster, for each ordered pair of hosts
     #[arg(long, conflicts_with_all = ["function", "server", "accuracy"])]
     links: bool,
-    /// What a call of that size is predicted to take, floating-point operations such as 2e9, or bytes if it states no work
+    /// Predict a call of this size: floating-point operations such as 2e9, or bytes if the function states no work
     #[arg(long, requires = "function", conflicts_with = "plot", value_parser = parse_problem_size)]
     size: Option<f64>,
     /// Draw the function's curves into an SVG file
@@ -62,7 +62,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The curves that have points, with what their sizes are.
+    /// The curves that have points, with the unit of their sizes.
     fn curves(&self) -> impl Iterator<Item = (&Curve, &'static str)> {
         let all = [(&self.model.by_work, "flop"), (&self.model.by_bytes, "B")];
         all.into_iter().filter(|(curve, _)| !curve.points.is_empty())
@@ -128,7 +128,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let known: Vec<&str> = view.servers.iter().map(|server| server.name.as_str()).collect();
         bail!("no server '{name}'; there are: {}", known.join(", "));
     }
-    // Tells of an unknown function, with names that are near.
+    // An unknown function is an error here, which proposes near names.
     let function = options.function.as_ref().map(|name| grid.function(name)).transpose()?;
     let servers = view.servers.iter().filter(|server| options.server.as_ref().is_none_or(|name| server.name == *name));
     let mut rows: Vec<Row> = servers
@@ -283,7 +283,7 @@ fn print_predictions(rows: &[Row], size: f64) -> Result<()> {
     Ok(())
 }
 
-/// A spread, or an error of forecasts, which a single measurement has not.
+/// A spread, or an error of forecasts; a single measurement has none.
 fn of_several(measurements: u64, spread: impl Fn() -> String) -> String {
     if measurements > 1 { spread() } else { "-".to_string() }
 }

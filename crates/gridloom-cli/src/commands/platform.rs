@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use gridloom::Cast;
-use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::platform::outline::{Member, Outline, Shape};
-use gridloom_core::platform::{LinkId, Platform};
-use gridloom_core::say;
+use gridloom::Roles;
+use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_base::say;
+use gridloom_platform::outline::{Member, Outline, Shape};
+use gridloom_platform::{LinkId, Platform};
 use serde_json::{Value, json};
 
 use super::{digits, parse_svg, print_json, print_line, print_text, read_text, write_svg};
@@ -24,18 +24,18 @@ mod list;
 pub enum Options {
     /// List or draw hosts, links, zones and routes; a role that no host can have is an error
     ///
-    /// Of a large platform, hosts and links that are alike are one line with their count. Routes are those between each two
-    /// hosts of a small platform, and of a large one those of its zones.
+    /// In a large platform, hosts and links that are alike share one line with their count. Routes are listed between each two
+    /// hosts of a small platform, and between the zones of a large one.
     #[command(
         after_help = "Examples:\n  gridloom platform show grid.toml\n  gridloom platform show grid.toml --svg grid.svg"
     )]
     Show {
         /// The file
         file: PathBuf,
-        /// Draw it there, as SVG
+        /// Draw the platform into this SVG file
         #[arg(long, value_name = "FILE", conflicts_with = "json", value_parser = parse_svg)]
         svg: Option<PathBuf>,
-        /// List each host, link and route of a large platform, too
+        /// List each host, link and route, even of a large platform
         #[arg(long, conflicts_with_all = ["json", "svg"])]
         all: bool,
         /// Print JSON
@@ -44,14 +44,14 @@ pub enum Options {
     },
     /// Show the route between two hosts: its latency in seconds, and its links in order
     ///
-    /// Two hosts that no route joins are a fact, not an error: 'no route', in JSON no links and latency 0.
+    /// Two hosts without a route are no error: the command prints 'no route', in JSON no links and latency 0.
     #[command(after_help = "Example:\n  gridloom platform route grid.toml laptop node-3 --json")]
     Route {
         /// The file
         file: PathBuf,
-        /// From
+        /// Host where the route begins
         src: String,
-        /// To
+        /// Host where the route ends
         dst: String,
         /// Print JSON
         #[arg(long)]
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
         Options::Show { file, svg, all, json } => {
             let platform = read(file)?;
-            Cast::check_roles(&platform)?;
+            Roles::check_roles(&platform)?;
             match svg {
                 Some(path) => draw(&platform, file, path)?,
                 None if *json => print_json(&as_json(&platform))?,

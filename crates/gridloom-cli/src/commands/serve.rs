@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_WORD, InlineBodies, Offer, builtin_names, builtin_offer, load_offer};
-use gridloom_core::base::limits::STORE_BYTES_DEFAULT;
+use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
@@ -20,54 +20,58 @@ use super::{
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::Registering;
 
-/// Offer functions: of shared libraries described in the interface language, and of Python modules.
+/// Offer functions of shared libraries and of Python modules.
 ///
-/// Each slot runs one call at a time in a worker process of its own; a function that crashes takes down its worker, not
-/// the server. FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or a word such as builtin:linalg, for a
-/// few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or the system's. Prints what it offers once the agent has
-/// registered it (at once with --no-agent), and runs until SIGINT or SIGTERM. The agent may be started later: it is tried again and again. One that
-/// refuses this server, as it has another secret or another version, or a node that is no agent, is an error.
+/// FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or words such as
+/// builtin:linalg: a few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or else the system's.
+/// Each slot runs one call at a time in a worker process of its own. A function that crashes takes down its worker, not the
+/// server. The server prints its functions once the agent has registered it (at once with --no-agent), and runs until SIGINT
+/// or SIGTERM. The agent may start later: the server dials it again and again. If the agent refuses the server because of
+/// another secret or version, or if the address is no agent's, the command fails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
 gridloom serve functions.py\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
-    #[arg(required_unless_present = "builtin")]
+    #[arg(required_unless_present_any = ["builtin", "no_functions"])]
     files: Vec<PathBuf>,
-    /// A library of the system's that comes described: linalg, blas, lapack, fftw; or files of the folder GRIDLOOM_FILES; may be
-    /// repeated
+    /// A system library whose description is built in: linalg, blas, lapack, fftw; or files: those of the folder
+    /// GRIDLOOM_FILES; may be repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
+    /// Offer no functions: the server only stores and sends data
+    #[arg(long, conflicts_with_all = ["files", "builtin"])]
+    no_functions: bool,
     #[command(flatten)]
     agent: AgentOption,
-    /// Register with no agent: clients that know this server's address use it by themselves
+    /// Register with no agent: clients that know the server's address use it directly
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
-    /// Its name, unique in the grid [default: HOST-PID]
+    /// Name of the server, unique in the grid [default: HOST-PID]
     #[arg(long)]
     name: Option<String>,
-    /// Calls that it runs at a time
+    /// Calls that the server runs at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Shared library with the functions that the .idl files describe, or that --builtin offers; may be repeated
+    /// Shared library with the functions of the .idl files or of --builtin; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Compile nothing: inline bodies are in libraries that 'gridloom idl compile' made
+    /// Compile nothing: 'gridloom idl compile' has put the inline bodies into libraries
     #[arg(long)]
     no_compile: bool,
-    /// Bound on the data that it holds, such as 8GiB [default: 4GiB]
+    /// Limit of the data that the server stores, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
-    /// Let each call take that many times the processor time that it needs, as on a slower processor; for experiments
+    /// Let each call take this many times the processor time that it needs, as on a slower processor; for experiments
     #[arg(long, default_value_t = 1.0, value_parser = parse_slowdown, value_name = "TIMES")]
     slowdown: f64,
-    /// Control group that workers join, by its file cgroup.procs; for experiments with quotas of processor time
+    /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
     #[arg(long, value_name = "FILE")]
     worker_group: Option<PathBuf>,
-    /// Talk to clients only, as a plain GridRPC server; the mapper knows
+    /// Talk to clients only, as a plain GridRPC server; the mapper takes this into account
     #[arg(long)]
     plain: bool,
     /// Where to listen; port 0 takes a free one
@@ -76,13 +80,13 @@ pub struct Options {
     /// Interpreter for Python modules
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Send data over TCP also to nodes of this host
+    /// Send data over TCP even to nodes of this host
     #[arg(long)]
     no_shared_memory: bool,
     /// Very short calls that may queue inside one worker
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     queue_depth: u32,
-    /// Folder where times of functions are kept from run to run, or 'none' [default: ~/.local/state/gridloom/models]
+    /// Folder for the models of functions, which the next run reads, or 'none' [default: ~/.local/state/gridloom/models]
     #[arg(long, env = "GRIDLOOM_MODELS", value_name = "DIR")]
     models: Option<PathBuf>,
     #[command(flatten)]
@@ -112,10 +116,10 @@ pub fn run(options: Options) -> Result<ExitCode> {
         offer.add(builtin_offer(name, &named)?);
     }
     if !rest.quiet {
-        offer.warnings.iter().for_each(|warning| gridloom_core::say!("{}", warning.trim_end()));
+        offer.warnings.iter().for_each(|warning| gridloom_base::say!("{}", warning.trim_end()));
     }
     offer.check_names()?;
-    if offer.definitions.is_empty() {
+    if offer.definitions.is_empty() && !options.no_functions {
         bail!("nothing to offer: the files define no function");
     }
     leave_out_what_the_library_lacks(&mut offer, &options)?;
@@ -178,7 +182,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     let say = |line: &str| {
         if !rest.quiet {
-            gridloom_core::say!("gridloom: {name}: {line}");
+            gridloom_base::say!("gridloom: {name}: {line}");
         }
     };
     let ended = drive(&node, |event| match event {
@@ -187,7 +191,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             if line == registered && !announced {
                 announced = true;
                 if let Err(error) = announce(&name, node.address(), &names, rest.json) {
-                    gridloom_core::say!("gridloom: {error:#}");
+                    gridloom_base::say!("gridloom: {error:#}");
                 }
             }
         }
@@ -204,7 +208,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     ended
 }
 
-/// A name without a folder that is no file here is left to the system's search path.
+/// The library's absolute path; a bare name that is no file here is left to the system's search path.
 fn located(library: &Path) -> Result<PathBuf> {
     match library.exists() {
         true => absolute(library),
@@ -213,7 +217,7 @@ fn located(library: &Path) -> Result<PathBuf> {
     }
 }
 
-/// What was kept of earlier runs, unless it is not to be.
+/// The models of earlier runs, unless --models is `none`.
 fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let folder = match &options.models {
         Some(folder) if folder.as_os_str() == "none" => return None,
@@ -230,12 +234,12 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
         )
     });
     for line in wrong.into_iter().chain(unwritable) {
-        gridloom_core::say!("gridloom: {name}: {line}");
+        gridloom_base::say!("gridloom: {name}: {line}");
     }
     Some(kept)
 }
 
-/// Makes the folder, and a file in it that goes again: what is learned is written much later.
+/// Makes the folder, and tries to write a file in it: models are written much later.
 fn check_writable(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let trial = folder.join(format!(".trial-{}", std::process::id()));
@@ -243,7 +247,7 @@ fn check_writable(folder: &Path) -> std::io::Result<()> {
     std::fs::remove_file(&trial)
 }
 
-/// Every function must be there, but those of a system's library that is poorer than what is described: they are left out.
+/// Leaves out functions of a built-in description that the system's library lacks. Any other function must be there.
 fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Result<()> {
     let wrong = check_libraries(&offer.definitions, &offer.libraries)?;
     if wrong.is_empty() {
@@ -262,7 +266,7 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
         bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
     }
     if !options.rest.quiet {
-        lines(&missing).iter().for_each(|line| gridloom_core::say!("gridloom: {line}"));
+        lines(&missing).iter().for_each(|line| gridloom_base::say!("gridloom: {line}"));
     }
     Ok(())
 }

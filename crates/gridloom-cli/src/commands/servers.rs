@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
 
-/// List the grid's servers: where they are, how many slots, how fast, what they offer.
+/// List the grid's servers: their addresses, slots, speeds and functions.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom servers --json")]
 pub struct Options {

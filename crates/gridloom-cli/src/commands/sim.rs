@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use gridloom_core::flow::Reach;
+use gridloom_flow::Reach;
 use gridloom_sim::replay::{Ended, Kind, Scenario, run as replay_run};
 use serde_json::{Map, json};
 
@@ -17,13 +17,13 @@ pub enum Options {
     /// Say when each activity of a scenario ends
     ///
     /// A scenario is a JSON file of hosts, links, routes, profiles, and transfers and executions that start at given
-    /// dates or after each other. What stands still for 30 days, or over 10 million changes, ends never. Dates are those of SimGrid 4.1, also where it leaves links out of a solution (see
-    /// --connected).
+    /// dates or after each other. An activity without progress for 30 days, or for 10 million changes, never ends. Dates are
+    /// those of SimGrid 4.1, even where SimGrid leaves links out of a solution (see --connected).
     #[command(after_help = "Example:\n  gridloom sim replay scenario.json --json")]
     Replay {
         /// The scenario
         file: PathBuf,
-        /// Solve all that a change reaches, where SimGrid 4.1 forgets links of flows that begin to share together
+        /// Solve for all links that a change reaches; SimGrid 4.1 forgets links of flows that begin to share at once
         #[arg(long)]
         connected: bool,
         /// Print JSON

@@ -9,70 +9,72 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{SimulateConfig, SimulationReport};
-use gridloom_core::flow::NetworkModel;
+use gridloom_flow::NetworkModel;
 use gridloom_testbed::kernel::sys;
 
 use super::{OwnFolder, absolute, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
-/// Whatever grid the program starts or connects to is the simulated one: the same agent, servers and mapper, on the
-/// hosts and links of the platform, in virtual time. Bodies of functions are skipped (results are zeros of the right
-/// shape) unless --execute is given. Host properties in the platform say who is what: role (agent, server, client),
-/// slots, functions, memory, plain. Without them the first host is client and agent and every other a server. With a
-/// deployment of processes each process may open the grid, as a client on its own host, beside its messages. Profiles of
-/// the platform (speeds, bandwidths, latencies, what is off when) are followed. Ends with the program's exit status; prints virtual seconds, makespans, bytes by link, and a hash of everything that happened,
-/// which is the same for the same program, platform and seed.
+/// Any grid that the program starts or connects to is the simulated one: the same agent, servers and mapper, on the
+/// hosts and links of the platform, in virtual time. Functions are not executed (results are zeros of the right shape)
+/// unless --execute is given. Host properties in the platform describe the grid: role (agent, server, client), slots,
+/// functions, memory, plain. Without them the first host is client and agent, and every other host a server. With a
+/// deployment of processes each process exchanges messages, and may open the grid as a client on its own host. The
+/// simulation follows the platform's profiles: speeds, bandwidths, latencies, and times when a host or link is off. It prints
+/// virtual seconds, makespans, bytes by link, and a hash of the trace, which is the same for the same program, platform and
+/// seed. The command ends with the program's exit status.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom simulate -p two-sites.toml -- python program.py")]
 pub struct Options {
     /// Platform file: TOML, or SimGrid's XML
     #[arg(short, long, value_name = "FILE")]
     platform: PathBuf,
-    /// Deployment file: who runs on which host
+    /// Deployment file: which process runs on which host
     #[arg(short, long, value_name = "FILE")]
     deployment: Option<PathBuf>,
-    /// Scenario of faults: what breaks when, a line each (docs/faults.md)
+    /// Scenario of faults, one per line (docs/faults.md)
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// What the servers offer beside linear algebra: .idl and .py files; may be repeated
+    /// Functions that the servers offer beside linear algebra (builtin:linalg): .idl and .py files, or words such as
+    /// builtin:lapack; may be repeated. Libraries need to be there only with --execute
     #[arg(long, value_name = "FILE")]
     functions: Vec<PathBuf>,
     /// Libraries for the .idl files, with --execute
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Run the bodies of functions
+    /// Execute the functions
     #[arg(long)]
     execute: bool,
-    /// For what is drawn at random
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Network model: warm-tcp (the default), cm02 or lv08
     #[arg(long)]
     network: Option<String>,
-    /// What part of a host's speed each function makes use of: JSON such as {"linalg/dgemm": 0.9}; others use it all
+    /// Part of a host's speed that each function uses: JSON such as {"linalg/dgemm": 0.9}; other functions use all of it
     #[arg(long, value_name = "FILE")]
     efficiencies: Option<PathBuf>,
     /// Interpreter for Python modules
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Also write the report there, as JSON
+    /// Also write the report into this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write the timeline of all groups there, as a page for a browser
+    /// Write the timeline of all groups into this file, a page for a browser
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write what happens there, for a viewer: Chrome's trace format (Perfetto, chrome://tracing), or Paje's if the name
+    /// Write a trace for a viewer into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
     /// ends in .paje
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write down how long the measured blocks of processes took, so that the run can be replayed
+    /// Record the durations of measured blocks in this file, so that --replay can repeat the run
     #[arg(long, value_name = "FILE", requires = "deployment", conflicts_with = "replay")]
     record: Option<PathBuf>,
-    /// Charge the measured blocks of processes what that file says, which --record has written
+    /// Take the durations of measured blocks from this file, which --record has written
     #[arg(long, value_name = "FILE", requires = "deployment")]
     replay: Option<PathBuf>,
-    /// End a run of processes after so many seconds of virtual time, with status 1 if any still runs then
+    /// End a run of processes after this many seconds of virtual time, with status 1 if one still runs then
     #[arg(long, value_name = "SECONDS", requires = "deployment", value_parser = seconds)]
     until: Option<f64>,
     /// Print the report as JSON on standard output, and the program's output on standard error
@@ -105,7 +107,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(text) => {
             options.report.as_deref().map_or(Ok(()), |file| hand_over(&report, file))?;
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
-            // The program has said why.
+            // The program has printed the failure.
             incomplete = report.failure.is_some();
             if let Some(file) = &options.timeline {
                 if !timeline.exists() {
@@ -126,7 +128,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound && status.success() => {
             let processes = if options.deployment.is_some() { " and ran no processes of the deployment" } else { "" };
-            gridloom_core::say!("gridloom: the program used no grid{processes}; nothing was simulated");
+            gridloom_base::say!("gridloom: the program used no grid{processes}; nothing was simulated");
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| report.display().to_string()),
@@ -137,15 +139,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Writes what the program has left in the folder of this command to where the user wants it.
+/// Copies a file from this command's folder to where the user wants it.
 fn hand_over(own: &Path, file: &Path) -> Result<()> {
     let text = std::fs::read(own).with_context(|| own.display().to_string())?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The file can be written, and is not there: that of an earlier run must not pass for this one's.
+/// Checks that the file can be written, and removes it: the file of an earlier run must not pass for this one's.
 fn claim(file: &Path) -> Result<()> {
-    // What is no file, such as a terminal or a pipe, stays.
+    // A terminal or a pipe is no file, and stays.
     let remove = |made: std::fs::File| if made.metadata()?.is_file() { std::fs::remove_file(file) } else { Ok(()) };
     let claimed = std::fs::File::create(file).and_then(remove);
     claimed.with_context(|| format!("cannot write {}", file.display()))
@@ -185,7 +187,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     is_time.then_some(seconds).ok_or_else(|| format!("expected seconds from 0 to {UNTIL_MAX_S}"))
 }
 
-/// More virtual seconds than the clock can count on from.
+/// The clock of virtual time cannot count much further.
 const UNTIL_MAX_S: f64 = 4e9;
 
 fn read_efficiencies(file: &Path) -> Result<BTreeMap<String, f64>> {
@@ -211,7 +213,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     if options.json {
         command.stdout(std::io::stderr());
     }
-    // The thread that waits for it; killed, this program leaves nobody behind who simulates on.
+    // The program ends with this thread: killing this process leaves no simulation running.
     sys::end_with_this_thread(&mut command);
     // An interrupt at the terminal is for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
@@ -221,14 +223,14 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // It fails only if the program has ended, which is what is wanted.
+            // It fails only if the program has ended already.
             let _ = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::TERM);
         }
     });
     Ok(child.wait()?)
 }
 
-/// A shell's convention for a program that a signal ended.
+/// The exit status; after a signal 128 plus its number, as in a shell.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

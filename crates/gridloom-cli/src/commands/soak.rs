@@ -17,34 +17,34 @@ use super::{count, print_json, print_line, read_text};
 
 /// Run random work under random faults in simulation, and check what must always hold.
 ///
-/// Each seed draws a grid of an agent, four servers and up to three clients, what the clients' programs do, and what breaks
-/// when: processes that are killed, hang, stop for a while or start anew, ways between hosts that are cut or lose what goes
-/// one way, connections that break at one end or both, slow hosts, full stores. After every step all invariants are checked
-/// (--invariants lists them); when everything is released, nobody may remember anything. Ends with status 1 at the first
-/// seed that fails, and says how to replay it: the same seed gives the same run.
+/// Each seed draws a grid of an agent, four servers and up to three clients, the work of the clients' programs, and faults:
+/// processes that are killed, hang, stop for a while or restart; links that are cut or lose one direction; connections that
+/// break at one end or both; slow hosts; full stores. All invariants are checked after every step (--invariants lists them).
+/// When everything is released, no node may hold any state of it. The command ends with status 1 at the first seed that
+/// fails, and prints how to replay it: the same seed gives the same run.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom soak --seeds 20000\n  gridloom soak --seed 4711 --trace\n  \
 gridloom soak --scenario crash.faults --seeds 100")]
 pub struct Options {
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// The first of them
+    /// First seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     from: u64,
-    /// Run that seed alone
+    /// Run this seed alone
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// Faults from that file in place of random ones; its times count from the beginning of the work
+    /// File with faults to use instead of random ones; its times count from the beginning of the work
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// If a seed fails, print everything that happened in it
+    /// If a seed fails, print its whole trace
     #[arg(long)]
     trace: bool,
     /// Seeds that run at a time [default: the machine's processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// List what is checked, and end
+    /// List the invariants, and end
     #[arg(long)]
     invariants: bool,
     /// Print JSON
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let Some(end) = from.checked_add(seeds) else {
         bail!("--from {from} --seeds {seeds}: seeds end at {}; take fewer", u64::MAX);
     };
-    // What a failing seed says on its way to a panic is in its verdict.
+    // The verdict of a failing seed has the message of its panic.
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
     let tally = soak_all(options, scenario.as_ref(), from, end);
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     report(options, &tally?, began.elapsed())
 }
 
-/// What all seeds together came to.
+/// The sums over all seeds.
 #[derive(Default)]
 struct Tally {
     seeds: u64,
@@ -101,7 +101,7 @@ impl Tally {
     }
 }
 
-/// Runs the seeds, several at a time. Those before one that fails are run to their end, so that the least is found.
+/// Runs the seeds, several at a time. Seeds below a failing one run to their end, so that the least failing seed is found.
 fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64) -> Result<Tally> {
     let jobs = match options.jobs {
         Some(jobs) => usize::from(jobs),
@@ -137,7 +137,7 @@ fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64)
     Ok(tally.into_inner().expect("no panic while held"))
 }
 
-/// On a terminal, how far it is.
+/// Progress, if standard error is a terminal.
 fn show_progress(tally: &Mutex<Tally>, is_done: &AtomicBool) {
     let mut out = std::io::stderr();
     if !out.is_terminal() {
@@ -172,14 +172,14 @@ fn report(options: &Options, tally: &Tally, took: Duration) -> Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     };
     for record in &failure.records {
-        gridloom_core::say!("{} {} {}", record.at, record.node, record.what);
+        gridloom_base::say!("{} {} {}", record.at, record.node, record.what);
     }
     if options.trace {
-        failure.situation.iter().for_each(|line| gridloom_core::say!("{line}"));
+        failure.situation.iter().for_each(|line| gridloom_base::say!("{line}"));
     }
-    gridloom_core::say!("gridloom: {failure}");
-    failure.faults.iter().for_each(|fault| gridloom_core::say!("  {fault}"));
-    gridloom_core::say!("replay: {}", replay(options, failure.seed));
+    gridloom_base::say!("gridloom: {failure}");
+    failure.faults.iter().for_each(|fault| gridloom_base::say!("  {fault}"));
+    gridloom_base::say!("replay: {}", replay(options, failure.seed));
     Ok(ExitCode::FAILURE)
 }
 

@@ -21,9 +21,10 @@ use super::{print_json, print_line};
 
 /// Run real processes on an emulated network: the hosts and links of a platform file, on this machine, without root.
 ///
-/// Each host is a network namespace; every packet between hosts crosses the links of its route, which have the
-/// bandwidth, latency, queue and sharing of the platform. Host properties say who is agent, server and client, as for
-/// 'gridloom simulate'. Processes of a deployment run on their hosts. Whatever happens, nothing of a testbed is left when its command has ended.
+/// Each host is a network namespace. Every packet between hosts crosses the links of its route, which have the bandwidth,
+/// latency, queue and sharing of the platform. Host properties name the hosts of agent, servers and client, as for 'gridloom
+/// simulate'. Processes of a deployment run on their hosts. When the command has ended, for whatever reason, nothing of the
+/// testbed is left.
 #[derive(clap::Subcommand)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed up -p two-sites.toml\n  gridloom testbed enter laptop -- ping -c 3 cluster-1\n  \
@@ -32,21 +33,21 @@ pub enum Options {
     Run(launch::Run),
     Up(launch::Up),
     Enter(Enter),
-    /// Cut a link while a testbed runs: packets that have to cross it are lost.
+    /// Cut a link of a running testbed: packets that have to cross it are lost.
     ///
-    /// NAME of the platform means both directions of a split-duplex link, NAME_UP or NAME_DOWN one of them.
+    /// The name in the platform means both directions of a split-duplex link; NAME_UP and NAME_DOWN mean one of them.
     #[command(after_help = "Example:\n  gridloom testbed cut wan && sleep 5 && gridloom testbed restore wan")]
     Cut(Switch),
     /// Restore a link that was cut.
     ///
-    /// NAME of the platform means both directions of a split-duplex link, NAME_UP or NAME_DOWN one of them.
+    /// The name in the platform means both directions of a split-duplex link; NAME_UP and NAME_DOWN mean one of them.
     #[command(after_help = "Example:\n  gridloom testbed restore wan")]
     Restore(Switch),
     Slow(Slow),
-    /// Show a running testbed: addresses of its hosts, what crossed each link, and how late packets were
+    /// Show a running testbed: addresses of its hosts, the traffic of each link, and how late packets were
     #[command(after_help = "Example:\n  gridloom testbed show --json")]
     Show(Named),
-    /// Take a testbed down, with all that runs in it
+    /// Take a testbed down, with all processes in it
     #[command(after_help = "Example:\n  gridloom testbed down --name 4711")]
     Down(Named),
     Check(check::Check),
@@ -65,8 +66,8 @@ pub enum Options {
 
 /// Run a command on a host of a running testbed; without one, a shell.
 ///
-/// Hosts have the names that the platform gives them; programs on them use its grid. What it runs is a program of this
-/// machine, which has to be there: 'ping' of the example may not be.
+/// Hosts have the names that the platform gives them, and programs on them use its grid. The command must be installed on
+/// this machine: 'ping' of the example may be missing.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed enter laptop -- ping -c 3 cluster-1")]
 pub struct Enter {
@@ -89,15 +90,15 @@ pub struct Switch {
 
 /// Let a host compute at a part of its speed, as the fault 'slow' does in simulation; 1 makes it as fast as it was.
 ///
-/// It changes the quota of processor time that the calls of its servers have. So it needs a testbed with a grid (not
-/// --no-grid) whose speeds are emulated by quota (see --speeds of 'gridloom testbed up'), and a host with a server: programs and
-/// processes that talk by messages run at full speed.
+/// This changes the quota of processor time for calls on the host's servers. So the host needs a server, and the testbed a
+/// grid (no --no-grid) and speeds that are emulated by quota (see --speeds of 'gridloom testbed up'). Programs and processes
+/// that exchange messages run at full speed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed slow cluster-1 0.1")]
 pub struct Slow {
     /// The host
     host: String,
-    /// The part of the speed that the platform says; where a profile of the platform changes it, of what that says
+    /// Part of the speed in the platform, or of the speed that a profile of the platform sets
     #[arg(value_parser = parse_factor)]
     factor: f64,
     #[command(flatten)]
@@ -169,14 +170,14 @@ fn down(named: &Named) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// This program as a testbed's keeper.
+/// The command that runs this program as a testbed's keeper.
 fn keeper() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("this program's own path")?);
     command.args(["testbed", "keep"]);
     Ok(command)
 }
 
-/// Starts the keeper and what `build` says, and waits for its end. Signals that come meanwhile end it.
+/// Starts the keeper and the testbed that `build` makes, and waits for its end. SIGINT and SIGTERM end it.
 fn keep_until_its_end(
     name: &str,
     build: impl FnOnce(Keeper, &Signals) -> Result<Testbed>,

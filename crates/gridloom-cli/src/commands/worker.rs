@@ -1,12 +1,12 @@
-//! `gridloom worker`: a server's slot for native functions, and the check that its libraries hold what they shall.
-//! Started by servers.
+//! `gridloom worker`: a server's slot for native functions, and the check that libraries have the functions. Servers
+//! start it.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
-use gridloom_core::idl::{Body, Definition};
+use gridloom_idl::{Body, Definition};
 use gridloom_net::worker::native::Native;
 use gridloom_net::worker::{Functions, Setup};
 use serde_json::json;
@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// A function that cannot be run, and why.
 pub type Wrong = (String, String);
 
-/// What the process says that looked: functions that cannot be run, or libraries that cannot be loaded.
+/// The answer of the checking process: functions that cannot be run, or libraries that cannot be loaded.
 type Answer = Result<Vec<Wrong>, Vec<String>>;
 
 /// Looks up every native function in a process of its own, so that a library that cannot be loaded is noticed when the
@@ -56,11 +56,11 @@ pub fn check_libraries(definitions: &[Definition], libraries: &[PathBuf]) -> Res
         .spawn()
         .context("cannot check the libraries")?;
     let question = json!({ "definitions": native, "libraries": libraries }).to_string();
-    // It reads everything before it loads anything, so a broken pipe is an early death, which the status tells.
+    // The worker reads all definitions before it loads anything: after a broken pipe its exit status has the reason.
     let _ = child.stdin.take().expect("it is piped").write_all(question.as_bytes());
     let output = child.wait_with_output().context("cannot check the libraries")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // What a library prints while it is loaded comes before the answer.
+    // A library may print while it is loaded: the answer is the last line.
     let answer = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
     let answer: Answer =
         answer.with_context(|| format!("loading the libraries ended the process ({})", output.status))?;
@@ -75,7 +75,7 @@ fn check() -> Result<()> {
     let (modules, scratch) = (Vec::new(), PathBuf::new());
     let setup = Setup { server_name: String::new(), libraries, modules, slowdown: 1.0, scratch };
     native.setup(&setup).map_err(anyhow::Error::msg)?;
-    // Said once, and not again for each function that is not found for it.
+    // Reported once, not for each function that is missing because of it.
     let unloadable: Vec<String> =
         native.unloadable().map(|(path, why)| format!("library {} cannot be loaded: {why}", path.display())).collect();
     if !unloadable.is_empty() {

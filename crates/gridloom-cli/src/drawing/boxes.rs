@@ -1,13 +1,13 @@
 //! The boxes of a drawing: hosts, groups of hosts, routers, links, and frames around zones.
 
-use gridloom_core::platform::{HostId, Link, LinkId, Platform, Sharing};
+use gridloom_platform::{HostId, Link, LinkId, Platform, Sharing};
 
-use super::svg::{Block, SMALL, TEXT, TITLE, short, width_of};
+use super::block::{Block, SMALL, TEXT, TITLE, short, width_of};
 use super::words::{capacity, counted, from_to, power, roles};
 
 const LINE: f64 = 15.0;
 const PADDING: f64 = 8.0;
-/// What shows of the sheets below the first of a stack.
+/// The visible edge of the lower sheets of a stack.
 const SHEET: f64 = 4.0;
 
 /// How all classes look. Colours tell roles and kinds of links apart in print, too: outlines differ as well.

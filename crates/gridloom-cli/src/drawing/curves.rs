@@ -3,8 +3,8 @@
 
 use gridloom_core::perf::Curve;
 
+use super::block::Block;
 use super::boxes;
-use super::svg::Block;
 use super::words::scaled;
 
 const WIDTH: f64 = 720.0;
@@ -77,7 +77,7 @@ pub fn draw(function: &str, lines: &[(&str, &Curve, &str)]) -> String {
         }
         let at = TOP + 20.0 * number as f64;
         page.line((WIDTH - RIGHT + 16.0, at), (WIDTH - RIGHT + 36.0, at), &class);
-        page.text((WIDTH - RIGHT + 42.0, at + 4.0), "small", &super::svg::short(server));
+        page.text((WIDTH - RIGHT + 42.0, at + 4.0), "small", &super::block::short(server));
     }
     let mut style = format!("{}.grid{{stroke:#ddd;fill:none}}", boxes::STYLE);
     for (number, colour) in COLOURS.iter().enumerate() {

@@ -5,7 +5,7 @@
 //! Majorization", 2004), from a circle, turned so that the drawing is wide rather than high. Boxes that then overlap are
 //! pushed apart. Nothing is random: the same graph gives the same drawing.
 
-use super::svg::shelves;
+use super::block::shelves;
 
 /// A place, or a width and a height.
 type Point = (f64, f64);

@@ -2,32 +2,32 @@
 //!
 //! Zones are frames, one in another; a member of a zone is a box; a link is a box, too, with its figures, on the line
 //! that it makes. Stars stand around their hub, given routes are a graph ([`graph`]), fat trees, tori and dragonflies have
-//! their shapes ([`shapes`]). What is many and alike is one box with its count ([`Scale`]); a small platform has a table of
+//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`Scale`]); a small platform has a table of
 //! its routes below.
 //!
 //! **Invariant:** the same platform gives the same bytes.
 
+mod block;
 mod boxes;
 pub mod curves;
 mod graph;
 mod shapes;
 mod star;
-pub mod svg;
 pub mod words;
 mod zone;
 
-use gridloom_core::platform::outline::{Member, Outline};
-use gridloom_core::platform::{Host, HostId, Link, LinkId, Platform};
+use gridloom_platform::outline::{Member, Outline};
+use gridloom_platform::{Host, HostId, Link, LinkId, Platform};
 
-use svg::{Block, SMALL, TITLE, width_of};
+use block::{Block, SMALL, TITLE, width_of};
 use words::{counted, scaled};
 
-/// Hosts of a platform whose routes are listed below it, pair by pair.
+/// Hosts of a platform for which routes are listed below it, pair by pair.
 const ROUTED_HOSTS_MAX: usize = 8;
 /// Zones in a zone that are drawn with what is in them.
 const ZONES_MAX: usize = 24;
 
-/// What is drawn one by one.
+/// Which members are drawn one by one.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Hosts of a zone.
@@ -94,7 +94,7 @@ pub fn cables(platform: &Platform) -> Vec<LinkId> {
     .collect()
 }
 
-/// What outlines and colours mean, as far as they occur.
+/// The meaning of the outlines and colours that occur.
 fn legend(platform: &Platform) -> Block {
     let mut parts: Vec<Block> = Vec::new();
     for role in ["client", "agent", "server"] {
@@ -163,7 +163,7 @@ pub fn route_rows(platform: &Platform) -> Option<Vec<[String; 3]>> {
                 route.links.iter().map(|link| platform.links()[link.0 as usize].bandwidth).fold(f64::MAX, f64::min);
             let (from, to) = (&platform.hosts()[a].name, &platform.hosts()[b].name);
             rows.push([
-                format!("{} {} {}", svg::short(from), if is_same { "–" } else { "→" }, svg::short(to)),
+                format!("{} {} {}", block::short(from), if is_same { "–" } else { "→" }, block::short(to)),
                 format!("{} · {}", scaled(slowest, "B/s"), scaled(route.latency_s, "s")),
                 names.join(", "),
             ]);

@@ -1,10 +1,10 @@
-//! Zones whose shape is known: fat trees, tori, dragonflies, places in a plane. Large ones are drawn by their parts.
+//! Zones of known shape: fat trees, tori, dragonflies, places in a plane. Large ones are drawn by their parts.
 
-use gridloom_core::platform::outline::{Arm, Member, Outline};
-use gridloom_core::platform::{HostId, LinkId, Platform};
+use gridloom_platform::outline::{Arm, Member, Outline};
+use gridloom_platform::{HostId, LinkId, Platform};
 
+use super::block::Block;
 use super::star::stacked;
-use super::svg::Block;
 use super::words::{capacity, counted, from_to, power};
 use super::{Scale, boxes, graph, zone};
 
@@ -23,7 +23,7 @@ fn link_label(platform: &Platform, what: &str, link: Option<LinkId>) -> Option<B
     Some(boxes::labelled("pillduplex", &[boxes::name(what), boxes::small(figures)], false))
 }
 
-/// What all hosts are, if they are alike.
+/// Speed and cores, if all hosts are alike.
 fn common_power(platform: &Platform, hosts: &[HostId]) -> String {
     match hosts.is_empty() {
         true => String::new(),
@@ -42,9 +42,9 @@ pub fn fat_tree(
     if level_sizes.iter().any(|size| *size > LEVEL_MAX.min(scale.hosts_max)) {
         return levels(platform, &hosts, level_sizes, cables);
     }
-    // Names only; what is common to all hosts is said once.
+    // Names only: figures that all hosts share stand once.
     let leaf = |id: &HostId| {
-        let name = super::svg::short(&platform.hosts()[id.0 as usize].name);
+        let name = super::block::short(&platform.hosts()[id.0 as usize].name);
         boxes::labelled("host", &[boxes::small(name)], false)
     };
     let leaves: Vec<Block> = hosts.iter().map(leaf).collect();
@@ -76,7 +76,7 @@ pub fn fat_tree(
         block.put(&label, 0.0, 0.0);
         let text = common_power(platform, &hosts);
         block.text((label.width + 16.0, 24.0), "small", &format!("{}, {text}", counted(hosts.len(), "host")));
-        block.width = block.width.max(label.width + 16.0 + super::svg::width_of(&text, 12.0) + 80.0);
+        block.width = block.width.max(label.width + 16.0 + super::block::width_of(&text, 12.0) + 80.0);
     }
     block
 }
@@ -146,13 +146,13 @@ pub fn torus(platform: &Platform, outline: &Outline, sizes: &[usize], link: Opti
         .collect();
     let mut parts: Vec<Block> = label.into_iter().collect();
     let text = format!("{shape}; {}", common_power(platform, &hosts));
-    let mut note = Block::new(super::svg::width_of(&text, 11.0), 16.0);
+    let mut note = Block::new(super::block::width_of(&text, 11.0), 16.0);
     note.text((note.width / 2.0, 12.0), "mid small", &text);
     parts.push(note);
     parts.push(zone::packed(&slices));
     if sizes.len() > 2 {
         let text = "each host is joined to those of its place in the slices before and after, too";
-        let mut note = Block::new(super::svg::width_of(text, 11.0), 16.0);
+        let mut note = Block::new(super::block::width_of(text, 11.0), 16.0);
         note.text((note.width / 2.0, 12.0), "mid small", text);
         parts.push(note);
     }
@@ -173,7 +173,7 @@ fn coordinates(number: usize, sizes: &[usize]) -> String {
 /// Two dimensions of a torus, with stubs where the ends are joined.
 fn slice(platform: &Platform, hosts: &[HostId], wide: usize) -> Block {
     let node = |id: &HostId| {
-        let name = super::svg::short(&platform.hosts()[id.0 as usize].name);
+        let name = super::block::short(&platform.hosts()[id.0 as usize].name);
         boxes::labelled("host", &[boxes::small(name)], false)
     };
     let nodes: Vec<Block> = hosts.iter().map(node).collect();
@@ -303,7 +303,7 @@ pub fn vivaldi(
         };
         let [x, y, height] = place.unwrap_or_default();
         let text = format!("{x}, {y}, height {height} ms");
-        let mut note = Block::new(super::svg::width_of(&text, 10.5), 15.0);
+        let mut note = Block::new(super::block::width_of(&text, 10.5), 15.0);
         note.text((note.width / 2.0, 12.0), "mid small", &text);
         blocks.push(stacked(&[member, note], 0.0));
         centres.push((x, y));

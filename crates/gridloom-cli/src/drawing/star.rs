@@ -1,9 +1,9 @@
 //! Members to the left and right of a hub, each with its links.
 
-use gridloom_core::platform::outline::{Arm, Member, Outline};
-use gridloom_core::platform::{HostId, LinkId, Platform};
+use gridloom_platform::outline::{Arm, Member, Outline};
+use gridloom_platform::{HostId, LinkId, Platform};
 
-use super::svg::Block;
+use super::block::Block;
 use super::words::{alike, cables};
 use super::{Scale, boxes, zone};
 
@@ -85,7 +85,7 @@ fn rows(
             .filter_map(|id| of_member(*member_of.get(id)?))
             .flat_map(|arm| own(arm).0.into_iter().chain(own(arm).1))
             .collect();
-        // `cables` looks through what it has found; of thousands, neighbours are enough.
+        // `cables` searches its result: of thousands of links, neighbours are enough.
         let mut names: Vec<(&str, LinkId)> = links.iter().map(|link| (platform.cable_name(*link), *link)).collect();
         names.dedup_by_key(|(name, _)| *name);
         rows.push(Row {

@@ -1,8 +1,8 @@
-//! How quantities and names are said, in drawings and in lists.
+//! Quantities and names as text, for drawings and lists.
 
 use std::collections::BTreeMap;
 
-use gridloom_core::platform::{Host, HostId, Link, LinkId, Platform};
+use gridloom_platform::{Host, HostId, Link, LinkId, Platform};
 
 /// A number with a prefix: `6.25 MB/s`.
 pub fn scaled(value: f64, unit: &str) -> String {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::platform::outline::{Member, Outline, Shape, Way};
-use gridloom_core::platform::{HostId, LinkId, Platform};
+use gridloom_platform::outline::{Member, Outline, OutlineLink, Shape};
+use gridloom_platform::{HostId, LinkId, Platform};
 
-use super::svg::{Block, shelves};
+use super::block::{Block, shelves};
 use super::words::{alike, capacity, counted, from_to, power};
 use super::{Scale, boxes, graph, shapes, star};
 
@@ -20,7 +20,7 @@ pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) 
     }
     let inside = inside(platform, outline, scale, depth);
     let detail = format!("{} · {}", outline.routing(), counted(outline.host_count(), "host"));
-    boxes::frame(&super::svg::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
+    boxes::frame(&super::block::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
 }
 
 /// What is in a zone, without a frame.
@@ -90,7 +90,7 @@ fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -
 }
 
 /// Members and links as a graph: a line for each two that follow one another on a route.
-fn routes(platform: &Platform, outline: &Outline, ways: &[Way], scale: Scale, depth: usize) -> Block {
+fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: Scale, depth: usize) -> Block {
     let members = members(platform, outline, scale, depth);
     let mut cables: BTreeMap<&str, LinkId> = BTreeMap::new();
     for link in ways.iter().flat_map(|way| &way.links) {
@@ -183,7 +183,7 @@ fn summary(platform: &Platform, outline: &Outline) -> Block {
     links.dedup();
     let figures = links.iter().map(|link| &platform.links()[link.0 as usize]);
     let labels = [
-        boxes::name(super::svg::short(&outline.name)),
+        boxes::name(super::block::short(&outline.name)),
         boxes::small(format!("{} · {}", outline.routing(), counted(hosts.len(), "host"))),
         boxes::small(if hosts.is_empty() { String::new() } else { format!("{} each", power(all)) }),
         boxes::small(if links.is_empty() { String::new() } else { format!("links {}", capacity(figures)) }),

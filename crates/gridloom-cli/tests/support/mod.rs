@@ -1,4 +1,4 @@
-//! Processes of the program: started, waited for by what they print, and ended whatever a test does.
+//! Processes of the program: tests start them, wait for their output, and end them in any case.
 
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,22 @@ pub fn gridloom(arguments: &[&str]) -> Command {
     command
 }
 
+/// Says that the running test is skipped, and notes it in the file that `GRIDLOOM_SKIPPED` names.
+pub fn skipped(why: &str) {
+    let line = format!("{}: {why}\n", std::thread::current().name().unwrap_or("a test"));
+    eprint!("skipped: {line}");
+    if let Some(file) = std::env::var_os("GRIDLOOM_SKIPPED") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
+        std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
+    }
+}
+
 /// Whether this machine lets its users have testbeds, of that platform; says so if not.
 pub fn has_testbeds(platform: &str) -> bool {
     let output = gridloom(&["testbed", "run", "--no-grid", "--quiet", "-p", platform, "--", "true"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     if error.contains("this machine does not let this user have") {
-        eprintln!("skipped: {error}");
+        skipped(error.trim_end());
         return false;
     }
     assert!(output.status.success(), "{error}");
@@ -243,9 +253,9 @@ pub fn workers_of(pid: u32) -> Vec<u32> {
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Waits until a process that is nobody's child here has ended.
+/// Waits until a process has ended that is no child of this one.
 pub fn process_ended(pid: u32) {
-    // `tail` watches it; there is no other way to wait for a stranger without a dependency.
+    // `tail` watches it; std cannot wait for a process that is no child.
     let status = Command::new("timeout").args(["20", "tail", "-f", "/dev/null", "--pid", &pid.to_string()]).status();
     assert!(status.unwrap().success(), "process {pid} still runs");
 }

@@ -8,11 +8,11 @@ mod back;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use crate::graph::Task;
 use crate::perf::{GridView, LinkEstimate, Size};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 
-pub use back::{CallBack, CallBackAnswer};
+pub use back::{CallBack, CallBackAnswer, Halt};
 
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
@@ -31,7 +31,6 @@ pub struct Way {
 /// A call under way.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The task.
     pub task: Arc<Task>,
     /// Its data arguments, all at the client.
     pub sources: Vec<(DatumId, Meta)>,
@@ -97,7 +96,7 @@ impl Calls {
         let size = Size::new(task.work_flops, sent_bytes.saturating_add(back_bytes));
         let mut best: Option<(f64, NodeId, f64)> = None;
         for server in grid.servers.iter().filter(|server| only.is_none_or(|only| server.node == only)) {
-            let Some(run_s) = server.task_seconds(&task.function, size) else { continue };
+            let Some(run_s) = server.task_seconds(task.name(), size) else { continue };
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
             // Calls already there share its slots; what they were predicted to take is worked off evenly.
@@ -235,7 +234,7 @@ impl Calls {
         calls
     }
 
-    /// Calls whose limit has run out, taken out.
+    /// Takes out the calls that are past their deadline.
     pub fn take_expired(&mut self, now: Time) -> Vec<Call> {
         let tasks: Vec<TaskId> =
             self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, task)| *task).collect();
@@ -266,6 +265,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::TaskKind;
     use crate::perf::{FunctionModel, ServerView};
 
     fn server(name: &str, node: u64, flops: f64) -> ServerView {
@@ -286,13 +286,11 @@ mod tests {
     fn task(serial: u64) -> Arc<Task> {
         Arc::new(Task {
             id: TaskId { client: NodeId(1), serial },
-            function: "m/f".into(),
-            signature_hash: 0,
+            kind: TaskKind::call("m/f", 0),
             args: vec![],
             outputs: vec![],
             work_flops: Some(1e9),
             only: None,
-            object: None,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Which data a server holds, for whom, and how much room is left: the accounting of its store.
+//! The accounting of a server's store: the data in it, the readers that wait for each, and the room left.
 //!
 //! **Invariants**
 //! - `used_bytes` is the sum of the sizes of all replicas, reserved ones included, and exceeds the limit only by
@@ -7,11 +7,26 @@
 //! - A copy that is to be kept is dropped by its owner only.
 //!
 //! What it does not do: move or keep bytes (the world does), or decide where a datum comes from (the plan does).
+//!
+//! What a program may say of its data stands in files of its own: places (`uri`), management modes (`mode`), descriptions
+//! (`description`), copies that it had put on servers (`copies`). The session acts on them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod copies;
+mod description;
+mod mode;
+mod uri;
 
-use crate::base::limits::DROPPED_REMEMBERED;
-use crate::base::{DatumId, NodeId, Time};
+pub use copies::{CLIENT, Copies, Status};
+pub use description::{Description, Kind};
+pub use mode::Mode;
+pub use uri::{InvalidData, Uri};
+
+mod dropped;
+
+use std::collections::BTreeMap;
+
+use dropped::Dropped;
+use gridloom_base::{DatumId, NodeId, Time};
 
 /// How a replica came, or comes, to be here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +45,7 @@ struct Replica {
     origin: Origin,
     here: bool,
     readers: u32,
-    /// Its owner wants it to stay here, whoever else has it.
+    /// Its owner wants it to stay here, wherever else it is.
     kept: bool,
     released: bool,
     fetchers: Vec<NodeId>,
@@ -41,11 +56,9 @@ struct Replica {
 /// A copy that was given up to make room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
-    /// The datum.
     pub datum: DatumId,
     /// What it was here for.
     pub origin: Origin,
-    /// Its size.
     pub size_bytes: u64,
 }
 
@@ -68,8 +81,7 @@ pub struct Replicas {
     replicas: BTreeMap<DatumId, Replica>,
     /// Requests for data that nothing is known of yet: the task that makes them may still be on its way here.
     unknown: BTreeMap<DatumId, Vec<(NodeId, Time)>>,
-    dropped: BTreeSet<DatumId>,
-    dropped_order: VecDeque<DatumId>,
+    dropped: Dropped,
 }
 
 impl Replicas {
@@ -80,12 +92,10 @@ impl Replicas {
             used_bytes: 0,
             replicas: BTreeMap::new(),
             unknown: BTreeMap::new(),
-            dropped: BTreeSet::new(),
-            dropped_order: VecDeque::new(),
+            dropped: Dropped::default(),
         }
     }
 
-    /// The bound.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
@@ -149,7 +159,7 @@ impl Replicas {
             }
             return;
         }
-        self.forget_drop(datum);
+        self.dropped.forget(datum);
         let fetchers =
             self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>();
         self.used_bytes += size_bytes;
@@ -176,7 +186,7 @@ impl Replicas {
         }
     }
 
-    /// The datum is whole in the store: who waits for it. A datum that nobody announced gets its place now.
+    /// The datum is whole in the store. Gives the peers that wait for it. A datum that was not announced gets its place now.
     pub fn arrived(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) -> Vec<NodeId> {
         self.reserve(datum, size_bytes, origin, now);
         let replica = self.replicas.get_mut(&datum).expect("reserved above");
@@ -221,13 +231,13 @@ impl Replicas {
             }
             None => {
                 self.unknown.remove(&datum);
-                self.remember_drop(datum);
+                self.dropped.remember(datum);
                 false
             }
         }
     }
 
-    /// Gives up the place of a datum that is not here. Peers that wait for it wait on: somebody may still make it. True
+    /// Gives up the place of a datum that is not here. Peers that wait for it wait on: another task may still make it. True
     /// if there was such a place.
     pub fn unreserve(&mut self, datum: DatumId, now: Time) -> bool {
         match self.replicas.get(&datum) {
@@ -243,11 +253,11 @@ impl Replicas {
         }
     }
 
-    /// Takes a datum out of the accounting whatever its readers (its owner is gone). True if it was here.
+    /// Takes a datum out of the accounting although it may have readers: its owner is gone. True if it was here.
     pub fn discard(&mut self, datum: DatumId) -> bool {
         let Some(replica) = self.replicas.remove(&datum) else { return false };
         self.used_bytes -= replica.size_bytes;
-        self.remember_drop(datum);
+        self.dropped.remember(datum);
         replica.here
     }
 
@@ -262,7 +272,7 @@ impl Replicas {
                 replica.fetchers.push(peer);
                 Fetch::Later
             }
-            None if self.dropped.contains(&datum) => Fetch::Gone,
+            None if self.dropped.contains(datum) => Fetch::Gone,
             None => {
                 self.unknown.entry(datum).or_default().push((peer, now));
                 Fetch::Later
@@ -314,7 +324,7 @@ impl Replicas {
         touched.into_iter().filter(|datum| self.drop_if_done(*datum)).collect()
     }
 
-    /// All data whose names belong to a client.
+    /// All data that a client names.
     pub fn of_client(&self, client: NodeId) -> Vec<DatumId> {
         let first = DatumId { client, serial: 0 };
         let last = DatumId { client, serial: u64::MAX };
@@ -356,91 +366,26 @@ impl Replicas {
         done && self.discard(datum)
     }
 
-    fn remember_drop(&mut self, datum: DatumId) {
-        if self.dropped.insert(datum) {
-            self.dropped_order.push_back(datum);
-            if self.dropped_order.len() > DROPPED_REMEMBERED {
-                let oldest = self.dropped_order.pop_front().expect("just pushed");
-                self.dropped.remove(&oldest);
+    /// What must hold between handlings.
+    ///
+    /// # Errors
+    /// The sentence that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let bytes: u64 = self.replicas.values().map(|replica| replica.size_bytes).sum();
+        if bytes != self.used_bytes {
+            return Err(format!("replicas take {bytes} bytes, and {} are counted", self.used_bytes));
+        }
+        for (datum, replica) in &self.replicas {
+            if self.unknown.contains_key(datum) {
+                return Err(format!("{datum} has a place, and requests for it wait as if it had none"));
+            }
+            if replica.here && !replica.fetchers.is_empty() {
+                return Err(format!("{datum} is here, and was not sent to {:?}", replica.fetchers));
             }
         }
-    }
-
-    fn forget_drop(&mut self, datum: DatumId) {
-        if self.dropped.remove(&datum) {
-            self.dropped_order.retain(|known| *known != datum);
-        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn datum(serial: u64) -> DatumId {
-        DatumId { client: NodeId(9), serial }
-    }
-
-    #[test]
-    fn a_released_datum_stays_for_its_readers_and_fetchers() {
-        let mut replicas = Replicas::new(100);
-        replicas.reserve(datum(1), 10, Origin::Made, Time(0));
-        replicas.add_reader(datum(1));
-        assert_eq!(replicas.fetch(datum(1), NodeId(2), Time(0)), Fetch::Later);
-        assert!(!replicas.release(datum(1)));
-        assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(1)), [NodeId(2)]);
-        assert!(replicas.remove_reader(datum(1), Time(2)));
-        assert_eq!(replicas.used_bytes(), 0);
-        assert_eq!(replicas.fetch(datum(1), NodeId(3), Time(3)), Fetch::Gone);
-    }
-
-    #[test]
-    fn a_request_may_come_before_the_datum_is_known() {
-        let mut replicas = Replicas::new(100);
-        assert_eq!(replicas.fetch(datum(1), NodeId(2), Time(0)), Fetch::Later);
-        replicas.reserve(datum(1), 10, Origin::Made, Time(1));
-        assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(2)), [NodeId(2)]);
-        assert!(replicas.expire(Time(100), 1, |_| false).is_empty());
-    }
-
-    #[test]
-    fn only_unneeded_copies_are_evicted_oldest_first() {
-        let mut replicas = Replicas::new(100);
-        replicas.arrived(datum(1), 30, Origin::Copied, Time(2));
-        replicas.arrived(datum(2), 30, Origin::Copied, Time(1));
-        replicas.arrived(datum(3), 30, Origin::Made, Time(0));
-        assert!(!replicas.fits(20));
-        assert_eq!(
-            replicas.evict(20, |_| false, |_| false),
-            [Evicted { datum: datum(2), origin: Origin::Copied, size_bytes: 30 }]
-        );
-        assert!(replicas.fits(20));
-        replicas.add_reader(datum(1));
-        assert!(replicas.evict(90, |_| false, |_| false).is_empty());
-        assert!(!replicas.remove_reader(datum(1), Time(3)));
-        assert!(replicas.evict(90, |known| known == datum(1), |_| false).is_empty());
-    }
-
-    #[test]
-    fn a_kept_copy_is_not_evicted_and_goes_when_it_is_released() {
-        let mut replicas = Replicas::new(60);
-        replicas.arrived(datum(1), 30, Origin::Copied, Time(1));
-        replicas.arrived(datum(2), 30, Origin::Copied, Time(2));
-        replicas.keep(datum(1));
-        let evicted = replicas.evict(60, |_| false, |_| false);
-        assert_eq!(evicted.iter().map(|e| e.datum).collect::<Vec<_>>(), [datum(2)]);
-        assert!(replicas.is_here(datum(1)) && replicas.release(datum(1)) && replicas.is_empty());
-    }
-
-    #[test]
-    fn what_a_held_task_reads_is_evicted_last() {
-        let mut replicas = Replicas::new(60);
-        replicas.arrived(datum(1), 30, Origin::Argument, Time(1));
-        replicas.arrived(datum(2), 30, Origin::Copied, Time(2));
-        let evicted = replicas.evict(50, |_| false, |known| known == datum(1));
-        assert_eq!(
-            evicted.iter().map(|e| (e.datum, e.origin)).collect::<Vec<_>>(),
-            [(datum(2), Origin::Copied), (datum(1), Origin::Argument)]
-        );
-    }
-}
+mod tests;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
+use gridloom_idl::MethodName;
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,15 +34,57 @@ pub struct Output {
     pub meta: Meta,
 }
 
-/// One call, ready to be executed by a server.
+/// What a task does.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum TaskKind {
+    /// It calls a function.
+    Call {
+        /// `module/function`.
+        function: String,
+        /// Hash of the signature that the client checked the arguments against.
+        signature_hash: u64,
+    },
+    /// It takes copies of what it reads to its server, and runs nothing.
+    Replicate(Copies),
+    /// It calls a method of an object.
+    Method {
+        /// `module/class.method`.
+        method: MethodName,
+        object: ObjectId,
+        /// Hash of the signature that the client checked the arguments against.
+        signature_hash: u64,
+    },
+}
+
+/// How long the copies of a [`TaskKind::Replicate`] stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Copies {
+    /// As long as the server has room for them.
+    Cached,
+    /// Until their owner releases them.
+    Kept,
+}
+
+impl TaskKind {
+    pub fn call(function: impl Into<String>, signature_hash: u64) -> TaskKind {
+        TaskKind::Call { function: function.into(), signature_hash }
+    }
+
+    /// A call of a method.
+    ///
+    /// # Panics
+    /// If the name is that of a function.
+    pub fn method(name: &str, object: ObjectId, signature_hash: u64) -> TaskKind {
+        let method = MethodName::parse(name).expect("the caller names a method");
+        TaskKind::Method { method, object, signature_hash }
+    }
+}
+
+/// A part of a group, or a plain call, ready to be executed by a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Its name.
     pub id: TaskId,
-    /// `module/function`.
-    pub function: String,
-    /// Hash of the signature that the client checked the arguments against.
-    pub signature_hash: u64,
+    pub kind: TaskKind,
     /// Values of all `IN` and `INOUT` parameters, hidden ones included, in declaration order.
     pub args: Vec<Argument>,
     /// Results for all `OUT` and `INOUT` parameters, in declaration order.
@@ -50,20 +93,35 @@ pub struct Task {
     pub work_flops: Option<f64>,
     /// The server that has to run it, if one has to; if that is lost it fails.
     pub only: Option<NodeId>,
-    /// The object whose method it calls; `None` if it calls a function.
-    pub object: Option<ObjectId>,
 }
 
-/// The function of a task that only takes what it reads to its server, where the copies stay as long as they do not stand
-/// in the way. No function has such a name.
-pub const COPY: &str = "take a copy";
-/// The same; the copies stay until their owner releases them.
-pub const KEEP: &str = "keep a copy";
-
 impl Task {
-    /// Whether it calls no function, but takes data to its server.
-    pub fn is_placement(&self) -> bool {
-        self.function == COPY || self.function == KEEP
+    /// The name of its function or method; in errors and traces also that of a replication.
+    pub fn name(&self) -> &str {
+        match &self.kind {
+            TaskKind::Call { function, .. } => function,
+            TaskKind::Method { method, .. } => method.as_str(),
+            TaskKind::Replicate(Copies::Cached) => "take a copy",
+            TaskKind::Replicate(Copies::Kept) => "keep a copy",
+        }
+    }
+
+    /// Whether it runs nothing, but takes copies to its server.
+    pub fn is_replicate(&self) -> bool {
+        matches!(self.kind, TaskKind::Replicate(_))
+    }
+
+    /// The method that it calls, and of which object.
+    pub fn method(&self) -> Option<(&MethodName, ObjectId)> {
+        match &self.kind {
+            TaskKind::Method { method, object, .. } => Some((method, *object)),
+            TaskKind::Call { .. } | TaskKind::Replicate(_) => None,
+        }
+    }
+
+    /// The object on which the task calls a method.
+    pub fn object(&self) -> Option<ObjectId> {
+        self.method().map(|(_, object)| object)
     }
 
     /// The data that it reads, in argument order, repeated if read twice.
@@ -164,8 +222,8 @@ impl Group {
         }
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (number, task) in self.tasks.iter().enumerate() {
-            let function = *function_index.entry(task.function.as_str()).or_insert_with(|| {
-                functions.push(task.function.clone());
+            let function = *function_index.entry(task.name()).or_insert_with(|| {
+                functions.push(task.name().to_string());
                 functions.len() as u32 - 1
             });
             let mut inputs: Vec<u32> = task

@@ -1,5 +1,5 @@
 //! `anneal`: simulated annealing over servers and order of tasks, from the plan of another heuristic. A worse plan is taken
-//! now and then, ever more seldom, so that the search leaves hollows that [`super::local`] is stuck in.
+//! now and then, ever more seldom, so that the search leaves local minima that [`super::local`] is stuck in.
 //!
 //! The budget is in steps, not seconds (a step is a task or an argument of it looked at): same problem, same plan.
 //!
@@ -13,7 +13,6 @@ use super::problem::Problem;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "anneal",
     about: "a better plan than another heuristic's, by chance and patience",
@@ -29,7 +28,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The heuristic.
 pub struct Anneal {
     /// Makes the plan to start from.
     pub from: Box<dyn Heuristic>,

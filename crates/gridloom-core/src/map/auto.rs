@@ -4,15 +4,16 @@
 //! members ──plans──▶ judged ──the best──▶ annealed within a budget ──▶ plan
 //! ```
 //!
-//! With contention ([`Problem::has_contention`]) plans are judged by [`super::contention`], where copies share cards and links,
-//! and the plan has the times that came of it; sources of data are searched too. Without, by lines ([`super::pairs`]).
+//! With contention ([`Problem::has_contention`]), [`super::contention`] judges plans: copies share cards and links, and the
+//! plan has the judged times. Sources of data are searched too. Without contention, plans are judged as lines
+//! ([`super::pairs`]).
 //!
-//! **What it may cost.** Budgets are in steps (a count, not a time: same input, same plan), sized so that mapping takes less
-//! than two seconds on one core. They are no more than what takes a small part of the time that `heft`'s plan is predicted to
-//! take, so that mapping takes less than 5 % of what is mapped (as long as `heft` itself does): the shorter a group is, the
-//! fewer members it is mapped by, and the shortest have the plan of `heft`, judged once.
+//! **What it may cost.** Budgets are in steps (a count, not a time: same input, same plan), sized so that mapping takes
+//! less than two seconds on one core. They take no more than a small part of the time predicted for `heft`'s plan. So
+//! mapping takes less than 5 % of the group's time, as long as `heft` itself does. The shorter a group is, the fewer
+//! members map it; the shortest have the plan of `heft`, judged once.
 //!
-//! **What need not move does not.** Figures of real groups are estimates, so that of plans that end within `slack` of the earliest
+//! **What need not move does not.** Figures of real groups are estimates. So of the plans that end within `slack` of the earliest
 //! found, the one that moves fewest bytes is as good, and safer ([`tidy`]). Recorded workflows have exact figures
 //! ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
@@ -38,7 +39,6 @@ use super::problem::Problem;
 use super::spec::{Parameter, Spec};
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "auto",
     about: "the best of several heuristics' plans, judged with contention and made better by search",
@@ -64,7 +64,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Auto {
     /// Steps to spend on the search at most.
@@ -77,7 +76,7 @@ pub struct Auto {
     pub contention: bool,
 }
 
-/// Whose plans are tried, besides those of `heft`.
+/// Heuristics that make the plans to choose from, besides `heft`.
 const MEMBERS: &[&str] = &["cpop", "min-min", "max-min", "sufferage", "peft", "greedy"];
 /// Those that are tried, too, where all that the client holds is everywhere.
 const BLIND_MEMBERS: &[&str] = &["cpop", "min-min", "max-min"];
@@ -103,7 +102,7 @@ const PART_OF_TIDYING: f64 = 0.3;
 /// Steps that one of mending a plan without contention counts for, and how many of those there are at most.
 const POLISH_STEP: u64 = 6;
 const POLISH_STEPS_MAX: u64 = 1_000_000;
-/// A plan whose makespan is that near to the bound is the best there is.
+/// A plan with a makespan that near to the bound is the best there is.
 const AT_BOUND: f64 = 1e-12;
 /// Part of the time of `heft`'s plan that the steps may take.
 const PART_MAX: f64 = 0.015;
@@ -137,7 +136,7 @@ impl Auto {
         if problem.has_exact_figures() { 0.0 } else { self.slack }
     }
 
-    /// Steps that a group may take whose lead takes so long.
+    /// Steps that a group may take if the plan of `heft` takes so long.
     fn worth(&self, problem: &Problem, seconds: f64) -> u64 {
         let part = if problem.has_exact_figures() { PART_MAX_EXACT } else { PART_MAX };
         self.steps.min((part * seconds / STEP_S) as u64)
@@ -266,7 +265,7 @@ fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
 fn sources(problem: &Problem, plan: &Plan) -> BTreeMap<(u32, u32), u32> {
     let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
     let sources = plan.transfers.iter().map(|moved| ((moved.datum, place(moved.to)), place(moved.from)));
-    // Recorded plans have no word for who sends something to the client.
+    // Recorded plans do not name the sender of what goes to the client.
     let is_said = |to: u32| !problem.has_exact_figures() || to as usize != problem.client();
     sources.filter(|((_, to), _)| is_said(*to)).collect()
 }

@@ -1,4 +1,4 @@
-//! What `auto` must achieve, on graphs whose best plans are known, and what it must leave alone.
+//! What `auto` must achieve, on graphs with known best plans, and what it must leave alone.
 
 use super::testing::*;
 use super::*;
@@ -15,7 +15,7 @@ fn small_graphs_are_near_their_best_without_contention() {
         let (tasks, grid) = (1 + rng.below(9) as usize, random_grid(&mut rng, 3));
         let outline = random_graph(&mut rng, tasks, 4);
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap().without_contention();
-        // The few whose best is not known by then are left out.
+        // The few graphs without a known best by then are left out.
         let spec = Spec::parse("exhaustive[nodes=60000]").unwrap();
         let Ok(best) = spec.heuristic().unwrap().map(&problem) else { continue };
         if best.makespan_s > 0.0 {
@@ -80,7 +80,7 @@ fn a_plan_has_the_times_of_copies_that_share() {
     assert_eq!(map("auto", &problem.clone().without_contention()), alone);
 }
 
-/// One upload, and then from server to server: what nobody sees who takes links to be free of contention.
+/// One upload, and then from server to server: a mapper that ignores contention does not find this.
 #[test]
 fn a_large_file_is_sent_over_the_slow_link_once() {
     let mut build = Build::new(1);

@@ -1,12 +1,12 @@
-//! What min-min, max-min and sufferage share: of the tasks that are ready, the most urgent is placed next, where it would
-//! be done first. They differ in what is urgent.
+//! The common part of min-min, max-min and sufferage. Of the tasks that are ready, the most urgent is placed next, on the
+//! server where it would end first. The three differ in what is urgent.
 //!
 //! By levels, tasks that become ready wait until all that were ready before are placed. A task goes after those placed on
 //! its server before; no gaps are filled.
 //!
-//! A task placed on one server delays others only there. So the best server of a task is searched anew only if it was that
-//! server and is now no better than the second best, or if an input of the task has got a new copy: n tasks that are ready
-//! at a time take n² short steps, not n² searches over all servers, let alone n³.
+//! A task placed on one server delays others only there. So the best server of a task is searched anew in two
+//! cases only: it was that server and is now no better than the second best, or an input of the task has got a new copy.
+//! So n tasks that are ready at a time take n² short steps, not n² searches over all servers, let alone n³.
 
 use super::order::{Followers, Readers, Waiting};
 use super::plan::Plan;

@@ -1,4 +1,4 @@
-//! What no plan can go below, by the same cost models: each task as if nothing ran beside it.
+//! Lower bounds on the makespan of any plan, by the same cost models: each task as if nothing ran beside it.
 //!
 //! Three bounds; the largest counts.
 //! 1. **Critical path**: each task as soon as its predecessors have ended, on the server that would end it first if it
@@ -104,7 +104,7 @@ pub(super) fn speeds(problem: &Problem) -> Vec<f64> {
 mod tests {
     use super::super::testing::{grid, independent};
     use super::*;
-    use crate::base::NodeId;
+    use gridloom_base::NodeId;
 
     #[test]
     fn total_work_over_total_speed() {

@@ -1,13 +1,13 @@
-//! `branch-and-bound`: the best plan there is, by trying all that could be better than the best known. For small groups, and
-//! as the oracle that the other heuristics are tested against. `exhaustive` is the same, but fails where the other gives
-//! the best plan that its budget has found.
+//! `branch-and-bound`: finds the best plan, by trying all plans that could be better than the best known. It is for small
+//! groups, and the oracle that the other heuristics are tested against. `exhaustive` is the same, but fails where the
+//! other gives the best plan that its budget has found.
 //!
-//! Where plans do not depend on the order of placing, [`super::exact`] searches; nine tasks on three servers take it a few
-//! milliseconds. Where they do, all sequences of [`Schedule::place`] are tried, so that no heuristic that makes one is
-//! better. Two prunings, neither of which loses the optimum: a partial schedule is given up when its critical path is no
-//! shorter than the best plan known; and of two neighbouring placements that do not touch (other server, no datum in
-//! common) only the order with the lower task first is tried. Of groups of more than [`DESCEND_TASKS_MAX`] tasks that is not
-//! tried at all: they have the best plan that annealing finds.
+//! Where plans do not depend on the order of placing, [`super::exact`] searches; nine tasks on three servers take it a
+//! few milliseconds. Where they do, all sequences of [`Schedule::place`] are tried, so that no heuristic that makes one
+//! is better. Two prunings keep the optimum. A partial schedule is given up when its critical path is no shorter than the
+//! best plan known. Of two neighbouring placements that do not touch (other server, no datum in common), only the order
+//! with the lower task first is tried. Of groups of more than [`DESCEND_TASKS_MAX`] tasks that is not tried at all: they
+//! have the best plan that annealing finds.
 //!
 //! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound).
 
@@ -25,7 +25,6 @@ use super::schedule::Schedule;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "branch-and-bound",
     about: "the best plan for about ten tasks; for more, the best that a search within its budget finds",
@@ -57,7 +56,6 @@ const TASKS_OF_A_NODE: usize = 16;
 /// Tasks of which all sequences are tried: of more, no budget would reach the end of one branch of thousands.
 const DESCEND_TASKS_MAX: usize = 64;
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchAndBound {
     /// Partial schedules to look at before giving up.
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
     use crate::graph::{Outline, OutlineDatum};
 
-    /// A graph each of whose data has one reader, or goes to the client.
+    /// A graph in which each datum has one reader, or goes to the client.
     fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
         let mut outline = Build::new(4).done();
         for task in 0..tasks {

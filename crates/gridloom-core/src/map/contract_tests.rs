@@ -1,4 +1,4 @@
-//! What every heuristic of the table must keep, checked over all of them; what some must achieve; what none may take.
+//! Checks that every heuristic of the table must pass; plans that some must achieve; inputs that none may accept.
 
 use super::testing::*;
 use super::*;
@@ -216,7 +216,7 @@ fn a_datum_that_all_read_goes_to_each_server_once() {
 fn data_at_a_server_are_read_there() {
     let mut build = testing::Build::new(1);
     let held = build.source(1 << 30);
-    build.0.data[0].at = vec![crate::base::NodeId(102)];
+    build.0.data[0].at = vec![gridloom_base::NodeId(102)];
     build.task(0, 1e8, &[held], 8);
     let outline = build.done();
     let plan = plan("heft", &outline, &grid(&[1e9, 1e9, 1e9]));
@@ -283,7 +283,7 @@ fn what_cannot_be_mapped_says_why() {
     }
     says(fails(&|outline, _| outline.data[0].at.clear()), "datum 0 is neither made");
     let on =
-        |node| move |outline: &mut Outline, _: &mut GridView| outline.tasks[2].only = Some(crate::base::NodeId(node));
+        |node| move |outline: &mut Outline, _: &mut GridView| outline.tasks[2].only = Some(gridloom_base::NodeId(node));
     says(fails(&on(77)), "task 2 ('m/f0') is bound to server");
     says(fails(&on(CLIENT.0)), "which is not in the grid: it runs on no other");
     let with = |change: &dyn Fn(&mut GridView)| {

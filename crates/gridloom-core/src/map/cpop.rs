@@ -1,5 +1,6 @@
-//! `cpop`: critical path on a processor. Tasks go by the length of the longest way *through* them; those on the longest way
-//! of all share one server, the one that runs them fastest; each other task goes where it ends earliest, also into gaps.
+//! `cpop`: critical path on a processor. A task's priority is the length of the longest way *through* it. The tasks on
+//! the longest way of all share one server, the one that runs them fastest. Each other task goes where it ends earliest,
+//! also into gaps.
 //!
 //! ```text
 //! priority(t) = up(t) + down(t)
@@ -28,7 +29,6 @@ use super::schedule::Schedule;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "cpop",
     about: "longest way through first, the longest of all on one server",
@@ -47,7 +47,6 @@ pub(super) const ENTRY: Entry = Entry {
 /// Priorities that differ by less than this part of the longest way, or this many seconds, are of that way.
 const ON_PATH: (f64, f64) = (1e-5, 1e-8);
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpop {
     /// Whether the way from the start to a task counts the task itself.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::base::NodeId;
+use gridloom_base::NodeId;
 
 /// Why a group cannot be mapped.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -14,30 +14,20 @@ pub enum MapError {
     /// No server offers a function.
     #[error("no server offers function '{function}', which task {task} calls")]
     NoSuchFunction {
-        /// The function.
         function: String,
         /// The first task that calls it.
         task: usize,
     },
     /// A task has to run on a server that is not there.
     #[error("task {task} ('{function}') is bound to server {server}, which is not in the grid: it runs on no other")]
-    NoSuchServer {
-        /// The task.
-        task: usize,
-        /// Its function.
-        function: String,
-        /// The server.
-        server: NodeId,
-    },
+    NoSuchServer { task: usize, function: String, server: NodeId },
     /// The arguments and results of a task fit into no store of a server that offers its function.
     #[error(
         "task {task} ('{function}') needs {needed_bytes} bytes for its arguments and results; the largest store of a \
          server that offers the function has {limit_bytes} bytes: start one with a larger --memory"
     )]
     TooLarge {
-        /// The task.
         task: usize,
-        /// Its function.
         function: String,
         /// Bytes of arguments and results together.
         needed_bytes: u64,
@@ -52,29 +42,20 @@ pub enum MapError {
     NotInOrder {
         /// The reader.
         task: usize,
-        /// The datum.
         datum: usize,
         /// The maker.
         producer: usize,
     },
     /// The outline contradicts itself.
     #[error("the outline of the group is malformed: {why}")]
-    Malformed {
-        /// How.
-        why: String,
-    },
+    Malformed { why: String },
     /// A datum that no task makes is at no node of the grid.
     #[error("datum {datum} is neither made by a task nor held by the client or a server that is known")]
-    Unreachable {
-        /// The datum.
-        datum: usize,
-    },
+    Unreachable { datum: usize },
     /// The stated work of a task is no number that time can be computed from.
     #[error("task {task} ('{function}') states a work of {work_flops} flops; it must be finite and not negative")]
     BadWork {
-        /// The task.
         task: usize,
-        /// Its function.
         function: String,
         /// What it states.
         work_flops: f64,
@@ -84,27 +65,21 @@ pub enum MapError {
     BadEstimate {
         /// The server or link.
         subject: String,
-        /// What is wrong.
         why: String,
     },
     /// Two places of the grid have one identifier.
     #[error("two nodes of the grid have the identifier {node}")]
-    SameNode {
-        /// The identifier.
-        node: NodeId,
-    },
+    SameNode { node: NodeId },
     /// The spec names no heuristic.
     #[error("unknown heuristic '{name}'; known: {known}")]
     UnknownHeuristic {
         /// What was asked for.
         name: String,
-        /// The known ones.
         known: String,
     },
     /// The spec names a parameter that the heuristic has not.
     #[error("heuristic '{heuristic}' has no parameter '{parameter}'; {known}")]
     UnknownParameter {
-        /// The heuristic.
         heuristic: String,
         /// What was given.
         parameter: String,
@@ -114,9 +89,7 @@ pub enum MapError {
     /// The value of a parameter cannot be used.
     #[error("heuristic '{heuristic}': {parameter}={value} cannot be used; {expected}")]
     BadParameter {
-        /// The heuristic.
         heuristic: String,
-        /// The parameter.
         parameter: String,
         /// What was given.
         value: String,
@@ -129,11 +102,9 @@ pub enum MapError {
          ({parameter}=...), or map on a machine of your own ('gridloom map')"
     )]
     TooManySteps {
-        /// The heuristic.
         spec: String,
         /// Steps that its parameters ask for.
         steps: u64,
-        /// The bound.
         limit: u64,
         /// The parameter that asks for most.
         parameter: &'static str,
@@ -143,15 +114,11 @@ pub enum MapError {
     BadSpec {
         /// What was given.
         spec: String,
-        /// What is wrong.
         why: String,
     },
     /// A heuristic of the user's own gave up.
     #[error("{why}")]
-    Failed {
-        /// Why.
-        why: String,
-    },
+    Failed { why: String },
     /// A plan that is given, or what a user's heuristic returned, does not fit.
     #[error("{subject}: {why}")]
     Unfit {
@@ -165,12 +132,5 @@ pub enum MapError {
         "exhaustive search of {tasks} tasks on {servers} servers exceeds its budget of {budget} nodes: map it with \
          'heft', or allow more with 'exhaustive[nodes=...]'"
     )]
-    TooManyNodes {
-        /// Number of tasks.
-        tasks: usize,
-        /// Number of servers.
-        servers: usize,
-        /// The bound.
-        budget: u64,
-    },
+    TooManyNodes { tasks: usize, servers: usize, budget: u64 },
 }

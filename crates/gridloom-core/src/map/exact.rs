@@ -1,4 +1,4 @@
-//! The best plan of a small group, where plans do not depend on the order of placing: a search through all, with bounds.
+//! Branch and bound for small groups, where the best plan does not depend on the order in which tasks are placed.
 //!
 //! A datum with one reader has one way to go; one with several has too if no detour over a copy is faster than the straight
 //! link. Then a plan is no more than servers and starts, and can be built in order of start, each task after those placed
@@ -8,9 +8,9 @@
 //!    communication for what is not.
 //! 2. **Work**: what is left has to fit between the times at which slots are free and the end of the best plan known. With
 //!    weights y(s) ≥ 0: Σ_t min_s y(s) p(t, s) ≤ Σ_slots y(s) · (end − free), as in [`super::bounds`].
-//! 3. **Dominance**: of two partial plans of the same tasks, with the same servers for those whose results are still to be
-//!    read, one that is nowhere later than the other leaves nothing for the other to find. So that this holds, no task
-//!    starts before one that was placed earlier: it is put off, and starting it at once is tried in another order.
+//! 3. **Dominance**: take two partial plans of the same tasks, with the same servers for tasks with results still to be
+//!    read. One that is nowhere later leaves nothing for the other to find. So that this holds, no task starts before one
+//!    that was placed earlier: it is put off, and starting it at once is tried in another order.
 //!
 //! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound); Kohler, Steiglitz, *Characterization and
 //! theoretical comparison of branch-and-bound algorithms for permutation problems*, JACM 21(1), 1974 (dominance).
@@ -209,7 +209,7 @@ impl<'p> Exact<'p> {
         (self.slots.partition_point(|slot| *slot < server), self.slots.partition_point(|slot| *slot <= server))
     }
 
-    /// When those inputs of a task are at a server whose makers are placed.
+    /// When a task's inputs are at a server, as far as their makers are placed.
     fn ready_s(&self, partial: &Partial, task: usize, server: usize) -> f64 {
         let mut ready_s = self.outside_s[task * self.servers + server];
         for (maker, way) in &self.makers[task] {

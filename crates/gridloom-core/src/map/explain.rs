@@ -1,8 +1,8 @@
-//! Why a plan is as it is: what another server would have meant for a task, and what its makespan hangs on.
+//! Explains a plan: when each task would end on another server, and which steps the makespan depends on.
 //!
-//! The question is put as *this task alone elsewhere*: all other tasks stay on their servers, and all are scheduled again in
-//! the order of the plan, by the same models; copies share cards and links. That the others could then be mapped better, too, is not looked into: a
-//! heuristic may well have had a reason that only shows when several move at once.
+//! The question is put as *this task alone elsewhere*. All other tasks stay on their servers, and all are scheduled again in
+//! the order of the plan, by the same models; copies share cards and links. It is not looked into whether the others could
+//! then be mapped better, too: a heuristic may have had a reason that only shows when several tasks move at once.
 //!
 //! Sources of copies are chosen here. Where a heuristic chose others, or did not reckon with contention, its plan's own times
 //! differ from what its servers and order give here; so it is taken as given, scheduled again as well, and compared with is
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::MapError;
 use super::contention::PlanTimes;
-use super::given::{Given, cannot_run};
+use super::imposed::{ImposedPlan, cannot_run};
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
 use super::schedule::{Placed, Schedule};
@@ -47,9 +47,7 @@ pub struct Outcome {
     pub inputs_s: f64,
     /// That input; `None` if it has none.
     pub last_input: Option<u32>,
-    /// When it starts.
     pub start_s: f64,
-    /// When it ends.
     pub end_s: f64,
     /// End of the whole plan.
     pub makespan_s: f64,
@@ -60,7 +58,6 @@ pub struct Outcome {
 /// Why a task is where it is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
-    /// The task.
     pub task: usize,
     /// Where it is.
     pub server: usize,
@@ -74,9 +71,7 @@ pub struct Explanation {
 pub struct Step {
     /// A task or a transfer.
     pub what: What,
-    /// Its start, seconds.
     pub start_s: f64,
-    /// Its end.
     pub end_s: f64,
     /// Whether it had to wait for the step before only because that took its slot.
     pub waits_for_slot: bool,
@@ -85,9 +80,7 @@ pub struct Step {
 /// What a step is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum What {
-    /// A task.
     Task(u32),
-    /// A transfer.
     Transfer(Transfer),
 }
 
@@ -95,7 +88,7 @@ pub enum What {
 ///
 /// # Errors
 /// [`MapError::Unfit`] if the plan does not fit the problem, or there is no such task.
-pub fn explain(given: &Given, problem: &Problem, task: usize) -> Result<Explanation, MapError> {
+pub fn explain(given: &ImposedPlan, problem: &Problem, task: usize) -> Result<Explanation, MapError> {
     let places = given.places(problem)?;
     if task >= places.len() {
         let why = format!("there is no task {task}; it has {}, and they are counted from 0", places.len());
@@ -143,7 +136,7 @@ enum By<'p> {
 }
 
 impl<'p> Trials<'p> {
-    fn new(given: &'p Given, problem: &'p Problem, places: &'p [usize], task: usize) -> Trials<'p> {
+    fn new(given: &'p ImposedPlan, problem: &'p Problem, places: &'p [usize], task: usize) -> Trials<'p> {
         let order = &given.order;
         let times = if given.plain { None } else { PlanTimes::new(problem) };
         let by = times.map(|times| By::Judge(Box::new(times))).unwrap_or_else(|| {
@@ -362,7 +355,7 @@ const TOLERANCE: f64 = 1e-9;
 mod tests {
     use super::super::testing::{Build, CLIENT, grid, matrix_chain};
     use super::*;
-    use crate::base::NodeId;
+    use gridloom_base::NodeId;
 
     #[test]
     fn the_server_where_it_is_comes_first_and_others_by_makespan() {
@@ -370,7 +363,7 @@ mod tests {
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
         let plan = super::super::map_group("auto", &outline, &grid, CLIENT).unwrap();
         for task in 0..7 {
-            let explained = explain(&Given::of_plan(&plan, &problem), &problem, task).unwrap();
+            let explained = explain(&ImposedPlan::of_plan(&plan, &problem), &problem, task).unwrap();
             let outcomes: Vec<&Outcome> = explained.alternatives.iter().map(|a| a.outcome.as_ref().unwrap()).collect();
             assert_eq!(problem.node(explained.server), plan.tasks[task].server);
             assert_eq!((outcomes[0].makespan_s, outcomes[0].end_s), (plan.makespan_s, plan.tasks[task].end_s));
@@ -389,7 +382,7 @@ mod tests {
         grid.servers[2].functions.clear();
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
         let plan = super::super::map_group("heft", &outline, &grid, CLIENT).unwrap();
-        let explained = explain(&Given::of_plan(&plan, &problem), &problem, 0).unwrap();
+        let explained = explain(&ImposedPlan::of_plan(&plan, &problem), &problem, 0).unwrap();
         assert_eq!(explained.server, 0);
         let decides = |at: usize| explained.alternatives[at].outcome.as_ref().map(|outcome| outcome.decides);
         assert_eq!((decides(0), decides(1)), (Ok(Decides::Run), Ok(Decides::Inputs)));
@@ -405,7 +398,7 @@ mod tests {
         build.task(0, 8e9, &[], 8);
         let (outline, grid) = (build.done(), grid(&[1e9, 4e9]));
         let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
-        let given = Given::of_places(&[0, 1], &problem);
+        let given = ImposedPlan::of_places(&[0, 1], &problem);
         let explained = explain(&given, &problem, 0).unwrap();
         let [here, there] = [0, 1].map(|at| explained.alternatives[at].outcome.as_ref().unwrap());
         assert!(there.end_s < here.end_s && there.makespan_s > here.makespan_s, "{here:?} {there:?}");

@@ -1,5 +1,5 @@
-//! `greedy`: the group's tasks in order of call, each on the server where it ends earliest given where its inputs will
-//! be by then; results stay where they are made and move straight between servers that can talk.
+//! `greedy`: the group's tasks in order of call, each on the server where it ends earliest, given where its inputs will be
+//! by then. Results stay where they are made and move straight between servers that can talk.
 //!
 //! What SmartGridSolve's first mapper does once it knows the whole group's data flow. It does not look ahead: a long
 //! chain called last is started last (`heft` repairs that).
@@ -10,7 +10,6 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "greedy",
     about: "each task, in order of call, where it ends earliest; data move straight between servers",
@@ -22,7 +21,6 @@ pub(super) const ENTRY: Entry = Entry {
 /// Ends that differ by less than this part of a task's duration are equal but for rounding; fewer bytes decide then.
 const EQUAL: f64 = 1e-12;
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Greedy;
 

@@ -15,8 +15,8 @@
 //! once; inputs that the client holds come from it, and results that only the client awaits have to reach it, which
 //! counts when a server is chosen.
 //!
-//! Two parameters depart from the published rule. With `slack`, servers whose end is equal within that part of the task's
-//! duration are told apart by the bytes to move, because cost models are not known more precisely and a byte not moved is
+//! Two parameters depart from the published rule. With `slack`, servers with equal ends, within that part of the task's
+//! duration, are told apart by the bytes to move, because cost models are not known more precisely and a byte not moved is
 //! one that cannot be late. With `polish`, the plan of a small group is mended ([`super::polish`]).
 //!
 //! Measured on 20 recorded workflows × 4 grids of 8 or 16 servers: the makespan is that of an independent HEFT in 80 of
@@ -32,7 +32,6 @@ use super::schedule::Schedule;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "heft",
     about: "longest remaining way first, each task where it ends earliest",
@@ -56,7 +55,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Heft {
     /// Use gaps between tasks placed before.

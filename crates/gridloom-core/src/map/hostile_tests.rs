@@ -3,9 +3,9 @@
 
 use super::testing::*;
 use super::*;
-use crate::base::NodeId;
 use crate::graph::{OutlineDatum, OutlineTask};
 use crate::perf::{LinkEstimate, Point};
+use gridloom_base::NodeId;
 
 const SPECS: [&str; 19] = [
     "heft",

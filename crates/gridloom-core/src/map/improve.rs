@@ -1,4 +1,5 @@
-//! What improvers share: the plan they start from as a line, what a line is worth, and the plan of the line they end with.
+//! Shared by the improvers. They turn the plan that they start from into a line (servers and order of tasks), evaluate
+//! lines, and turn the line that they end with into a plan.
 //!
 //! Lines are evaluated by [`super::pairs::Pass`] where it knows the problem, else by a [`Schedule`] made anew, which takes
 //! some ten times as long. Both are free of contention.

@@ -16,7 +16,6 @@ use super::problem::Problem;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "local",
     about: "another heuristic's plan, changed bit by bit as long as that helps",
@@ -31,7 +30,6 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The heuristic.
 pub struct Local {
     /// Makes the plan to start from.
     pub from: Box<dyn Heuristic>,

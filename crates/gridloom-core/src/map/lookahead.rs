@@ -1,6 +1,6 @@
-//! `lookahead`: `heft` that looks one step ahead. Each task is tried on every server; for each, the tasks that read its
-//! results are given the servers on which they would end earliest then, and where the last of them ends earliest, the task
-//! goes.
+//! `lookahead`: `heft` that looks one step ahead. Each task is tried on every server. For each server, the tasks that
+//! read its results get the servers on which they would then end earliest. The task goes to the server for which the last
+//! of them ends earliest.
 //!
 //! A reader's other inputs count as far as they are known, that is, made by tasks already placed or held somewhere. Readers
 //! of a task that would be on one server run one after another, in order of rank; gaps on a server are used by the first
@@ -17,7 +17,6 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "lookahead",
     about: "heft; each task where the last of those that wait for it ends earliest",
@@ -26,7 +25,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Ok(Box::new(Lookahead)),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookahead;
 

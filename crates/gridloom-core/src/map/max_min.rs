@@ -1,5 +1,5 @@
-//! `max-min`: of the tasks that are ready, the one whose earliest end is latest goes where that is; then the next, given
-//! that. Long tasks go first, short ones fill what is left.
+//! `max-min`: of the tasks that are ready, the one with the latest earliest end goes where it has that end; then the next,
+//! given that. Long tasks go first, short ones fill what is left.
 //!
 //! Source: Ibarra, Kim, *Heuristic algorithms for scheduling independent tasks on nonidentical processors*, JACM 24(2),
 //! 1977; for graphs, level by level: Blythe et al., *Task scheduling strategies for workflow-based applications in grids*,
@@ -11,7 +11,6 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "max-min",
     about: "of the ready tasks, the one whose earliest end is latest first",
@@ -20,7 +19,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |values| Ok(Box::new(MaxMin { levels: values.yes("levels")? })),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxMin {
     /// Whether tasks that become ready wait until all that were ready before are placed.

@@ -1,9 +1,9 @@
 //! `mct`: what plain GridRPC does. Each call, in the order in which the program makes it, goes to the server that is
-//! expected to complete it first (minimum completion time), and it is atomic: all arguments travel from the client, all
-//! results travel back to it, and nothing stays at the server. Calls are issued asynchronously, each as soon as the
+//! expected to complete it first (minimum completion time). It is atomic: all arguments travel from the client, all results
+//! travel back to it, and nothing stays at the server. Calls are issued asynchronously, each as soon as the
 //! results that it needs are back at the client.
 //!
-//! The baseline that mapping a group is measured against. It does not know of links between servers, so a datum that a
+//! It is the baseline for the mapping of groups. It does not know of links between servers, so a datum that a
 //! server needs for three calls is sent to it three times; the plan lists all three.
 //!
 //! Source: NetSolve's agent, and the GridRPC model as described by Brady et al., *SmartGridRPC*, CCPE 2010.
@@ -14,7 +14,6 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "mct",
     about: "plain GridRPC: each call by itself to the server that completes it first, all data through the client",
@@ -23,7 +22,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Ok(Box::new(Mct)),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Mct;
 

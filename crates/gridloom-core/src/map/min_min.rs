@@ -11,7 +11,6 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "min-min",
     about: "of the ready tasks, the one done earliest first",
@@ -20,7 +19,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |values| Ok(Box::new(MinMin { levels: values.yes("levels")? })),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct MinMin {
     /// Whether tasks that become ready wait until all that were ready before are placed.

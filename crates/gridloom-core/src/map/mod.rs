@@ -9,7 +9,7 @@
 //! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
 //! the parser of specs and the documentation see it.
 //!
-//! Plans also come from outside ([`Given`]): saved and edited, or by a heuristic of the user's own. [`explain()`] says what
+//! Plans also come from outside ([`ImposedPlan`]): saved and edited, or by a heuristic of the user's own. [`explain()`] says what
 //! another server would have meant for a task.
 //!
 //! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
@@ -27,9 +27,9 @@ mod cpop;
 mod error;
 mod exact;
 mod explain;
-mod given;
 mod greedy;
 mod heft;
+mod imposed;
 mod improve;
 mod local;
 mod lookahead;
@@ -70,9 +70,9 @@ pub use branch::BranchAndBound;
 pub use cpop::Cpop;
 pub use error::MapError;
 pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
-pub use given::{AGAIN, GIVEN, Given, GivenTask, MapBy, Seen};
 pub use greedy::Greedy;
 pub use heft::{Heft, upward_ranks};
+pub use imposed::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapBy, Seen};
 pub use local::Local;
 pub use lookahead::Lookahead;
 pub use max_min::MaxMin;
@@ -87,9 +87,9 @@ pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};
 pub use sufferage::Sufferage;
 
-use crate::base::NodeId;
 use crate::graph::Outline;
 use crate::perf::GridView;
+use gridloom_base::NodeId;
 
 /// A way to map.
 pub trait Heuristic {
@@ -121,7 +121,6 @@ pub struct Entry {
     pub about: &'static str,
     /// Where it is published.
     pub source: &'static str,
-    /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Makes it from the values of its parameters.
     pub make: fn(&Values) -> Result<Box<dyn Heuristic>, MapError>,
@@ -154,7 +153,8 @@ pub const HEURISTICS: &[Entry] = &[
 ///
 /// # Examples
 /// ```
-/// use gridloom_core::{base::NodeId, graph::Outline, map, perf::GridView};
+/// use gridloom_base::NodeId;
+/// use gridloom_core::{graph::Outline, map, perf::GridView};
 ///
 /// let nothing = map::map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
 /// assert_eq!(nothing, Err(map::MapError::EmptyGrid));

@@ -1,4 +1,4 @@
-//! The chain of eight matrices on four equal servers whose figures were measured with noise.
+//! The chain of eight matrices on four equal servers, with figures that were measured with noise.
 
 use std::collections::BTreeSet;
 

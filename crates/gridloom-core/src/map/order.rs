@@ -1,4 +1,4 @@
-//! Who follows whom, and the order of tasks that settles ties between them.
+//! Which tasks follow which, and the order of tasks that settles ties between them.
 
 use super::problem::Problem;
 

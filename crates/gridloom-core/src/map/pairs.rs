@@ -1,4 +1,4 @@
-//! Plans without contention, searched: for groups each of whose data has one reader at most.
+//! A search for plans without contention, for groups in which each datum has at most one reader.
 //!
 //! Without contention a task starts when its server is free and its inputs are there, and an input comes straight from
 //! where it was made: one pass over the tasks in order gives the makespan. Annealing (Kirkpatrick, Gelatt, Vecchi,
@@ -17,7 +17,6 @@ const DRAWS_PER_ASSIGNMENT: u64 = 64;
 /// Servers and order of tasks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Server of each task.
     pub servers: Vec<u32>,
     /// All tasks, each after those it depends on; each server runs its own in this order.
     pub order: Vec<u32>,

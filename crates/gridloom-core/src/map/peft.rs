@@ -1,5 +1,5 @@
-//! `peft`: predict earliest finish time. What is still to come after a task counts when its server is chosen: the longest
-//! way from it to the end if every later task had the server that is best for it.
+//! `peft`: predict earliest finish time. The choice of a task's server also counts what comes after it: the longest way
+//! from the task to the end, if every later task had the server that is best for it.
 //!
 //! ```text
 //! o(t, p) = max( max over d wanted from t of h(d, p),
@@ -23,7 +23,6 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "peft",
     about: "each task where its end and the best way on from there are earliest",
@@ -32,7 +31,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Ok(Box::new(Peft)),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Peft;
 

@@ -5,16 +5,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::NodeId;
+use gridloom_base::NodeId;
 
 /// Where and when one task runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The server.
     pub server: NodeId,
     /// Predicted start, seconds from the start of the plan.
     pub start_s: f64,
-    /// Predicted end.
     pub end_s: f64,
 }
 
@@ -27,20 +25,21 @@ pub struct Transfer {
     pub from: NodeId,
     /// Receiver.
     pub to: NodeId,
-    /// Its size.
     pub size_bytes: u64,
     /// Predicted start, seconds from the start of the plan.
     pub start_s: f64,
-    /// Predicted end.
     pub end_s: f64,
 }
 
 /// A mapped group.
 ///
-/// **Invariants** (established by [`super::schedule::Schedule`]): every task has a server that offers its function;
-/// every datum reaches each server that reads it by exactly one chain of transfers from a place that holds it; no
-/// transfer joins two servers that cannot talk; each server's tasks, in order of `start_s` and then of index, respect the
-/// dependencies. One exception, the plan of plain GridRPC (`mct`): there the client sends a datum to a server again for
+/// **Invariants** (established by [`super::schedule::Schedule`]):
+/// - every task has a server that offers its function;
+/// - every datum reaches each server that reads it by exactly one chain of transfers from a place that holds it;
+/// - no transfer joins two servers that cannot talk;
+/// - each server's tasks, in order of `start_s` and then of index, respect the dependencies.
+///
+/// One exception, the plan of plain GridRPC (`mct`): there the client sends a datum to a server again for
 /// each call that reads it, and every result goes to the client, wanted or not.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {

@@ -19,8 +19,8 @@
 //! Every trial places all tasks anew, in the same order: by the [`Schedule`] for `heft`, with contention for `auto` (see
 //! [`Trial`]). A budget of steps bounds that (a count, not a time: same input, same plan); a trial by the schedule takes as
 //! many as the group has tasks, data and arguments and the grid has servers. The budget is no more than what takes 5 % of
-//! the plan's own predicted time: mending the plan of a hundred short calls must not take longer than the calls. A group
-//! whose budget would not pay for one trial of each task is left as it is.
+//! the plan's own predicted time: mending the plan of a hundred short calls must not take longer than the calls. A plan
+//! stays as it is if the budget would not pay for one trial of each task.
 
 use super::problem::Problem;
 use super::schedule::Schedule;

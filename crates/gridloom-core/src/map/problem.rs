@@ -1,13 +1,15 @@
-//! What a heuristic works on: the outline and the grid, checked once and laid out for fast reading.
+//! The input of a heuristic: the outline and the grid, checked once and laid out for fast reading.
 //!
 //! A **place** is where a datum can be: a server (its index in order of name) or the client (index [`Problem::client`],
 //! one past the last server).
 //!
-//! **Invariants** of a [`Problem`]: every task comes after those it depends on; at least one server can run it, that is,
-//! offers its function and has a store at least as large as its arguments and results together, and is the one that has to
-//! run it, if one has to; every datum is made by
-//! a task or held at a place; all times computed from it are finite and not negative; the client has a link to and
-//! from every server, and a plain server has no other.
+//! **Invariants** of a [`Problem`]:
+//! - every task comes after those it depends on;
+//! - at least one server can run it: it offers the function, has a store at least as large as the task's arguments and
+//!   results together, and is the one that has to run the task, if one has to;
+//! - every datum is made by a task or held at a place;
+//! - all times computed from it are finite and not negative;
+//! - the client has a link to and from every server, and a plain server has no other.
 //!
 //! It does not know what is held in the stores besides: that a server's store may fill up over the whole plan is left to
 //! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
@@ -20,16 +22,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::error::MapError;
-use crate::base::NodeId;
 use crate::graph::Outline;
 use crate::perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
+use gridloom_base::NodeId;
 
 /// A server as heuristics see it.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its identifier.
     pub node: NodeId,
-    /// Its name.
     pub name: String,
     /// Tasks of the group that it runs at a time, at least 1 and no more than the group has.
     pub slots: u32,
@@ -52,7 +52,6 @@ impl Server {
 /// A datum as heuristics see it.
 #[derive(Clone, Debug)]
 pub struct Datum {
-    /// Its size.
     pub size_bytes: u64,
     /// The task that makes it, or `None` if it exists before.
     pub producer: Option<u32>,
@@ -183,7 +182,6 @@ impl Problem {
         Ok(problem)
     }
 
-    /// Number of tasks.
     pub fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -198,7 +196,6 @@ impl Problem {
         self.servers.len()
     }
 
-    /// Who is at that place.
     pub fn node(&self, place: usize) -> NodeId {
         self.servers.get(place).map_or(self.client, |server| server.node)
     }
@@ -208,7 +205,6 @@ impl Problem {
         self.places.get(&node).copied()
     }
 
-    /// Name of that place.
     pub fn name(&self, place: usize) -> &str {
         self.servers.get(place).map_or("client", |server| &server.name)
     }

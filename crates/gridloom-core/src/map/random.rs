@@ -7,9 +7,8 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::spec::Parameter;
 use super::{Entry, Heuristic};
-pub use crate::base::SplitMix64;
+pub use gridloom_base::SplitMix64;
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "random",
     about: "each task on a server drawn at random",
@@ -18,7 +17,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |values| Ok(Box::new(Random { seed: values.whole("seed")? })),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
     /// Starts the drawing: same seed, same plan.

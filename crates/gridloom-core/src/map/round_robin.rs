@@ -6,7 +6,6 @@ use super::problem::Problem;
 use super::schedule::Schedule;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "round-robin",
     about: "servers in turn",
@@ -15,7 +14,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Ok(Box::new(RoundRobin)),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundRobin;
 

@@ -48,9 +48,7 @@ pub struct Schedule<'p> {
 pub struct Placed {
     /// Place of its server.
     pub server: usize,
-    /// Start, seconds.
     pub start_s: f64,
-    /// End, seconds.
     pub end_s: f64,
 }
 
@@ -95,7 +93,6 @@ struct Scratch {
 }
 
 impl<'p> Schedule<'p> {
-    /// An empty schedule.
     pub fn new(problem: &'p Problem) -> Schedule<'p> {
         let servers = problem.servers().len();
         let data = problem.data().len();
@@ -164,9 +161,9 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// The server on which a task ends earliest, the first of several; the way to the client of results that only it
-    /// awaits counts too. With `slack`, servers that are later by no more than so many times the task's shortest duration
-    /// are taken for as good; among those, the one that fewest bytes have to move to is chosen, then the earliest, then
+    /// The server on which a task ends earliest, the first of several. The way to the client counts too, for results that
+    /// only the client awaits. With `slack`, servers that are later by no more than so many times the task's shortest
+    /// duration count as equal. Among those, the server with the fewest bytes to move is chosen, then the earliest, then
     /// the first.
     ///
     /// # Panics

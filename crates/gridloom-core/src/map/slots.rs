@@ -7,8 +7,8 @@
 //! **Invariants:** gaps are disjoint and ascending; outside of them, and before `tail`, all slots are taken; from `tail`
 //! on, at least one slot is free for ever.
 //!
-//! The search must not look at every task placed so far: gaps lie in blocks of at most [`BLOCK_GAPS_MAX`] that know their
-//! longest gap, so it starts at the right block by bisection and skips blocks without a gap that is long enough. The
+//! The search must not look at every task placed so far. Gaps lie in blocks of at most [`BLOCK_GAPS_MAX`] that know their
+//! longest gap. The search finds the first block by bisection and skips blocks without a gap that is long enough. The
 //! commonest cases, a task that is ready after the tail or longer than any gap, take no search at all.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A server whose slots are free at these times.
+    /// A server with slots that are free from these times on.
     pub(super) fn new(busy_s: &[f64]) -> Slots {
         let mut slots = Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
         slots.taken.insert(0f64.to_bits(), 0);
@@ -170,7 +170,7 @@ impl Gaps {
         }
     }
 
-    /// Computes anew what is known of a block whose gaps have changed; cuts it in two if it is long.
+    /// Brings a block up to date after its gaps have changed; cuts it in two if it is long.
     fn renew(&mut self, at: usize) {
         let mut gaps = std::mem::take(&mut self.blocks[at].gaps);
         let was_longest = self.blocks[at].longest_s >= self.longest_s;

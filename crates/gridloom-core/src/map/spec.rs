@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::error::MapError;
 use super::{Entry, HEURISTICS, Heuristic};
-use crate::base::limits::{MAP_STEPS_MAX, SPEC_DEPTH_MAX};
+use gridloom_base::limits::{MAP_STEPS_MAX, SPEC_DEPTH_MAX};
 
 /// Parameters that bound the work of a heuristic, and the steps that one of each counts for.
 const WORK: [(&str, u64); 3] = [("steps", 1), ("polish", 6), ("nodes", 500)];
@@ -20,7 +20,6 @@ const WORK: [(&str, u64); 3] = [("steps", 1), ("polish", 6), ("nodes", 500)];
 /// A parameter of a heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name.
     pub name: &'static str,
     /// What it does and which values it takes.
     pub about: &'static str,

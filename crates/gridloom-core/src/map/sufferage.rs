@@ -1,5 +1,5 @@
-//! `sufferage`: of the tasks that are ready, the one goes first that would suffer most if another took its best server,
-//! that is, whose second best end is latest after its best; then the next, given that.
+//! `sufferage`: of the tasks that are ready, the one goes first that would suffer most if another took its best server.
+//! Its second best end is latest after its best. Then the next is sought, given that.
 //!
 //! Source: Maheswaran et al., *Dynamic mapping of a class of independent tasks onto heterogeneous computing systems*, JPDC
 //! 59(2), 1999. There tasks come in batches; here, unless `levels=yes`, a task joins as soon as it is ready.
@@ -10,7 +10,6 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::{Entry, Heuristic};
 
-/// Its line in the table.
 pub(super) const ENTRY: Entry = Entry {
     name: "sufferage",
     about: "of the ready tasks, the one that loses most if it misses its best server first",
@@ -19,7 +18,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |values| Ok(Box::new(Sufferage { levels: values.yes("levels")? })),
 };
 
-/// The heuristic.
 #[derive(Clone, Copy, Debug)]
 pub struct Sufferage {
     /// Whether tasks that become ready wait until all that were ready before are placed.

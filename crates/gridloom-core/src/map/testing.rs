@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::plan::Plan;
 use super::random::SplitMix64;
-use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::perf::{Beside, FunctionModel, GridView, LinkEstimate, Perturbation, ServerView};
+use gridloom_base::NodeId;
 
 /// The client of all test grids.
 pub(super) const CLIENT: NodeId = NodeId(0);
 
-/// The spec for small groups whose figures are not known precisely: what need not move does not.
+/// The spec for small groups with imprecise figures: what need not move does not.
 pub(super) const TIDY: &str = "heft[slack=0.05,polish=1000000]";
 
 /// Builds an outline task by task.
@@ -19,7 +19,7 @@ pub(super) const TIDY: &str = "heft[slack=0.05,polish=1000000]";
 pub(super) struct Build(pub(super) Outline);
 
 impl Build {
-    /// A graph whose tasks call one function, or with `functions` > 1 several.
+    /// A graph of tasks that call one function, or with `functions` > 1 several.
     pub(super) fn new(functions: usize) -> Build {
         let functions = (0..functions).map(|number| format!("m/f{number}")).collect();
         Build(Outline { functions, ..Outline::default() })

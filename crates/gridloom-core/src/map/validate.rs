@@ -1,4 +1,4 @@
-//! Checking a plan from scratch, whoever made it: used on plans that come from outside and in tests.
+//! Checks any plan from scratch: used on plans that come from outside, and in tests.
 //!
 //! Shares nothing with [`super::schedule`] but the [`Problem`], so that an error there does not excuse itself here. It
 //! does not ask whether the plan is good: tasks and transfers may start later than they could.

@@ -1,12 +1,12 @@
-//! Who is connected, and whether they are still there.
+//! The connected peers, and whether they are still there.
 //!
 //! Every node pings each of its peers once per heartbeat and takes a peer that said nothing for
 //! [`SILENCE_NS_MAX`] for dead. Anything received counts as a sign of life.
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
-use crate::base::{NodeId, Time};
+use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use gridloom_base::{NodeId, Time};
 
 /// A connected peer. `R` is what its owner wants to remember of it.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl<R> Members<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::time::SECOND_NS;
+    use gridloom_base::time::SECOND_NS;
 
     #[test]
     fn a_silent_peer_is_noticed_and_a_slow_one_is_not() {

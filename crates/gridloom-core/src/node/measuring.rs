@@ -1,33 +1,33 @@
-//! Links that a node has yet to measure, each in its turn: probes that share a card disturb each other, so whoever maps gives
-//! turns, one out of a host and one into it at a time.
+//! Links that a node has yet to measure, each in its turn. Probes that share a card disturb each other, so the mapper
+//! gives turns: one out of a host and one into it at a time.
 //!
 //! ```text
-//! node                              who maps
+//! node                              mapper
 //!   | AskTurn ------------------------->|   once the peer is connected
 //!   |<--------------------------- Turn  |   the link is measured (`probing`), if that is still needed
 //!   | TurnOver ------------------------>|   measured, or the peer is gone
 //! ```
 //!
-//! **Invariant:** a turn that was asked for is ended, unless who gives turns was lost. What becomes of a measurement is its owner's:
-//! the client learns from it, a server tells of it.
+//! **Invariant:** a turn that was asked for is ended, unless the mapper was lost. The owner decides what becomes of a
+//! measurement: the client learns from it, a server tells of it.
 
 use std::collections::BTreeSet;
 
-use super::message::Message;
+use super::message::{LinkMessage, LinkToAgent};
 use super::probing::{Probing, Step};
 use super::protocol::{Effect, Role};
-use crate::base::{NodeId, Time};
 use crate::member::Members;
 use crate::perf::LinkEstimate;
+use gridloom_base::{NodeId, Time};
 
 /// What is to be measured, and what is being measured.
 #[derive(Debug, Default)]
 pub struct Measuring {
-    /// Peers whose links are to be measured, in order, with their addresses.
+    /// Peers to which links are to be measured, in order, with their addresses.
     peers: Vec<(NodeId, String)>,
     /// Those of them for which a turn was asked.
     asked: BTreeSet<NodeId>,
-    /// The peer whose turn it is.
+    /// The peer that has the turn.
     current: Option<NodeId>,
     probing: Probing,
 }
@@ -45,7 +45,7 @@ impl Measuring {
         self.peers.push((peer, address));
     }
 
-    /// Peers whose links are to be measured, with their addresses.
+    /// Peers to which links are to be measured, with their addresses.
     pub fn peers(&self) -> &[(NodeId, String)] {
         &self.peers
     }
@@ -55,7 +55,7 @@ impl Measuring {
         self.peers.is_empty()
     }
 
-    /// Who gave turns is gone, and has forgotten them.
+    /// The mapper that gave turns is gone, and has forgotten them.
     pub fn forget_turns(&mut self) {
         self.asked.clear();
     }
@@ -65,7 +65,7 @@ impl Measuring {
         let Some(giver) = giver else { return };
         for (peer, _) in &self.peers {
             if members.is_up(*peer) && self.asked.insert(*peer) {
-                out.push(Effect::Send { to: giver, message: Message::AskTurn { to: *peer } });
+                out.push(Effect::Send { to: giver, message: LinkToAgent::AskTurn { to: *peer }.into() });
             }
         }
     }
@@ -86,7 +86,7 @@ impl Measuring {
     ) -> bool {
         let Some(token) = members.ping(now, peer).filter(|_| is_needed) else { return false };
         self.current = Some(peer);
-        out.push(Effect::Send { to: peer, message: Message::Ping { token } });
+        out.push(Effect::Send { to: peer, message: LinkMessage::Ping { token }.into() });
         true
     }
 
@@ -110,7 +110,7 @@ impl Measuring {
         next(peer, step, out)
     }
 
-    /// The peer whose turn it is, and what can be said of its link by now.
+    /// The peer that has the turn, and what can be said of its link by now.
     pub fn estimate(&self, now: Time) -> Option<(NodeId, LinkEstimate)> {
         let peer = self.current?;
         Some((peer, self.probing.estimate(now, peer)?))
@@ -124,7 +124,7 @@ impl Measuring {
             self.current = None;
         }
         if let (true, Some(giver)) = (self.asked.remove(&peer), giver) {
-            out.push(Effect::Send { to: giver, message: Message::TurnOver { to: peer } });
+            out.push(Effect::Send { to: giver, message: LinkToAgent::TurnOver { to: peer }.into() });
         }
     }
 }
@@ -141,12 +141,14 @@ fn next(peer: NodeId, step: Step, out: &mut Vec<Effect>) -> Option<LinkEstimate>
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::Message;
     use super::*;
 
     const AGENT: NodeId = NodeId(1);
     const PEER: NodeId = NodeId(2);
 
-    fn sent(out: &[Effect], message: &Message) -> bool {
+    fn sent(out: &[Effect], message: LinkToAgent) -> bool {
+        let message = &Message::from(message);
         out.iter().any(|effect| matches!(effect, Effect::Send { to, message: sent } if *to == AGENT && sent == message))
     }
 
@@ -162,7 +164,7 @@ mod tests {
         for _ in 0..2 {
             measuring.ask_turns(Some(AGENT), &members, &mut out);
         }
-        assert_eq!(out, [Effect::Send { to: AGENT, message: Message::AskTurn { to: PEER } }]);
+        assert_eq!(out, [Effect::Send { to: AGENT, message: LinkToAgent::AskTurn { to: PEER }.into() }]);
         (measuring, members)
     }
 
@@ -184,7 +186,7 @@ mod tests {
         };
         assert!((link.bandwidth / 1e6 - 1.0).abs() < 0.01, "{link:?}");
         measuring.end(PEER, Some(AGENT), &mut out);
-        assert!(sent(&out, &Message::TurnOver { to: PEER }) && measuring.is_done() && !measuring.has_asked(PEER));
+        assert!(sent(&out, LinkToAgent::TurnOver { to: PEER }) && measuring.is_done() && !measuring.has_asked(PEER));
     }
 
     #[test]
@@ -201,6 +203,6 @@ mod tests {
         measuring.forget_turns();
         let mut out = Vec::new();
         measuring.ask_turns(Some(AGENT), &members, &mut out);
-        assert!(sent(&out, &Message::AskTurn { to: PEER }));
+        assert!(sent(&out, LinkToAgent::AskTurn { to: PEER }));
     }
 }

@@ -2,30 +2,31 @@
 
 pub mod agent;
 pub mod client;
-pub mod conformance;
-mod independent;
+mod client_with_agent;
 mod measuring;
 pub mod message;
 mod probing;
 pub mod protocol;
 mod seen;
 pub mod server;
+mod timer;
 pub mod world;
 
 pub use agent::{Agent, AgentConfig};
 pub use client::{Client, ClientConfig};
-pub use independent::{Independent, IndependentConfig};
+pub use client_with_agent::{ClientWithAgent, ClientWithAgentConfig};
 pub use message::{MapRequest, Message};
-pub use protocol::{Command, Effect, Event, Input, Role, TimerId};
+pub use protocol::{Command, Effect, Event, Input, Role};
 pub use server::{Server, ServerConfig};
+pub use timer::{AgentTimer, ClientTimer, ServerTimer, Timer};
 pub use world::World;
 
-use crate::base::{Machine, NodeId, Time};
+use gridloom_base::{Machine, NodeId, Time};
 
 /// Any of the machines: what a world runs on a host.
 #[derive(Debug)]
 pub enum Node {
-    /// Knows who is alive and maps groups.
+    /// Knows which nodes are alive and maps groups.
     Agent(Box<Agent>),
     /// Runs tasks.
     Server(Box<Server>),
@@ -34,7 +35,6 @@ pub enum Node {
 }
 
 impl Node {
-    /// Its identifier.
     pub fn id(&self) -> NodeId {
         match self {
             Node::Agent(agent) => agent.id(),
@@ -43,7 +43,6 @@ impl Node {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         match self {
             Node::Agent(agent) => agent.name(),

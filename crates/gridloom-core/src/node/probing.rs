@@ -13,10 +13,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::{PROBE_BYTES, PROBE_NS_MAX};
-use crate::base::time::ns_to_seconds;
-use crate::base::{NodeId, Time};
 use crate::perf::LinkEstimate;
+use gridloom_base::limits::{PROBE_BYTES, PROBE_NS_MAX};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, Time};
 
 /// Probes sent of each size; the best counts.
 const ROUNDS: u32 = 2;
@@ -83,8 +83,8 @@ impl Probing {
         Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
     }
 
-    /// What can be said of a link whose probe is under way: if none has arrived, it is no faster than the bytes sent over
-    /// the time since.
+    /// What can be said of a link that is being probed: if no probe has arrived, it is no faster than the bytes sent
+    /// over the time since.
     pub fn estimate(&self, now: Time, peer: NodeId) -> Option<LinkEstimate> {
         let probe = self.probes.get(&peer)?;
         let elapsed_s = ns_to_seconds(now.since(probe.sent).max(1));

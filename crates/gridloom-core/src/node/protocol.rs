@@ -6,8 +6,8 @@
 //! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost;
 //!    large data may be overtaken by messages.
 //! 3. `PeerUp` comes before the first message of a peer, `PeerLost` after the last; a `Dial` ends in exactly one of
-//!    `PeerUp` and `DialFailed` of its address. It fails too if who answers was up before, or comes up by another
-//!    address meanwhile: perhaps another was meant. It then says who is up.
+//!    `PeerUp` and `DialFailed` of its address. It fails too if the peer that answers was up before, or comes up by
+//!    another address meanwhile: perhaps another peer was meant. It then names the peer that is up.
 //! 4. A `Send` or `SendDatum` to a peer that is not up vanishes: its `PeerLost` was or will be delivered.
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
 //!    The machine never has more tasks started than the node has slots times its queue depth.
@@ -20,13 +20,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Group, Task};
-use crate::idl::Signature;
 use crate::map::{MapBy, Plan, Seen};
+use crate::node::Timer;
 use crate::node::message::{Message, TaskReport, TransferReport};
 use crate::perf::{FunctionModel, GridView, LinkReport};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_idl::Signature;
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -37,10 +38,6 @@ pub enum Role {
     Client,
 }
 
-/// A timer, named by the machine that sets it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct TimerId(pub u64);
-
 /// What can happen to a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Input {
@@ -48,70 +45,44 @@ pub enum Input {
     Start,
     /// A control connection stands: the peer's identity was checked in the handshake.
     PeerUp {
-        /// The peer.
         peer: NodeId,
         /// What it is.
         role: Role,
-        /// Its name.
         name: String,
         /// The address that was dialled, or where it can be dialled (empty if it cannot).
         address: String,
     },
     /// A control connection is lost.
     PeerLost {
-        /// The peer.
         peer: NodeId,
         /// How it was noticed.
         why: String,
     },
     /// A dial did not succeed.
     DialFailed {
-        /// The address.
         address: String,
-        /// Why.
         why: String,
-        /// Who answers there, if that is a peer that is up.
+        /// The peer that answers there, if it is up.
         connected: Option<NodeId>,
     },
     /// A message came.
-    Received {
-        /// From whom.
-        from: NodeId,
-        /// The message.
-        message: Message,
-    },
+    Received { from: NodeId, message: Message },
     /// A datum is now whole in the store.
     DatumArrived {
-        /// From whom.
         from: NodeId,
-        /// The datum.
         datum: DatumId,
-        /// Its description.
         meta: Meta,
         /// Nanoseconds from its first byte to its last, 0 if it came in one piece.
         took_ns: u64,
     },
     /// A datum broke off on its way here, or found no room.
-    DatumBroken {
-        /// From whom.
-        from: NodeId,
-        /// The datum.
-        datum: DatumId,
-        /// How.
-        why: String,
-    },
+    DatumBroken { from: NodeId, datum: DatumId, why: String },
     /// A bandwidth probe came.
-    ProbeArrived {
-        /// From whom.
-        from: NodeId,
-        /// Its size.
-        size_bytes: u64,
-    },
+    ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.
-    Timer(TimerId),
+    Timer(Timer),
     /// A started task ended.
     TaskEnded {
-        /// The task.
         task: TaskId,
         /// Its results' true descriptions (they are in the store), or why there are none.
         outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
@@ -121,10 +92,7 @@ pub enum Input {
     /// A started task calls its program back.
     CallsBack(CallBack),
     /// Speed of one slot, floating-point operations per second.
-    SpeedMeasured {
-        /// The speed.
-        flops: f64,
-    },
+    SpeedMeasured { flops: f64 },
     /// The program asks the client for something.
     Command(Command),
 }
@@ -133,85 +101,44 @@ pub enum Input {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
     /// Connect to that address.
-    Dial {
-        /// The address.
-        address: String,
-    },
+    Dial { address: String },
     /// Close the connection to a peer (`PeerLost` does not follow).
-    HangUp {
-        /// The peer.
-        peer: NodeId,
-    },
+    HangUp { peer: NodeId },
     /// Send a message.
-    Send {
-        /// To whom.
-        to: NodeId,
-        /// The message.
-        message: Message,
-    },
+    Send { to: NodeId, message: Message },
     /// Send a datum of the store.
-    SendDatum {
-        /// To whom.
-        to: NodeId,
-        /// The datum.
-        datum: DatumId,
-    },
+    SendDatum { to: NodeId, datum: DatumId },
     /// Send so many bytes the way data go, to measure it.
     SendProbe {
-        /// To whom.
         to: NodeId,
         /// How many.
         size_bytes: u64,
     },
     /// Remove a datum from the store.
-    DropDatum {
-        /// The datum.
-        datum: DatumId,
-    },
+    DropDatum { datum: DatumId },
     /// Run a task: its inputs are in the store.
-    StartTask {
-        /// The task.
-        task: Arc<Task>,
-    },
+    StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).
-    StopTask {
-        /// The task.
-        task: TaskId,
-    },
+    StopTask { task: TaskId },
     /// Tell a started task, which has called its program back, what the program says.
-    AnswerTask {
-        /// The task.
-        task: TaskId,
-        /// The answer.
-        answer: CallBackAnswer,
-    },
+    AnswerTask { task: TaskId, answer: CallBackAnswer },
     /// End an object's process and its state. No effect on one that is not there; a method of it that runs has ended or is
     /// being stopped.
-    EndObject {
-        /// The object.
-        object: ObjectId,
-    },
+    EndObject { object: ObjectId },
     /// Fire at that time.
     SetTimer {
         /// The timer; setting it again moves it.
-        timer: TimerId,
-        /// When.
+        timer: Timer,
         at: Time,
     },
     /// Do not fire.
-    CancelTimer {
-        /// The timer.
-        timer: TimerId,
-    },
+    CancelTimer { timer: Timer },
     /// Measure the speed of one slot with a short calibrated kernel.
     MeasureSpeed,
     /// Tell the program, the log and the trace.
     Emit(Event),
     /// The node ends.
-    Exit {
-        /// Why.
-        why: String,
-    },
+    Exit { why: String },
 }
 
 /// What a program can ask of its client machine. Values are put into the client's store before the command that names
@@ -235,23 +162,19 @@ pub enum Command {
     },
     /// The answer to `Event::CallsBack`.
     CalledBack {
-        /// From whom that came.
+        /// The server that called back.
         server: NodeId,
-        /// The task.
         task: TaskId,
-        /// The answer.
         answer: CallBackAnswer,
     },
     /// Map a group and run it.
     Run {
-        /// The group.
         group: Group,
         /// By what it is mapped.
         heuristic: MapBy,
     },
     /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`.
     Plan {
-        /// The group.
         group: Group,
         /// By what it is mapped.
         heuristic: MapBy,
@@ -259,7 +182,7 @@ pub enum Command {
         is_followed: bool,
     },
     /// Run tasks where a plan that was made before has them; nobody is asked, unless that cannot be. Tasks that only take
-    /// data to a server ([`Task::is_placement`]) run there or fail.
+    /// data to a server ([`Task::is_replicate`]) run there or fail.
     Follow {
         /// The tasks, as a group of their own.
         group: Group,
@@ -271,45 +194,26 @@ pub enum Command {
         heuristic: MapBy,
     },
     /// No more tasks will come of a group that was planned to be followed.
-    EndPlan {
-        /// The group.
-        group: GroupId,
-    },
+    EndPlan { group: GroupId },
     /// Bring a datum to the client; ends in `DatumHere` or `DatumLost`.
-    Get {
-        /// The datum.
-        datum: DatumId,
-    },
+    Get { datum: DatumId },
     /// The program no longer needs these data.
-    Release {
-        /// The data.
-        data: Vec<DatumId>,
-    },
-    /// The same of one datum, of which no copy is to be left: not for readers whose results are lost, which fail then.
-    /// Those that it has by now have it still.
-    Erase {
-        /// The datum.
-        datum: DatumId,
-    },
+    Release { data: Vec<DatumId> },
+    /// The same of one datum, but no copy is to be left. A reader fails then if its results are lost.
+    /// Readers that have the datum by now have it still.
+    Erase { datum: DatumId },
     /// The copy of a datum at that node is not needed, if there are others.
     GiveUp {
-        /// The datum.
         datum: DatumId,
         /// A server, or the client itself.
         at: NodeId,
     },
     /// Cancel a call or all of a group's tasks that have not ended.
-    Cancel {
-        /// The tasks.
-        tasks: Vec<TaskId>,
-    },
+    Cancel { tasks: Vec<TaskId> },
     /// Ask the agent what is known of links; ends in `Links`.
     Links,
     /// Have a server tell the agent all that it has learned; ends in a `Directory` that has it and `ModelsKnown`.
-    Models {
-        /// The server.
-        server: NodeId,
-    },
+    Models { server: NodeId },
 }
 
 /// What a machine tells the program, the log and the trace.
@@ -330,43 +234,26 @@ pub enum Event {
         why: String,
     },
     /// A server that a client without an agent was given answers.
-    Reached {
-        /// The given address.
-        address: String,
-        /// The server.
-        server: NodeId,
-    },
+    Reached { address: String, server: NodeId },
     /// A server that a client without an agent was given cannot be used, for now.
-    NotReached {
-        /// The given address.
-        address: String,
-        /// Why.
-        why: String,
-    },
+    NotReached { address: String, why: String },
     /// What the agent knows of links; nothing, if there is no agent.
     Links {
         /// A line for each ordered pair.
         links: Vec<LinkReport>,
     },
     /// The directory has what that server had learned when it was asked to tell.
-    ModelsKnown {
-        /// The server.
-        server: NodeId,
-    },
+    ModelsKnown { server: NodeId },
     /// A server has learned about one of its functions.
     Learned {
-        /// The function.
         function: String,
         /// What it knows now.
         model: FunctionModel,
     },
     /// A group was mapped (comes before its first task starts), or what is left of it was mapped again.
     GroupPlanned {
-        /// When.
         at: Time,
-        /// The group.
         group: GroupId,
-        /// The plan.
         plan: Arc<Plan>,
         /// Tasks of the group that it covers, in the plan's order.
         tasks: Vec<TaskId>,
@@ -378,12 +265,7 @@ pub enum Event {
         seen: Option<Arc<Seen>>,
     },
     /// A group that was only to be planned cannot be mapped.
-    GroupNotMapped {
-        /// The group.
-        group: GroupId,
-        /// Why.
-        error: TaskError,
-    },
+    GroupNotMapped { group: GroupId, error: TaskError },
     /// A task ended (for good: with a result, or without hope of one). A plain call's results are in the client's store
     /// by then.
     TaskEnded {
@@ -391,7 +273,6 @@ pub enum Event {
         at: Time,
         /// The server; `None` if it never got to one.
         server: Option<NodeId>,
-        /// Its report.
         report: TaskReport,
     },
     /// A call under way calls the program back, which answers by `Command::CalledBack`.
@@ -409,31 +290,14 @@ pub enum Event {
         report: TransferReport,
     },
     /// All tasks of a group have ended.
-    GroupEnded {
-        /// When.
-        at: Time,
-        /// The group.
-        group: GroupId,
-    },
+    GroupEnded { at: Time, group: GroupId },
     /// A datum that the program asked for is in the client's store.
-    DatumHere {
-        /// The datum.
-        datum: DatumId,
-        /// Its description.
-        meta: Meta,
-    },
+    DatumHere { datum: DatumId, meta: Meta },
     /// A datum that the program asked for, or still holds, cannot be had.
-    DatumLost {
-        /// The datum.
-        datum: DatumId,
-        /// Why.
-        error: TaskError,
-    },
+    DatumLost { datum: DatumId, error: TaskError },
     /// A server that ran part of a group is gone; its unfinished tasks and lost results go elsewhere.
     ServerLost {
-        /// The server.
         server: NodeId,
-        /// Its name.
         name: String,
         /// How it was noticed.
         why: String,

@@ -1,8 +1,8 @@
 //! Transfers that came here and were not told to the agent yet.
 
 use super::message::SeenTransfer;
-use crate::base::limits::{LEARN_BYTES_MIN, SEEN_PER_REPORT};
-use crate::base::{NodeId, Time};
+use gridloom_base::limits::{LEARN_BYTES_MIN, SEEN_PER_REPORT};
+use gridloom_base::{NodeId, Time};
 
 /// The largest of them, and when each came.
 #[derive(Debug, Default)]

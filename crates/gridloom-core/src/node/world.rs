@@ -1,13 +1,12 @@
 //! The world as a test or a session sees it: start nodes, command clients, wait for events, break things.
 
-use crate::base::{DatumId, Meta, NodeId, Time};
-use crate::idl::Definition;
 use crate::node::protocol::{Command, Event};
+use gridloom_base::{DatumId, Meta, NodeId, Time};
+use gridloom_idl::Definition;
 
 /// A server to start.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
-    /// Its name.
     pub name: String,
     /// Tasks that it runs at a time.
     pub slots: u32,
@@ -28,7 +27,7 @@ pub trait World {
     fn start_server(&mut self, spec: ServerSpec) -> NodeId;
     /// Starts a client of that agent.
     fn start_client(&mut self, name: &str) -> NodeId;
-    /// Puts a value into a client's store. `None` stands for a value whose bytes do not matter (simulation only).
+    /// Puts a value into a client's store. `None` stands for a value without bytes (simulation only).
     fn put(&mut self, client: NodeId, datum: DatumId, meta: Meta, bytes: Option<Vec<u8>>);
     /// A value of a client's store.
     fn value(&mut self, client: NodeId, datum: DatumId) -> Option<(Meta, Option<Vec<u8>>)>;

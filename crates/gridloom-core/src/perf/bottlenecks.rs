@@ -1,10 +1,10 @@
 //! Bottlenecks that links share beyond the cards of sender and receiver: a backbone, a way that both directions share.
 //!
-//! A transfer that was slower than its link, while others, over other cards, moved what it missed, says that they share
-//! something. Two that moved at the same time faster than either could alone say that they do not, and that counts for more,
-//! since what is not seen makes links look slower, never faster. (Telling shared links from what transfers do to one another:
-//! Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999, who
-//! probe; here what moves anyhow is looked at.)
+//! If a transfer was slower than its link while others, over other cards, moved what it missed, they seem to share
+//! something. If two at the same time moved faster than either could alone, they do not. That counts for more, since
+//! unseen traffic makes links look slower, never faster. (Telling shared links from what transfers do to one another:
+//! Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999.
+//! They probe; here what moves anyhow is looked at.)
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::model::median;
 use super::traffic::{Seen, Traffic};
-use crate::base::limits::{BOTTLENECKS_MAX, RELATIONS_MAX};
+use gridloom_base::limits::{BOTTLENECKS_MAX, RELATIONS_MAX};
 
 /// Slower than this part of its link is slow,
 const SLOW: f64 = 0.75;
 /// and explained if all together come to this part of it.
 const EXPLAINED: f64 = 0.85;
-/// Who moved less than this part of what was missed is not to blame.
+/// A transfer that moved less than this part of what was missed is not to blame.
 const BLAME_PART_MIN: f64 = 0.2;
 /// So often two links have to be slow together.
 const TIMES_MIN: usize = 3;
@@ -189,8 +189,8 @@ impl Relation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Time;
-    use crate::base::time::SECOND_NS;
+    use gridloom_base::Time;
+    use gridloom_base::time::SECOND_NS;
 
     /// Each (from, to, rate) moves for ten seconds; all are learned from, over links of 100 bytes per second.
     fn moves(bottlenecks: &mut Bottlenecks<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! Calibration: which sizes of a function to measure next, until its model is as exact as was asked for.
 //!
-//! Source: Lastovetsky, Reddy, Higgins, *Building the functional performance model of a processor*, SAC 2006, whose geometrical
+//! Source: Lastovetsky, Reddy, Higgins, *Building the functional performance model of a processor*, SAC 2006. Their geometrical
 //! bisection cuts a piece of the curve in two until its middle is where the line had it. Ours cuts the worst piece first, on
 //! a logarithmic axis, and asks a piece's neighbours too: a jump can hide where a middle agrees by chance.
 //!
@@ -17,7 +17,7 @@
 //! are not cut finer than a model tells sizes apart: what is left between such neighbours is a jump, and is said so.
 
 use super::model::{Curve, Point, WAITED, is_same_size, median, typical};
-use crate::base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};
+use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};
 
 /// Pieces that the range is cut into before the first is judged.
 const PIECES: f64 = 4.0;
@@ -338,7 +338,7 @@ fn middle(pair: &[Sample], size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::SplitMix64;
+    use gridloom_base::SplitMix64;
 
     const GOAL: Goal = Goal { error: 0.05, call_s_max: 1e6 };
 
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn short_calls_are_made_until_turns_show() {
-        // A third of a processor in periods of 0.1 s, spent by whoever comes first.
+        // A third of a processor in periods of 0.1 s, spent by the process that comes first.
         let (mut now, mut left) = (0.0f64, 0.033);
         let turns = |size: f64| {
             let start = now;

@@ -3,7 +3,7 @@
 //! Source: R. Wolski, *Dynamically forecasting network performance using the Network Weather Service*, Cluster Computing
 //! 1(1), 119–132, 1998; R. Wolski, N. T. Spring, J. Hayes, *The Network Weather Service: a distributed resource performance
 //! forecasting service for metacomputing*, Future Generation Computer Systems 15(5–6), 757–768, 1999: simple predictors run
-//! side by side on each series, and the one whose past forecasts were best answers.
+//! side by side on each series, and the one with the best forecasts so far answers.
 //!
 //! Departures: an error is a ratio (a bandwidth of half and one of double are wrong alike), and old errors are
 //! forgotten exponentially, so that another predictor takes over when the series has changed its manner.
@@ -115,7 +115,7 @@ impl Series {
         (self.count > 0).then(|| self.forecasts[self.best()])
     }
 
-    /// Who says so.
+    /// The predictor that answers now.
     pub fn predictor(&self) -> Predictor {
         PREDICTORS[self.best()]
     }
@@ -155,7 +155,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::SplitMix64;
+    use gridloom_base::SplitMix64;
 
     fn series(values: impl IntoIterator<Item = f64>) -> Series {
         let mut series = Series::default();

@@ -1,8 +1,8 @@
 //! Models built from calls as they happen.
 //!
-//! At each size and number of tasks side by side the last calls are kept, and older ones forgotten; what is typical of them is the
-//! point's time ([`typical`]), so that single outliers count for nothing and what has changed is learned after half as many
-//! calls. Calls that are far from it are counted apart.
+//! At each size and number of tasks side by side the learner keeps the last calls and forgets older ones. Their typical time
+//! is the point's time ([`typical`]). So single outliers count for nothing, and a change is learned after half as many calls.
+//! Calls that are far from it are counted apart.
 //!
 //! A point's time is that of a call alone. Where only calls beside others were seen at a size, it is theirs over the
 //! perturbation that other sizes show, or theirs as it is if none does: right for as long as the server is as full.
@@ -15,7 +15,7 @@ use super::model::{
     typical,
 };
 use super::perturbation::{Beside, Perturbation, load_of};
-use crate::base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
+use gridloom_base::limits::{LOADS_MAX, MODEL_POINTS_MAX, SHORT_CALLS_KEPT, TURN_S};
 
 /// Calls of about one size that are kept, of long ones.
 const WINDOW: usize = 9;

@@ -1,18 +1,18 @@
-//! What is known of a link for one ordered pair of places: time against bytes, learned from what moves over it.
+//! The model of a link for one ordered pair of places: time against bytes, learned from what moves over it.
 //!
 //! ```text
 //! seconds = start + bytes / bandwidth
 //! ```
 //! `start` is the latency, or what transfers of differing sizes say of it if that is more (a connection that begins slowly):
-//! the intercept of a line whose slope is the median of the slopes between any two of them (Theil, *A rank-invariant method of
+//! the intercept of a line with the median of the slopes between any two of them (Theil, *A rank-invariant method of
 //! linear and polynomial regression analysis*, 1950; Sen, JASA 63, 1968), which outliers do not tilt. Latency and bandwidth
 //! are series of measurements; what is expected of them is a [`Series`]' forecast.
 //!
 //! **Disturbed transfers** say less. One that shared the card of its sender or of its receiver with others was no faster than
-//! it would have been alone, and alone it would have been no faster than all of them together were: its rate and their sum
-//! are bounds, and only a forecast outside them is moved, to the nearer one.
+//! it would have been alone. Alone it would have been no faster than all of them together were. So its rate and their sum
+//! are bounds: only a forecast outside them is moved, to the nearer one.
 //!
-//! **Slow ones are held back.** Who learns does not see all that moves over both cards, and what he does not see makes links look
+//! **Slow ones are held back.** The learner does not see all that moves over both cards. Unseen traffic makes links look
 //! slower, never faster. So a transfer that was slower than expected counts when many in a row were, and then for no less than
 //! the fastest of them; or when a few were so much slower that no share of a card would explain it.
 
@@ -22,8 +22,8 @@ use super::forecast::{Predictor, Series};
 use super::model::Accuracy;
 use super::model::median;
 use super::{Bottleneck, LinkEstimate, LinkReport};
-use crate::base::Time;
-use crate::base::time::ns_to_seconds;
+use gridloom_base::Time;
+use gridloom_base::time::ns_to_seconds;
 
 /// Transfers from which the line is drawn.
 const RECENT: usize = 16;
@@ -287,7 +287,7 @@ fn start_s(transfers: &VecDeque<(f64, f64)>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::SplitMix64;
+    use gridloom_base::SplitMix64;
 
     const MIB: u64 = 1 << 20;
 
@@ -307,7 +307,7 @@ mod tests {
         let mut link = LinkModel::default();
         for n in 0..60 {
             let bytes = MIB * (1 + rng.below(16));
-            // Half a second to begin, 10 MB/s, within 5 %; one in ten is disturbed by what nobody saw.
+            // Half a second to begin, 10 MB/s, within 5 %; one in ten is disturbed by unseen traffic.
             let seconds = (0.5 + bytes as f64 / 1e7) * (0.95 + 0.1 * rng.unit());
             link.transferred(Time(n), bytes, if n % 10 == 3 { 3.0 * seconds } else { seconds });
         }

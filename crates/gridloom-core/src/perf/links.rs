@@ -11,8 +11,8 @@ use super::bottlenecks::{Bottleneck, Bottlenecks};
 use super::link::{DOUBT_FACTOR, LinkModel};
 use super::traffic::{Seen, Traffic};
 use super::{LinkEstimate, LinkReport};
-use crate::base::Time;
-use crate::base::limits::{FALLEN_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
+use gridloom_base::Time;
+use gridloom_base::limits::{FALLEN_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
 
 /// A transfer is undisturbed if others moved no more than this part of its bytes beside it.
 const ALONE_PART_MAX: f64 = 0.1;
@@ -59,7 +59,8 @@ impl<P: Ord + Clone> Links<P> {
         now + TRAFFIC_SETTLES_NS
     }
 
-    /// Learns from transfers that have waited long enough: the pairs whose models may have changed, and when to come again.
+    /// Learns from transfers that have waited long enough. Gives the pairs with models that may have changed, and when to
+    /// come again.
     pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
         let mut changed = Vec::new();
         while let Some((_, told)) = self.waiting.front()
@@ -122,7 +123,7 @@ impl<P: Ord + Clone> Links<P> {
         now.since(last) >= pause_ns
     }
 
-    /// Pairs of which less is expected than is usual, or whose last measurement is in doubt.
+    /// Pairs with less expected of them than is usual, or with a doubtful last measurement.
     pub fn suspects(&self) -> impl Iterator<Item = &(P, P)> {
         let suspects = self.models.iter().filter(|(_, model)| model.is_doubtful() || model.has_fallen());
         suspects.map(|(pair, _)| pair)
@@ -186,7 +187,7 @@ impl<P: Ord + Clone> Links<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::time::{MILLISECOND_NS, SECOND_NS};
+    use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 
     const MB: u64 = 1_000_000;
 

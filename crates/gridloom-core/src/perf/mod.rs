@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::NodeId;
+use gridloom_base::NodeId;
 
 pub use bottlenecks::Bottleneck;
 pub use calibration::{Calibration, Goal, Piece, Reached};
@@ -67,7 +67,7 @@ pub struct LinkReport {
     pub to: String,
     /// What is expected of it.
     pub link: LinkEstimate,
-    /// Who says so, of the predictors that run side by side.
+    /// The predictor that said so, of those that run side by side.
     pub predictor: String,
     /// Mean error of its forecasts of bandwidth, as a part.
     pub forecast_error: f64,
@@ -84,7 +84,6 @@ pub struct LinkReport {
 /// A server as known.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ServerView {
-    /// Its identifier.
     pub node: NodeId,
     /// Its name, unique in the grid; ties between servers are broken by it.
     pub name: String,
@@ -110,7 +109,6 @@ pub struct ServerView {
 /// The grid as known, seen from one client. Servers are in order of name.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct GridView {
-    /// The servers.
     pub servers: Vec<ServerView>,
     /// Links between the client and each server, both ways alike.
     pub client_links: Vec<LinkEstimate>,

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::perturbation::Perturbation;
-use crate::base::DatumId;
-use crate::base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
 use crate::graph::Task;
+use gridloom_base::DatumId;
+use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SPEED_FLOPS_DEFAULT, TURN_S, WORK_FLOPS_DEFAULT};
 
 /// What a byte takes where no work is stated, seconds: about what memory gives.
 const BYTE_S: f64 = 1e-9;
@@ -83,7 +83,6 @@ pub struct Curve {
 /// A time that is expected.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
-    /// Seconds.
     pub seconds: f64,
     /// Spread of the calls that it rests on, seconds.
     pub spread_s: f64,
@@ -238,7 +237,6 @@ impl FunctionModel {
         self.by_work.is_sane() && self.by_bytes.is_sane() && self.perturbation.is_sane() && self.accuracy.is_sane()
     }
 
-    /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.by_work.points.is_empty() && self.by_bytes.points.is_empty()
     }

@@ -16,7 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::limits::{LOADS_MAX, PACE_MAX};
+use gridloom_base::limits::{LOADS_MAX, PACE_MAX};
 
 /// Smaller factors are noise.
 const FELT: f64 = 1.05;

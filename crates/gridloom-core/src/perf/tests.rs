@@ -1,8 +1,8 @@
-//! Curves and what they are learned from.
+//! Tests of curves and of how they are learned.
 
 use super::*;
-use crate::base::SplitMix64;
-use crate::base::limits::MODEL_POINTS_MAX;
+use gridloom_base::SplitMix64;
+use gridloom_base::limits::MODEL_POINTS_MAX;
 
 fn point(size: f64, seconds: f64) -> Point {
     Point { size, seconds, spread_s: 0.0, calls: 1 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::base::Time;
-use crate::base::limits::{TRAFFIC_NS_MAX, TRAFFIC_SEEN_MAX};
-use crate::base::time::ns_to_seconds;
+use gridloom_base::Time;
+use gridloom_base::limits::{TRAFFIC_NS_MAX, TRAFFIC_SEEN_MAX};
+use gridloom_base::time::ns_to_seconds;
 
 /// A transfer that has ended. `P` names places: hosts or nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +22,6 @@ pub struct Seen<P> {
 }
 
 impl<P> Seen<P> {
-    /// How long it took, seconds.
     pub fn seconds(&self) -> f64 {
         ns_to_seconds(self.end.since(self.start))
     }
@@ -34,7 +33,6 @@ impl<P> Seen<P> {
     }
 }
 
-/// The last transfers.
 #[derive(Clone, Debug)]
 pub struct Traffic<P> {
     /// In the order in which they were told.
@@ -82,7 +80,7 @@ impl<P: Ord + Clone> Traffic<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::time::SECOND_NS;
+    use gridloom_base::time::SECOND_NS;
 
     fn seen(from: u32, to: u32, size_bytes: u64, start_s: u64, end_s: u64) -> Seen<u32> {
         Seen { from, to, size_bytes, start: Time(start_s * SECOND_NS), end: Time(end_s * SECOND_NS) }

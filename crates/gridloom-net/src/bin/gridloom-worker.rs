@@ -1,4 +1,4 @@
-//! Serves native functions of one slot of a server: `gridloom-worker worker --fd 0`. Servers start it; nobody else does.
+//! Serves native functions of one slot of a server: `gridloom-worker worker --fd 0`. Only servers start it.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match gridloom_net::worker::native_main(fd.unwrap_or(0)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            gridloom_core::say!("gridloom-worker: {error}");
+            gridloom_base::say!("gridloom-worker: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,45 +1,159 @@
 //! Connections as they come and go: dials, handshakes, frames, loss.
 //!
 //! **Promises** (of the world's contract): `PeerUp` before the first message of a peer, `PeerLost` after the last; a
-//! dial ends once; whatever a stranger or a peer sends, the worst is that its own connection is closed.
+//! dial ends once; whatever a peer sends, known or not, the worst is that its own connection is closed.
+//!
+//! It knows neither the machine nor bulk: what it has to tell is [`News`], which the node's core takes and passes on.
 
-use std::collections::VecDeque;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::{io, thread};
 
-use gridloom_core::base::dial::{NO_ANSWER, NO_NODE, NOBODY_LISTENS, UNRESOLVED};
-use gridloom_core::base::limits::{DIAL_NS_MAX, EAGER_BYTES_MAX};
-use gridloom_core::base::time::MILLISECOND_NS;
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::dial::{NO_NODE, UNRESOLVED};
+use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::time::MILLISECOND_NS;
+use gridloom_base::{NodeId, Time};
+use gridloom_channel::frame::FrameError;
+use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Kind, Limits, Outbound};
 use gridloom_core::node::{Input, Role};
-use gridloom_core::wire::frame::{self, Kind};
 use mio::event::Event as Readiness;
-use mio::{Interest, Token};
+use mio::{Interest, Registry, Token};
 
-use super::core::{Contact, ContactStage, Core, Dial, Peer};
-use crate::payload::Payload;
-use crate::transport::HANDSHAKES_MAX;
-use crate::transport::connection::{Connection, Filled};
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict};
-use crate::transport::notice::{Link, Notice};
+use super::contact::{Contact, Stage};
+use super::dials::{Dial, Dials, cannot_connect, no_answer};
+use crate::identity::Secret;
+use crate::transport::handshake::{
+    HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict,
+};
+use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::STACK_BYTES;
-use crate::transport::stream::Stream;
+use crate::transport::stream::{Listener, Stream};
+use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
 /// Pause before connections are accepted again, when there was no place or no descriptor left for one.
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
+/// Reads of one connection in one turn (4 MiB), so that one flood does not starve the others.
+pub(super) const READS_PER_TURN: u32 = 64;
+/// As how many of them a read of a long frame counts, which takes about a mebibyte.
+pub(super) const READS_PER_LONG: u32 = 16;
 
-impl Core {
+/// What the connections have to tell.
+pub(super) enum News {
+    /// Something for the machine.
+    Input(Input),
+    /// A line for the log.
+    Log(String),
+    /// A control connection stands.
+    Up(Link, Box<Hello>),
+    /// It does no longer.
+    Down(Link),
+    /// A peer dialled this connection for bulk.
+    Bulk(TcpStream, Box<Hello>, Purpose),
+}
+
+/// The connections of a node.
+pub(super) struct Contacts {
+    own: Hello,
+    secret: Secret,
+    registry: Registry,
+    inbox: Arc<Inbox>,
+    listener: Option<Listener>,
+    connections: BTreeMap<usize, Contact>,
+    next_token: usize,
+    buffers: Buffers,
+    peers: BTreeMap<NodeId, Peer>,
+    dials: Dials,
+    /// When it has to look again: handshakes and dials that last too long, a listener that was full.
+    check_at: Time,
+    accept_again: bool,
+    /// Connections with frames to write.
+    dirty: BTreeSet<usize>,
+    /// Connections that have more to read.
+    unread: BTreeSet<usize>,
+    news: VecDeque<News>,
+}
+
+/// A peer with a control connection that stands.
+struct Peer {
+    link: Link,
+    since: Time,
+    address: String,
+}
+
+impl Contacts {
+    /// None yet. Tokens of connections begin with `first_token`.
+    pub(super) fn new(
+        own: Hello,
+        secret: Secret,
+        registry: Registry,
+        inbox: Arc<Inbox>,
+        listener: Option<Listener>,
+        first_token: usize,
+    ) -> Contacts {
+        Contacts {
+            own,
+            secret,
+            registry,
+            inbox,
+            listener,
+            connections: BTreeMap::new(),
+            next_token: first_token,
+            buffers: Buffers::default(),
+            peers: BTreeMap::new(),
+            dials: Dials::default(),
+            check_at: Time::NEVER,
+            accept_again: false,
+            dirty: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    /// The next thing that it has to tell.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Whether a control connection to that peer stands.
+    pub(super) fn is_up(&self, peer: NodeId) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// When it has to be called though nothing comes.
+    pub(super) fn wake_at(&self) -> Time {
+        if self.unread.is_empty() { self.check_at } else { Time::ZERO }
+    }
+
+    /// What must hold between two calls.
+    pub(super) fn check_invariants(&self) {
+        for (peer, Peer { link, .. }) in &self.peers {
+            let contact = self.connections.get(&token_of(*link));
+            assert!(contact.is_some_and(|contact| contact.stage == Stage::Up(*peer)), "{peer} has no connection");
+        }
+        assert!(self.dirty.iter().chain(&self.unread).all(|token| self.connections.contains_key(token)));
+    }
+
+    /// Ends everything.
+    pub(super) fn shut_down(&mut self) {
+        (self.peers, self.connections) = Default::default();
+        (self.dirty, self.unread) = Default::default();
+        self.dials = Dials::default();
+        self.listener = None;
+    }
+
+    fn log(&mut self, line: String) {
+        self.news.push_back(News::Log(line));
+    }
+
     // ---- dialling
 
-    pub(super) fn dial(&mut self, address: String) {
-        let number = self.next_dial;
-        self.next_dial += 1;
-        let began = self.clock.now();
-        let deadline = began + DIAL_NS_MAX;
+    pub(super) fn dial(&mut self, address: String, now: Time) {
+        let deadline = now + DIAL_NS_MAX;
         self.check_at = self.check_at.min(deadline);
         let numeric = address.parse::<SocketAddr>().ok();
         let left = numeric.into_iter().collect();
-        self.dials.insert(number, Dial { address: address.clone(), left, began, deadline });
+        let number = self.dials.begin(Dial { address: address.clone(), left, began: now, deadline });
         if numeric.is_some() {
             return self.dial_next(number, String::new());
         }
@@ -56,11 +170,10 @@ impl Core {
     }
 
     pub(super) fn resolved(&mut self, dial: u64, addresses: io::Result<Vec<SocketAddr>>) {
-        match (self.dials.get_mut(&dial), addresses) {
-            (None, _) => {}
-            (Some(_), Err(error)) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
-            (Some(state), Ok(addresses)) => {
-                state.left = VecDeque::from(addresses);
+        match addresses {
+            Err(error) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
+            Ok(addresses) => {
+                self.dials.resolved(dial, addresses);
                 self.dial_next(dial, format!("{UNRESOLVED} (it has no address)"));
             }
         }
@@ -68,8 +181,7 @@ impl Core {
 
     /// Tries the dial's next address; `why` is what was wrong with the one before.
     fn dial_next(&mut self, number: u64, mut why: String) {
-        loop {
-            let Some(dial) = self.dials.get_mut(&number) else { return };
+        while let Some(dial) = self.dials.get_mut(number) {
             let deadline = dial.deadline;
             let Some(address) = dial.left.pop_front() else { return self.dial_failed(number, why) };
             match self.connect(address, number, deadline) {
@@ -82,193 +194,219 @@ impl Core {
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
         let stream = Stream::connect(address, !self.own.host.is_empty())?;
         let (handshake, first) = Handshake::dial(self.secret.clone(), self.own.clone())?;
-        self.add(stream, ContactStage::Connecting, handshake, Some(dial), deadline)?.queue_handshake(&first);
+        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
         Ok(())
     }
 
     fn dial_failed(&mut self, number: u64, why: String) {
-        if let Some(dial) = self.dials.remove(&number) {
-            self.pending.push_back(Input::DialFailed { address: dial.address, why, connected: None });
+        if let Some(dial) = self.dials.end(number) {
+            self.news.push_back(News::Input(Input::DialFailed { address: dial.address, why, connected: None }));
         }
     }
 
-    /// Who answers there is up, and not by this dial.
+    /// The node that answers there is up, and not by this dial.
     fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
         let why = format!("'{name}' answers there, and is connected already");
-        self.pending.push_back(Input::DialFailed { address, why, connected: Some(peer) });
+        self.news.push_back(News::Input(Input::DialFailed { address, why, connected: Some(peer) }));
     }
 
     // ---- accepting
 
-    pub(super) fn accept(&mut self) {
+    pub(super) fn accept(&mut self, now: Time) {
         self.accept_again = false;
         loop {
             let Some(listener) = &self.listener else { return };
             if self.connections.len() - self.peers.len() >= HANDSHAKES_MAX {
-                return self.accept_later();
+                return self.accept_later(now);
             }
             let done = match listener.accept() {
                 Ok(None) => return,
                 Ok(Some(stream)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
-                    let deadline = self.clock.now() + HANDSHAKE_NS_MAX;
-                    self.add(stream, ContactStage::Shaking, handshake, None, deadline).map(|_| ())
+                    let deadline = now + HANDSHAKE_NS_MAX;
+                    self.add(stream, Stage::Shaking, handshake, None, deadline).map(|_| ())
                 }),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
                 self.log(format!("a connection could not be accepted: {error}"));
-                return self.accept_later();
+                return self.accept_later(now);
             }
         }
     }
 
-    fn accept_later(&mut self) {
+    fn accept_later(&mut self, now: Time) {
         self.accept_again = true;
-        self.check_at = self.check_at.min(self.clock.now() + ACCEPT_PAUSE_NS);
+        self.check_at = self.check_at.min(now + ACCEPT_PAUSE_NS);
     }
 
     fn add(
         &mut self,
         mut stream: Stream,
-        stage: ContactStage,
+        stage: Stage,
         handshake: Handshake,
         dial: Option<u64>,
         deadline: Time,
-    ) -> io::Result<&mut Connection> {
+    ) -> io::Result<&mut Contact> {
         let token = self.next_token;
         self.registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         self.next_token += 1;
         self.check_at = self.check_at.min(deadline);
-        let connection = Connection::new(stream);
+        let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
-        let contact = Contact { connection, stage, handshake, dial, deadline, watches_writing: true };
-        Ok(&mut self.connections.entry(token).or_insert(contact).connection)
+        let contact = Contact { channel, stage, handshake, dial, deadline, watches_writing: true };
+        Ok(self.connections.entry(token).or_insert(contact))
     }
 
     // ---- reading
 
-    pub(super) fn connection_ready(&mut self, event: &Readiness) {
+    /// A connection's socket is ready. Whether it is to be read.
+    pub(super) fn on_ready(&mut self, event: &Readiness) -> bool {
         let token = event.token().0;
-        let Some(contact) = self.connections.get_mut(&token) else { return };
-        if contact.stage == ContactStage::Connecting {
-            match contact.connection.stream().is_connected() {
-                Err(error) => return self.lose(token, &cannot_connect(&error)),
-                Ok(false) => return,
-                Ok(true) => contact.stage = ContactStage::Shaking,
+        let Some(contact) = self.connections.get_mut(&token) else { return false };
+        if contact.stage == Stage::Connecting {
+            match contact.channel.stream().is_connected() {
+                Err(error) => {
+                    self.lose(token, &cannot_connect(&error));
+                    return false;
+                }
+                Ok(false) => return false,
+                Ok(true) => contact.stage = Stage::Shaking,
             }
         }
         if event.is_writable() {
             self.dirty.insert(token);
         }
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
-            self.read(token, event.is_read_closed() || event.is_error());
-        }
+        event.is_readable() || event.is_read_closed() || event.is_error()
     }
 
-    /// Reads and handles what is there.
-    pub(super) fn read(&mut self, token: usize, closing: bool) {
-        let Some(contact) = self.connections.get_mut(&token) else { return };
-        let filled = contact.connection.fill(closing);
-        let mut input = std::mem::take(&mut contact.connection.input);
-        // Handling a frame may end the connection, from either side.
-        while let Some(contact) = self.connections.get(&token) {
-            let stage = contact.stage;
-            let (kind, body) = match input.next(!matches!(stage, ContactStage::Up(_))) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(error) => return self.lose(token, &error.to_string()),
-            };
-            let done = match stage {
-                ContactStage::Up(peer) => self.on_frame(peer, kind, body).map(|()| None),
-                ContactStage::Connecting | ContactStage::Shaking => self.on_handshake(token, kind, body),
-            };
-            match done {
-                Ok(None) => {}
-                Ok(Some(_)) if !input.is_empty() => return self.lose(token, "bulk before the end of the handshake"),
-                Ok(Some((hello, purpose))) => return self.hand_over(token, hello, purpose),
-                Err(why) => return self.lose(token, &why),
-            }
-            if self.exit.is_some() {
-                return;
-            }
-        }
-        let Some(contact) = self.connections.get_mut(&token) else { return };
-        contact.connection.input = input;
+    /// Reads once, and hands out what has come; it is put back with [`Contacts::put_back`].
+    pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<Filled>, Inbound)> {
+        let channel = &mut self.connections.get_mut(&token)?.channel;
+        Some((channel.fill(&mut self.buffers), std::mem::take(&mut channel.inbound)))
+    }
+
+    /// How far a connection is, if it is there.
+    pub(super) fn stage(&self, token: usize) -> Option<Stage> {
+        self.connections.get(&token).map(|contact| contact.stage)
+    }
+
+    /// The next frame of what has come.
+    pub(super) fn next<'a>(
+        &mut self,
+        inbound: &'a mut Inbound,
+        stage: Stage,
+    ) -> Result<Option<(Kind, Body<'a>)>, FrameError> {
+        let limits = if matches!(stage, Stage::Up(_)) { Limits::CONTROL } else { HANDSHAKE_LIMITS };
+        inbound.next(limits, &mut self.buffers)
+    }
+
+    /// All whole frames of what has come were handled. Whether to read on. `closing`: the last event said that the peer
+    /// closed, so a short read is not the end.
+    pub(super) fn put_back(
+        &mut self,
+        token: usize,
+        mut inbound: Inbound,
+        filled: io::Result<Filled>,
+        closing: bool,
+    ) -> bool {
+        inbound.release(&mut self.buffers);
+        let Some(contact) = self.connections.get_mut(&token) else { return false };
+        contact.channel.inbound = inbound;
         match filled {
-            Ok(Filled::Drained) => {}
-            Ok(Filled::More) => drop(self.unread.insert(token)),
+            Ok(Filled::More) => return true,
+            Ok(Filled::Drained) => return closing,
+            Ok(Filled::Nothing) => {}
             Ok(Filled::Closed) => self.lose(token, "the connection was closed"),
             Err(error) => self.lose(token, &error.to_string()),
         }
+        false
     }
 
-    fn on_frame(&mut self, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
-        match kind {
-            Kind::Message => {
-                let message = frame::parse(body).map_err(|error| error.to_string())?;
-                self.input(Input::Received { from, message });
+    /// The connection has more to read, in the next turn.
+    pub(super) fn read_later(&mut self, token: usize) {
+        self.unread.insert(token);
+    }
+
+    /// Connections that are to be read though nothing new has come.
+    pub(super) fn take_unread(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.unread)
+    }
+
+    // ---- writing
+
+    /// Queues a frame for a peer; no effect if it is not up.
+    pub(super) fn queue(&mut self, to: NodeId, write: impl FnOnce(&mut Outbound) -> Result<(), FrameError>) {
+        let Some(token) = self.peers.get(&to).map(|peer| token_of(peer.link)) else { return };
+        let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
+        match write(&mut contact.channel.outbound) {
+            Ok(()) => {
+                self.dirty.insert(token);
             }
-            Kind::Data => {
-                let (header, payload) = frame::parse_data(body).map_err(|error| error.to_string())?;
-                if payload.len() as u64 > EAGER_BYTES_MAX {
-                    return Err(format!("{} bytes of data on the control connection", payload.len()));
-                }
-                self.store.put(header.datum, header.meta.clone(), Payload::copied(payload));
-                self.input(Input::DatumArrived { from, datum: header.datum, meta: header.meta, took_ns: 0 });
+            // The peer would wait for this message for ever.
+            Err(error) => self.lose(token, &format!("a message to it cannot be sent: {error}")),
+        }
+    }
+
+    /// Writes everything queued, as far as the sockets take it.
+    pub(super) fn flush(&mut self) {
+        while let Some(token) = self.dirty.pop_first() {
+            let Some(contact) = self.connections.get_mut(&token) else { continue };
+            if contact.stage == Stage::Connecting {
+                continue;
             }
-            Kind::Hello => {
-                let aside = frame::parse(body).map_err(|error| error.to_string())?;
-                self.on_aside(from, aside)?;
+            let flushed = contact.channel.flush(&mut self.buffers).and_then(|()| contact.watch(&self.registry, token));
+            if let Err(error) = flushed {
+                self.lose(token, &error.to_string());
             }
         }
-        Ok(())
     }
 
     // ---- handshake
 
-    /// `Some` if the connection turned out to be one for bulk.
-    fn on_handshake(&mut self, token: usize, kind: Kind, body: &[u8]) -> Result<Option<(Hello, Purpose)>, String> {
+    /// A frame of a handshake; `admits_bulk` decides on bulk connections. `Some` if the connection turned out to be one.
+    pub(super) fn on_handshake(
+        &mut self,
+        token: usize,
+        kind: Kind,
+        body: &[u8],
+        now: Time,
+        admits_bulk: impl Fn(&Hello) -> Result<(), String>,
+    ) -> Result<Option<(Hello, Purpose)>, String> {
         if kind != Kind::Hello {
             return Err("it did not begin with a handshake".into());
         }
         let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
         let mut out = Vec::new();
-        let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer));
+        let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
         let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
-        out.iter().for_each(|body| contact.connection.queue_handshake(body));
+        out.iter().for_each(|body| contact.shake(body));
         self.dirty.insert(token);
         match done {
             Ok(None) => contact.handshake = Some(handshake),
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
-                self.established(token, hello, verdict);
+                self.established(token, hello, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict goes before the socket changes hands.
-                contact.connection.flush().map_err(|error| error.to_string())?;
+                contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
                 return Ok(Some((hello, handshake.purpose())));
             }
             Err(error) => {
                 // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
-                let _ = contact.connection.flush();
+                let _ = contact.channel.flush(&mut self.buffers);
                 self.refused(token, handshake.peer().map(|peer| peer.role), &error);
             }
         }
         Ok(None)
     }
 
-    fn decide(&self, hello: &Hello) -> Result<Verdict, String> {
-        let peer = self.peers.get(&hello.node);
+    fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
         match hello.purpose {
-            Purpose::Control if peer.is_some() => Ok(Verdict::Duplicate),
+            Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
-            Purpose::BulkSend if peer.is_some_and(|peer| peer.may_open(hello.stream)) => Ok(Verdict::Welcome),
-            Purpose::BulkReceive if peer.is_some_and(|peer| peer.was_asked_for(hello.stream)) => Ok(Verdict::Welcome),
-            Purpose::BulkReceive if peer.is_some() => {
-                Err(format!("bulk connection {} that was not asked for", hello.stream))
-            }
-            Purpose::BulkSend | Purpose::BulkReceive => Err("a bulk connection of no peer".into()),
+            Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
             Purpose::Local => Err("shared memory is not passed over TCP".into()),
             Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
         }
@@ -279,7 +417,7 @@ impl Core {
         let Some(number) = contact.dial else {
             return self.log(format!("a connection was turned away: {error}"));
         };
-        let who = match role {
+        let node = match role {
             Some(Role::Agent) => "agent",
             Some(Role::Server) => "server",
             Some(Role::Client) => "client",
@@ -287,32 +425,32 @@ impl Core {
         };
         let why = match error {
             HandshakeError::Malformed(what) => format!("{NO_NODE} ({what})"),
-            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {who} there {error}"),
+            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
         };
         self.dial_failed(number, why);
     }
 
-    fn established(&mut self, token: usize, mut hello: Hello, verdict: Verdict) {
+    fn established(&mut self, token: usize, mut hello: Hello, verdict: Verdict, now: Time) {
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
-        let dialled = contact.dial.and_then(|number| self.dials.remove(&number));
+        let dialled = contact.dial.and_then(|number| self.dials.end(number));
         if verdict == Verdict::Duplicate {
             // The decider's last word; it may be this node's own.
-            let _ = contact.connection.flush();
+            let _ = contact.channel.flush(&mut self.buffers);
             self.forget(token);
             let Some(Dial { address, began, deadline, .. }) = dialled else { return };
             match self.peers.get(&hello.node) {
-                // Who came up meanwhile by that address has ended the dial by that.
-                Some(peer) if peer.since >= began && peer.hello.address == address => {}
+                // A node that came up meanwhile by that address has ended the dial by that.
+                Some(peer) if peer.since >= began && peer.address == address => {}
                 Some(_) => self.connected_already(address, hello.node, &hello.name),
                 None => {
                     self.check_at = self.check_at.min(deadline);
-                    self.shadowed.insert((hello.node, address), deadline);
+                    self.dials.shadow(hello.node, address, deadline);
                 }
             }
             return;
         }
-        contact.stage = ContactStage::Up(hello.node);
-        if let Some(old) = self.peers.get(&hello.node).map(|peer| peer.token) {
+        contact.stage = Stage::Up(hello.node);
+        if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
             self.lose(old, "it connected anew");
         }
         if let Some(dial) = dialled {
@@ -320,28 +458,31 @@ impl Core {
         }
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        let since = self.clock.now();
-        self.peers.insert(peer, Peer { token, since, link, hello, outgoing: None, incoming: Default::default() });
-        let is_shadowed = |(node, _): &&(NodeId, String)| *node == peer;
-        let shadowed: Vec<(NodeId, String)> = self.shadowed.keys().filter(is_shadowed).cloned().collect();
-        self.pending.push_back(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() });
-        for dial in shadowed {
-            self.shadowed.remove(&dial);
-            if dial.1 != address {
-                self.connected_already(dial.1, peer, &name);
+        self.peers.insert(peer, Peer { link, since: now, address: address.clone() });
+        self.news.push_back(News::Up(link, Box::new(hello)));
+        self.news.push_back(News::Input(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() }));
+        for shadowed in self.dials.take_shadowed(peer) {
+            if shadowed != address {
+                self.connected_already(shadowed, peer, &name);
             }
         }
-        self.settle();
     }
 
     // ---- loss
 
     pub(super) fn hang_up(&mut self, peer: NodeId) {
-        if let Some(token) = self.peers.get(&peer).map(|peer| peer.token) {
+        if let Some(token) = self.peers.get(&peer).map(|peer| token_of(peer.link)) {
             // What was said before goes out if the socket takes it; the connection ends either way.
             let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
-            let _ = contact.connection.flush();
+            let _ = contact.channel.flush(&mut self.buffers);
             self.forget(token);
+        }
+    }
+
+    /// Closes that connection to a peer, if it still stands, and says so to the machine.
+    pub(super) fn lose_link(&mut self, link: Link, why: &str) {
+        if self.peers.get(&link.peer).is_some_and(|peer| peer.link == link) {
+            self.lose(token_of(link), why);
         }
     }
 
@@ -349,86 +490,69 @@ impl Core {
     pub(super) fn lose(&mut self, token: usize, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
-            (ContactStage::Up(peer), _) => self.pending.push_back(Input::PeerLost { peer, why: why.into() }),
-            (ContactStage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
-            (ContactStage::Shaking, Some(dial)) => self.dial_next(dial, format!("{NO_NODE} ({why})")),
-            (ContactStage::Connecting | ContactStage::Shaking, None) => {}
+            (Stage::Up(peer), _) => self.news.push_back(News::Input(Input::PeerLost { peer, why: why.into() })),
+            (Stage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
+            (Stage::Shaking, Some(dial)) => self.dial_next(dial, format!("{NO_NODE} ({why})")),
+            (Stage::Connecting | Stage::Shaking, None) => {}
         }
     }
 
-    /// Closes a connection; its peer's bulk ends with it.
+    /// Closes a connection.
     fn forget(&mut self, token: usize) -> Option<Contact> {
         let mut contact = self.connections.remove(&token)?;
         self.dirty.remove(&token);
         self.unread.remove(&token);
         // A socket that cannot be deregistered is deregistered by being closed.
-        let _ = self.registry.deregister(contact.connection.stream());
-        if let ContactStage::Up(peer) = contact.stage
-            && self.peers.get(&peer).is_some_and(|peer| peer.token == token)
+        let _ = self.registry.deregister(contact.channel.stream_mut());
+        if let Stage::Up(peer) = contact.stage
+            && let Some(peer) = self.peers.get(&peer).filter(|peer| token_of(peer.link) == token)
         {
-            self.peers.remove(&peer);
+            let link = peer.link;
+            self.peers.remove(&link.peer);
+            self.news.push_back(News::Down(link));
         }
         Some(contact)
     }
 
-    /// The connection of a stranger becomes a bulk connection.
-    fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
-        match self.forget(token).map(|contact| contact.connection.into_stream()) {
-            Some(Stream::Tcp(stream)) => self.take_bulk(stream.into(), hello, purpose),
+    /// A connection turned out to be one for bulk.
+    pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
+        match self.forget(token).map(|contact| contact.channel.into_stream()) {
+            Some(Stream::Tcp(stream)) => self.news.push_back(News::Bulk(stream.into(), Box::new(hello), purpose)),
             Some(Stream::Unix(_)) => self.log(format!("{} wants to send by copies what can be shared", hello.name)),
             None => {}
         }
     }
 
-    /// Ends what takes too long, and tries again what could not be done.
+    /// Ends what takes too long, and tries again what could not be done, if it is time.
     pub(super) fn check(&mut self, now: Time) {
+        if now < self.check_at {
+            return;
+        }
         self.check_at = Time::NEVER;
         if self.accept_again {
-            self.accept();
+            self.accept(now);
         }
-        let late: Vec<usize> =
-            self.connections.iter().filter(|(_, c)| c.is_late(now)).map(|(token, _)| *token).collect();
-        for token in late {
-            match self.connections.get(&token).map(|contact| contact.stage) {
-                Some(ContactStage::Connecting) => self.lose(token, &no_answer()),
-                _ => self.lose(token, "it says nothing"),
+        let late: Vec<(usize, Stage)> =
+            self.connections.iter().filter(|(_, c)| c.is_late(now)).map(|(token, c)| (*token, c.stage)).collect();
+        for (token, stage) in late {
+            match stage {
+                Stage::Connecting => self.lose(token, &no_answer()),
+                Stage::Shaking | Stage::Up(_) => self.lose(token, "it says nothing"),
             }
         }
-        let late: Vec<u64> = self.dials.iter().filter(|(_, dial)| dial.deadline <= now).map(|(n, _)| *n).collect();
-        for number in late {
+        for number in self.dials.late(now) {
             self.dial_failed(number, no_answer());
         }
-        let late: Vec<(NodeId, String)> =
-            self.shadowed.iter().filter(|(_, at)| **at <= now).map(|(dial, _)| dial.clone()).collect();
-        for dial in late {
-            self.shadowed.remove(&dial);
+        for address in self.dials.take_late_shadowed(now) {
             let why = "the other connection between the two did not last".into();
-            self.pending.push_back(Input::DialFailed { address: dial.1, why, connected: None });
+            self.news.push_back(News::Input(Input::DialFailed { address, why, connected: None }));
         }
-        let contacts =
-            self.connections.values().filter(|c| !matches!(c.stage, ContactStage::Up(_))).map(|c| c.deadline);
-        let rest = self.dials.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied());
-        self.check_at = contacts.chain(rest).fold(self.check_at, Time::min);
-        self.settle();
+        let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);
+        self.check_at = contacts.chain(self.dials.deadlines()).fold(self.check_at, Time::min);
     }
 }
 
-/// Why a connection did not come about.
-fn cannot_connect(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("{NOBODY_LISTENS} (connection refused)"),
-        io::ErrorKind::TimedOut => no_answer(),
-        _ => format!("{NO_ANSWER} ({error})"),
-    }
-}
-
-fn no_answer() -> String {
-    let seconds = DIAL_NS_MAX as f64 / 1e9;
-    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the way drops what is sent there")
-}
-
-impl Contact {
-    fn is_late(&self, now: Time) -> bool {
-        !matches!(self.stage, ContactStage::Up(_)) && self.deadline <= now
-    }
+/// A link is numbered by the token of its connection.
+fn token_of(link: Link) -> usize {
+    link.generation as usize
 }

@@ -1,34 +1,38 @@
-//! The inside of a node: its machine, its connections, its timers and its slots, under one lock. What happens becomes
-//! inputs; what the machine wants is performed here.
+//! The inside of a node: its machine and the sub-machines of its world, under one lock. What happens becomes inputs;
+//! what the machine wants is passed to the part that does it.
+//!
+//! ```text
+//!            inputs                 effects
+//!  pending ──────────▶ machine ──────────────▶ contacts (control connections)
+//!     ▲                                        streams  (bulk)
+//!     └──────── news of each part ◀─────────── workers  (slots), timers
+//! ```
+//! The parts do not see one another: each tells its news, which this file passes on (`lift`).
 //!
 //! **Invariants:** an input that follows from performing an effect waits in `pending` until the effects before it are
 //! performed, so the machine is never entered twice; frames queued in a turn are written at its end (`flush`); nothing
 //! here blocks or touches bytes of bulk.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::{io, thread};
 
-use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{DatumId, Machine, NodeId, TaskError, Time};
-use gridloom_core::graph::Task;
-use gridloom_core::node::{Effect, Event, Input, Message};
-use gridloom_core::wire::frame::{DataHeader, FrameError, Kind};
-use mio::{Interest, Registry, Token};
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{DatumId, Machine, NodeId, Time};
+use gridloom_channel::frame::{self, DataHeader};
+use gridloom_channel::{Inbound, Kind};
+use gridloom_core::node::{Effect, Event, Input};
+use mio::event::Event as Readiness;
+use mio::{Events, Token};
 
+use super::contact::Stage;
+use super::contacts::{self, Contacts, READS_PER_LONG, READS_PER_TURN};
+use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
-use crate::identity::Secret;
-use crate::jobs::{JobEvent, Jobs, WorkerToken, measure_speed};
+use super::workers::Workers;
+use crate::payload::Payload;
 use crate::store::Store;
-use crate::transport::connection::Connection;
-use crate::transport::handshake::{Handshake, Hello};
+use crate::transport::Aside;
 use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::outgoing::{Closer, Outgoing, Route, STACK_BYTES};
-use crate::transport::stream::Listener;
-use crate::transport::{Aside, Cargo};
 
 pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
@@ -42,116 +46,24 @@ pub type BoxMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
 
 /// The state of a node.
 pub(crate) struct Core {
-    pub(super) own: Hello,
-    pub(super) secret: Secret,
+    pub(super) name: String,
     pub(super) machine: BoxMachine,
     pub(super) clock: Clock,
-    pub(super) timers: Timers,
-    pub(super) registry: Registry,
     pub(super) inbox: Arc<Inbox>,
     pub(super) store: Arc<Store>,
-    pub(super) datum_bytes_max: u64,
-    pub(super) jobs: Option<Jobs>,
-    pub(super) listener: Option<Listener>,
-    pub(super) local_listener: Option<UnixListener>,
-    pub(super) connections: BTreeMap<usize, Contact>,
-    pub(super) next_token: usize,
-    pub(super) peers: BTreeMap<NodeId, Peer>,
-    pub(super) dials: BTreeMap<u64, Dial>,
-    pub(super) next_dial: u64,
-    /// How many times as long as they need calls take here.
-    pub(super) slowdown: f64,
-    /// Speed of one slot, if it was told.
-    pub(super) speed_flops: Option<f64>,
-    /// Handshakes on local sockets, each on a thread.
-    pub(super) local_shaking: usize,
-    /// Dials that ended in "duplicate" before the other connection stood, by node and address: their deadlines.
-    pub(super) shadowed: BTreeMap<(NodeId, String), Time>,
-    /// When the world itself has to look again: handshakes and dials that last too long, a listener that was full.
-    pub(super) check_at: Time,
-    pub(super) accept_again: bool,
-    /// Connections with frames to write.
-    pub(super) dirty: BTreeSet<usize>,
-    /// Connections that have more to read.
-    pub(super) unread: BTreeSet<usize>,
+    pub(super) contacts: Contacts,
+    pub(super) streams: Streams,
+    pub(super) workers: Workers,
+    pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
     pub(super) effects: Vec<Effect>,
     pub(super) events: VecDeque<Event>,
     pub(super) exit: Option<String>,
 }
 
-/// A connection and how far it is.
-pub(super) struct Contact {
-    pub(super) connection: Connection,
-    pub(super) stage: ContactStage,
-    /// While it is in the handshake and no frame is being handled.
-    pub(super) handshake: Option<Box<Handshake>>,
-    pub(super) dial: Option<u64>,
-    pub(super) deadline: Time,
-    /// Whether epoll tells when the socket takes more.
-    pub(super) watches_writing: bool,
-}
-
-impl Contact {
-    /// Watches for room to write only while something waits for it: a peer that reads would wake this node each time.
-    fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
-        let blocked = self.connection.is_blocked();
-        if blocked == self.watches_writing {
-            return Ok(());
-        }
-        self.watches_writing = blocked;
-        let interests = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        registry.reregister(self.connection.stream(), Token(token), interests)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ContactStage {
-    /// The socket is not connected yet.
-    Connecting,
-    /// In the handshake.
-    Shaking,
-    /// A control connection to that peer.
-    Up(NodeId),
-}
-
-/// A peer whose control connection stands.
-pub(super) struct Peer {
-    pub(super) token: usize,
-    pub(super) since: Time,
-    pub(super) link: Link,
-    pub(super) hello: Hello,
-    pub(super) outgoing: Option<Outgoing>,
-    /// Streams on which it sends.
-    pub(super) incoming: BTreeMap<u64, Incoming>,
-}
-
-/// A stream on which a peer sends; dropped, it is shut, and its thread ends.
-pub(super) struct Incoming {
-    /// `None` while it is being opened.
-    pub(super) closer: Option<Closer>,
-    /// The last number that was acknowledged.
-    pub(super) told: u64,
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        if let Some(closer) = &self.closer {
-            closer.close();
-        }
-    }
-}
-
-/// A dial on its way.
-pub(super) struct Dial {
-    pub(super) address: String,
-    /// Addresses not tried yet.
-    pub(super) left: VecDeque<SocketAddr>,
-    pub(super) began: Time,
-    pub(super) deadline: Time,
-}
-
 impl Core {
+    // ---- the machine
+
     /// Hands the machine one input and performs all that follows from it.
     pub(crate) fn input(&mut self, input: Input) {
         self.pending.push_back(input);
@@ -159,7 +71,8 @@ impl Core {
     }
 
     /// Hands over what is pending.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
+        self.lift();
         while let Some(input) = self.pending.pop_front() {
             if self.exit.is_some() {
                 return self.pending.clear();
@@ -168,6 +81,7 @@ impl Core {
             self.machine.handle(self.clock.now(), input, &mut effects);
             for effect in effects.drain(..) {
                 self.perform(effect);
+                self.lift();
             }
             self.effects = effects;
         }
@@ -175,161 +89,209 @@ impl Core {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Dial { address } => self.dial(address),
-            Effect::HangUp { peer } => self.hang_up(peer),
-            Effect::Send { to, message } => self.send(to, &message),
+            Effect::Dial { address } => self.contacts.dial(address, self.clock.now()),
+            Effect::HangUp { peer } => self.contacts.hang_up(peer),
+            Effect::Send { to, message } => self.contacts.queue(to, |out| out.message(Kind::Message, &message)),
             Effect::SendDatum { to, datum } => self.send_datum(to, datum),
-            Effect::SendProbe { to, size_bytes } => self.send_probe(to, size_bytes),
+            Effect::SendProbe { to, size_bytes } if size_bytes <= EAGER_BYTES_MAX => {
+                self.aside(to, &Aside::Probe { bytes: vec![0; size_bytes as usize] });
+            }
+            Effect::SendProbe { to, size_bytes } => self.streams.probe(to, size_bytes),
             Effect::DropDatum { datum } => drop(self.store.remove(&datum)),
-            Effect::StartTask { task } => self.start_task(task),
-            Effect::StopTask { task } => {
-                if let Some(jobs) = &mut self.jobs {
-                    jobs.stop(task);
-                }
-            }
-            Effect::AnswerTask { task, answer } => {
-                if let Some(jobs) = &mut self.jobs {
-                    jobs.answer(task, answer);
-                }
-            }
-            Effect::EndObject { object } => {
-                if let Some(jobs) = &mut self.jobs {
-                    jobs.end_object(object);
-                }
-            }
+            Effect::StartTask { task } => self.pending.extend(self.workers.start(task, &self.store)),
+            Effect::StopTask { task } => self.workers.stop(task),
+            Effect::AnswerTask { task, answer } => self.workers.answer(task, answer),
+            Effect::EndObject { object } => self.workers.end_object(object),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::CancelTimer { timer } => self.timers.cancel(timer),
-            Effect::MeasureSpeed => self.measure_speed(),
+            Effect::MeasureSpeed => {
+                if let Err(error) = self.workers.measure_speed(self.inbox.clone()) {
+                    self.log(format!("the speed cannot be measured: {error}"));
+                }
+            }
             Effect::Emit(event) => self.events.push_back(event),
             Effect::Exit { why } => self.exit = Some(why),
         }
     }
 
+    /// Passes on what the parts have to tell.
+    fn lift(&mut self) {
+        loop {
+            if let Some(news) = self.contacts.take_news() {
+                match news {
+                    contacts::News::Input(input) => self.pending.push_back(input),
+                    contacts::News::Log(line) => self.log(line),
+                    contacts::News::Up(link, hello) => self.streams.peer_up(link, *hello),
+                    contacts::News::Down(link) => self.streams.peer_down(link),
+                    contacts::News::Bulk(socket, hello, purpose) => self.streams.take_bulk(socket, *hello, purpose),
+                }
+            } else if let Some(news) = self.streams.take_news() {
+                match news {
+                    streams::News::Input(input) => self.pending.push_back(input),
+                    streams::News::Log(line) => self.log(line),
+                    streams::News::Aside(to, aside) => self.aside(to, &aside),
+                    streams::News::Lose(link, why) => self.contacts.lose_link(link, &why),
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
     /// A line for the log.
-    pub(super) fn log(&mut self, line: String) {
+    fn log(&mut self, line: String) {
         self.events.push_back(Event::Log(line));
     }
 
-    fn send(&mut self, to: NodeId, message: &Message) {
-        self.queue(to, |connection| connection.queue(Kind::Message, message));
-    }
-
     /// Says something to the peer's world.
-    pub(super) fn aside(&mut self, to: NodeId, aside: &Aside) {
-        self.queue(to, |connection| connection.queue(Kind::Hello, aside));
-    }
-
-    fn queue(&mut self, to: NodeId, write: impl FnOnce(&mut Connection) -> Result<(), FrameError>) {
-        let Some(token) = self.peers.get(&to).map(|peer| peer.token) else { return };
-        let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
-        match write(&mut contact.connection) {
-            Ok(()) => {
-                self.dirty.insert(token);
-            }
-            // What was to be said cannot be: the peer would wait for it for ever.
-            Err(error) => self.lose(token, &format!("a message to it cannot be sent: {error}")),
-        }
+    fn aside(&mut self, to: NodeId, aside: &Aside) {
+        self.contacts.queue(to, |out| out.message(Kind::Hello, aside));
     }
 
     fn send_datum(&mut self, to: NodeId, datum: DatumId) {
-        if !self.peers.contains_key(&to) {
+        if !self.contacts.is_up(to) {
             return;
         }
-        let Some((meta, payload)) = self.store.get(&datum) else {
-            let why = format!("{} no longer has it", self.own.name);
-            return self.aside(to, &Aside::Broken { datum, why });
-        };
-        if payload.size_bytes() <= EAGER_BYTES_MAX {
-            let header = DataHeader { datum, meta };
-            self.queue(to, |connection| connection.queue_data(&header, payload.bytes()));
-        } else if let Err(error) =
-            self.outgoing(to).map(|outgoing| outgoing.send(Cargo::Datum { datum, meta }, payload))
-        {
-            self.aside(to, &Aside::Broken { datum, why: format!("no thread to send it: {error}") });
-        }
-    }
-
-    fn send_probe(&mut self, to: NodeId, size_bytes: u64) {
-        if !self.peers.contains_key(&to) {
-            return;
-        }
-        if size_bytes <= EAGER_BYTES_MAX {
-            self.aside(to, &Aside::Probe { bytes: vec![0; size_bytes as usize] });
-        } else if let Err(error) = self.outgoing(to).map(|outgoing| outgoing.probe(size_bytes)) {
-            self.log(format!("no probe to {to}: {error}"));
-        }
-    }
-
-    fn outgoing(&mut self, to: NodeId) -> io::Result<&Outgoing> {
-        let peer = self.peers.get_mut(&to).expect("the caller has seen that the peer is up");
-        if peer.outgoing.is_none() {
-            let route = Route { own: self.own.clone(), secret: self.secret.clone(), peer: peer.hello.clone() };
-            peer.outgoing = Some(Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone())?);
-        }
-        Ok(peer.outgoing.as_ref().expect("made above"))
-    }
-
-    fn start_task(&mut self, task: Arc<Task>) {
-        match &mut self.jobs {
-            Some(jobs) => jobs.start(task, &self.store),
+        match self.store.get(&datum) {
             None => {
-                let (server, function) = (self.own.name.clone(), task.function.clone());
-                let error = TaskError::CannotRun { server, function, why: "it has no slots".into() };
-                self.pending.push_back(Input::TaskEnded { task: task.id, outcome: Err(error), run_ns: 0 });
+                let why = format!("{} no longer has it", self.name);
+                self.aside(to, &Aside::Broken { datum, why });
+            }
+            Some((meta, payload)) if payload.size_bytes() <= EAGER_BYTES_MAX => {
+                let header = DataHeader { datum, meta };
+                self.contacts.queue(to, |out| out.data(&header, payload.bytes()));
+            }
+            Some((meta, payload)) => self.streams.send(to, datum, meta, payload),
+        }
+    }
+
+    // ---- what happens
+
+    /// Handles what epoll said.
+    pub(super) fn on_ready(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKER => self.on_notices(),
+                LISTENER => self.contacts.accept(self.clock.now()),
+                LOCAL_LISTENER => self.streams.accept_local(),
+                token if token.0 >= WORKERS => self.workers.on_ready(token.0, &self.store),
+                _ => self.connection_ready(event),
+            }
+            self.settle();
+        }
+        for token in self.contacts.take_unread() {
+            self.read(token, true);
+            self.settle();
+        }
+        self.fire_timers();
+        if cfg!(debug_assertions) {
+            self.contacts.check_invariants();
+            self.streams.check_invariants(|peer| self.contacts.is_up(peer));
+        }
+    }
+
+    /// What threads have told since the last turn.
+    fn on_notices(&mut self) {
+        let mut released: BTreeMap<(Link, bool), Vec<u64>> = BTreeMap::new();
+        for notice in self.inbox.clone().take() {
+            match notice {
+                Notice::Released { link, serial, retired } => {
+                    released.entry((link, retired)).or_default().push(serial);
+                }
+                Notice::Resolved { dial, addresses } => self.contacts.resolved(dial, addresses),
+                Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
+                notice => self.streams.on_notice(notice),
+            }
+            self.settle();
+        }
+        for ((link, retired), serials) in released {
+            self.streams.released(link, retired, serials);
+        }
+    }
+
+    fn connection_ready(&mut self, event: &Readiness) {
+        if self.contacts.on_ready(event) {
+            self.read(event.token().0, event.is_read_closed() || event.is_error());
+        }
+    }
+
+    /// Reads a connection, and handles what is there.
+    fn read(&mut self, token: usize, closing: bool) {
+        let mut reads = 0;
+        while reads < READS_PER_TURN {
+            let Some((filled, mut inbound)) = self.contacts.read(token) else { return };
+            reads += if inbound.is_long() { READS_PER_LONG } else { 1 };
+            self.handle_frames(token, &mut inbound);
+            if self.exit.is_some() || !self.contacts.put_back(token, inbound, filled, closing) {
+                return;
+            }
+        }
+        self.contacts.read_later(token);
+    }
+
+    /// Handles the frames that have come whole. It may end the connection, from either side.
+    fn handle_frames(&mut self, token: usize, inbound: &mut Inbound) {
+        while let Some(stage) = self.contacts.stage(token) {
+            let bulk = match self.contacts.next(inbound, stage) {
+                Ok(None) => return,
+                Ok(Some((kind, body))) => match stage {
+                    Stage::Up(peer) => self.on_frame(peer, kind, body.bytes()).map(|()| None),
+                    Stage::Connecting | Stage::Shaking => {
+                        let (contacts, streams, now) = (&mut self.contacts, &self.streams, self.clock.now());
+                        contacts.on_handshake(token, kind, body.bytes(), now, |hello| streams.admits(hello))
+                    }
+                },
+                Err(error) => Err(error.to_string()),
+            };
+            match bulk {
+                Ok(None) => {}
+                Ok(Some(_)) if !inbound.is_empty() => {
+                    self.contacts.lose(token, "bulk before the end of the handshake");
+                }
+                Ok(Some((hello, purpose))) => self.contacts.hand_over(token, hello, purpose),
+                Err(why) => self.contacts.lose(token, &why),
+            }
+            self.settle();
+            if self.exit.is_some() {
+                return;
             }
         }
     }
 
-    /// A worker's descriptor is ready.
-    pub(super) fn worker_ready(&mut self, token: usize) {
-        if let Some(jobs) = &mut self.jobs {
-            jobs.ready(WorkerToken((token - WORKERS) as u64), &self.store);
+    fn on_frame(&mut self, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
+        match kind {
+            Kind::Message => {
+                let message = frame::parse(body).map_err(|error| error.to_string())?;
+                self.pending.push_back(Input::Received { from, message });
+            }
+            Kind::Data => {
+                let (header, payload) = frame::parse_data(body).map_err(|error| error.to_string())?;
+                if payload.len() as u64 > EAGER_BYTES_MAX {
+                    return Err(format!("{} bytes of data on the control connection", payload.len()));
+                }
+                self.store.put(header.datum, header.meta.clone(), Payload::copied(payload));
+                let DataHeader { datum, meta } = header;
+                self.pending.push_back(Input::DatumArrived { from, datum, meta, took_ns: 0 });
+            }
+            Kind::Hello => {
+                let aside = frame::parse(body).map_err(|error| error.to_string())?;
+                self.streams.on_aside(from, aside)?;
+            }
+            Kind::Letter => unreachable!("the limits of a control connection have no letters"),
         }
+        Ok(())
     }
 
-    /// Writes what the slots have batched, watches what they want watched, and hands over what ended.
-    fn turn_jobs(&mut self) {
-        let Some(jobs) = &mut self.jobs else { return };
-        jobs.flush();
-        // Its descriptors are level-triggered, beside mio's own, which are not: mio takes the data of an event of its
-        // epoll for a token, whoever registered it.
-        if let Err(error) = jobs.register_with(self.registry.as_fd(), |token| WORKERS as u64 + token.0) {
-            self.events.push_back(Event::Log(format!("a worker cannot be watched: {error}")));
-        }
-        self.pending.extend(jobs.take_events().into_iter().map(|event| match event {
-            JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
-            JobEvent::CallsBack(call) => Input::CallsBack(call),
-        }));
-    }
-
-    fn measure_speed(&mut self) {
-        let inbox = self.inbox.clone();
-        if let Some(flops) = self.speed_flops {
-            inbox.post(Notice::Speed { flops });
-            return;
-        }
-        let slowdown = self.slowdown;
-        let measure = move || inbox.post(Notice::Speed { flops: measure_speed() / slowdown });
-        let thread = thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(measure) {
-            self.log(format!("the speed cannot be measured: {error}"));
-        }
-    }
+    // ---- turns
 
     /// Ends a turn: slots, then everything queued is written, and whatever follows from that, until nothing does.
     pub(crate) fn flush(&mut self) {
         loop {
-            self.turn_jobs();
-            while let Some(token) = self.dirty.pop_first() {
-                let Some(contact) = self.connections.get_mut(&token) else { continue };
-                if matches!(contact.stage, ContactStage::Connecting) {
-                    continue;
-                }
-                let flushed = contact.connection.flush().and_then(|()| contact.watch(&self.registry, token));
-                if let Err(error) = flushed {
-                    self.lose(token, &error.to_string());
-                }
+            if let Err(error) = self.workers.turn(&mut self.pending) {
+                self.log(format!("a worker cannot be watched: {error}"));
             }
+            self.contacts.flush();
+            self.lift();
             if self.pending.is_empty() || self.exit.is_some() {
                 return;
             }
@@ -339,33 +301,24 @@ impl Core {
 
     /// When the loop has to turn even if nothing comes.
     pub(crate) fn wake_at(&self) -> Time {
-        match self.unread.is_empty() && self.pending.is_empty() {
-            true => self.timers.next().min(self.check_at),
-            false => Time::ZERO,
-        }
+        if self.pending.is_empty() { self.timers.next().min(self.contacts.wake_at()) } else { Time::ZERO }
     }
 
     /// Fires what is due.
-    pub(super) fn fire_timers(&mut self) {
+    fn fire_timers(&mut self) {
         let now = self.clock.now();
         while let Some(timer) = self.timers.pop_due(now) {
             self.input(Input::Timer(timer));
         }
-        if now >= self.check_at {
-            self.check(now);
-        }
+        self.contacts.check(now);
+        self.settle();
     }
 
     /// Ends everything: what is queued is written as far as the sockets take it.
     pub(crate) fn shut_down(&mut self) {
         self.flush();
-        self.peers.clear();
-        self.connections.clear();
-        self.dials.clear();
-        self.listener = None;
-        self.local_listener = None;
-        if let Some(jobs) = self.jobs.take() {
-            jobs.shutdown();
-        }
+        self.streams.shut_down();
+        self.contacts.shut_down();
+        self.workers.shut_down();
     }
 }

@@ -1,65 +1,201 @@
 //! Bulk as the loop sees it: streams that open and end, what arrived, what broke; never the bytes.
+//!
+//! It knows neither the machine nor the control connections: what it has to tell is [`News`], which the node's core takes
+//! and passes on.
+//!
+//! **Invariant:** what a thread tells of an earlier connection to a peer has no effect ([`Link`]).
 
-use std::collections::BTreeMap;
-use std::os::unix::net::UnixStream;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{io, net, thread};
 
-use gridloom_core::base::NodeId;
+use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_core::node::Input;
 
-use super::core::{Core, Incoming, Peer};
 use crate::identity::Secret;
 use crate::payload::Payload;
+use crate::store::Store;
 use crate::transport::bulk::Receiver;
-use crate::transport::connection::prepare_blocking;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::outgoing::{BULK_SILENCE, Closer, STACK_BYTES};
+use crate::transport::outgoing::{Closer, Outgoing, Route, STACK_BYTES, prepare_blocking};
 use crate::transport::sender::dial_bulk;
 use crate::transport::{Aside, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
-/// Streams that one peer may have open towards this node: one, and those whose end is not yet noticed.
+/// Streams that one peer may have open towards this node: one, and ended ones until this node notices their ends.
 const STREAMS_MAX: usize = 8;
+
+/// What the streams have to tell.
+pub(super) enum News {
+    /// Something for the machine.
+    Input(Input),
+    /// A line for the log.
+    Log(String),
+    /// To be said to a peer's world.
+    Aside(NodeId, Aside),
+    /// A peer broke the protocol: its connection ends.
+    Lose(Link, String),
+}
+
+/// Bulk of a node, by peer.
+pub(super) struct Streams {
+    own: Hello,
+    secret: Secret,
+    inbox: Arc<Inbox>,
+    store: Arc<Store>,
+    datum_bytes_max: u64,
+    listener: Option<UnixListener>,
+    /// Handshakes on local sockets, each on a thread.
+    shaking: usize,
+    peers: BTreeMap<NodeId, Peer>,
+    news: VecDeque<News>,
+}
+
+/// A peer with a control connection that stands.
+struct Peer {
+    link: Link,
+    hello: Hello,
+    outgoing: Option<Outgoing>,
+    /// Streams on which it sends.
+    incoming: BTreeMap<u64, Incoming>,
+}
+
+/// A stream on which a peer sends; dropped, it is shut, and its thread ends.
+struct Incoming {
+    /// `None` while it is being opened.
+    closer: Option<Closer>,
+    /// The last number that was acknowledged.
+    told: u64,
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(closer) = &self.closer {
+            closer.close();
+        }
+    }
+}
 
 impl Peer {
     /// Whether the peer may open that stream.
-    pub(super) fn may_open(&self, stream: u64) -> bool {
+    fn may_open(&self, stream: u64) -> bool {
         self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
     }
 
     /// Whether this node asked the peer to open that stream, to receive on it.
-    pub(super) fn was_asked_for(&self, stream: u64) -> bool {
+    fn was_asked_for(&self, stream: u64) -> bool {
         self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_asked(stream))
     }
 }
 
-impl Core {
-    /// What threads have told since the last turn.
-    pub(super) fn on_notices(&mut self) {
-        let mut released: BTreeMap<(Link, bool), Vec<u64>> = BTreeMap::new();
-        for notice in self.inbox.clone().take() {
-            match notice {
-                Notice::Released { link, serial, retired } => {
-                    released.entry((link, retired)).or_default().push(serial);
-                }
-                notice => self.on_notice(notice),
-            }
-        }
-        for ((link, retired), serials) in released {
-            self.aside_on(link, &Aside::Released { retired, serials });
+impl Streams {
+    /// None yet; `listener` is where nodes of this host pass memory.
+    pub(super) fn new(
+        own: Hello,
+        secret: Secret,
+        inbox: Arc<Inbox>,
+        store: Arc<Store>,
+        datum_bytes_max: u64,
+        listener: Option<UnixListener>,
+    ) -> Streams {
+        let (peers, news) = Default::default();
+        Streams { own, secret, inbox, store, datum_bytes_max, listener, shaking: 0, peers, news }
+    }
+
+    /// The next thing that they have to tell.
+    pub(super) fn take_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// A control connection to a peer stands.
+    pub(super) fn peer_up(&mut self, link: Link, hello: Hello) {
+        self.peers.insert(link.peer, Peer { link, hello, outgoing: None, incoming: BTreeMap::new() });
+    }
+
+    /// It does no longer: its bulk ends with it.
+    pub(super) fn peer_down(&mut self, link: Link) {
+        if self.is_up(link) {
+            self.peers.remove(&link.peer);
         }
     }
 
-    fn on_notice(&mut self, notice: Notice) {
+    /// What must hold between two calls; `is_up` tells of control connections.
+    pub(super) fn check_invariants(&self, is_up: impl Fn(NodeId) -> bool) {
+        assert!(self.peers.keys().all(|peer| is_up(*peer)), "bulk of a peer that is not up");
+        assert!(self.peers.values().all(|peer| peer.incoming.len() <= STREAMS_MAX));
+    }
+
+    /// Ends everything.
+    pub(super) fn shut_down(&mut self) {
+        self.peers.clear();
+        self.listener = None;
+    }
+
+    /// Whether a dialled bulk connection is one that is due.
+    pub(super) fn admits(&self, hello: &Hello) -> Result<(), String> {
+        let peer = self.peers.get(&hello.node);
+        let is_due = peer.is_some_and(|peer| match hello.purpose {
+            Purpose::BulkReceive => peer.was_asked_for(hello.stream),
+            _ => peer.may_open(hello.stream),
+        });
+        match (peer, hello.purpose) {
+            _ if is_due => Ok(()),
+            (Some(_), Purpose::BulkReceive) => Err(format!("bulk connection {} that was not asked for", hello.stream)),
+            _ => Err("a bulk connection of no peer".into()),
+        }
+    }
+
+    // ---- sending
+
+    /// Sends a large datum.
+    pub(super) fn send(&mut self, to: NodeId, datum: DatumId, meta: Meta, payload: Payload) {
+        match self.outgoing(to) {
+            None => {}
+            Some(Ok(outgoing)) => outgoing.send(Cargo::Datum { datum, meta }, payload),
+            Some(Err(error)) => {
+                let why = format!("no thread to send it: {error}");
+                self.aside(to, Aside::Broken { datum, why });
+            }
+        }
+    }
+
+    /// Sends a large probe.
+    pub(super) fn probe(&mut self, to: NodeId, size_bytes: u64) {
+        match self.outgoing(to) {
+            None => {}
+            Some(Ok(outgoing)) => outgoing.probe(size_bytes),
+            Some(Err(error)) => self.log(format!("no probe to {to}: {error}")),
+        }
+    }
+
+    fn outgoing(&mut self, to: NodeId) -> Option<io::Result<&Outgoing>> {
+        let peer = self.peers.get_mut(&to)?;
+        if peer.outgoing.is_none() {
+            let route = Route { own: self.own.clone(), secret: self.secret.clone(), peer: peer.hello.clone() };
+            match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
+                Ok(outgoing) => peer.outgoing = Some(outgoing),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        peer.outgoing.as_ref().map(Ok)
+    }
+
+    // ---- news of threads and of peers' worlds
+
+    /// Data that peers passed are no longer used here.
+    pub(super) fn released(&mut self, link: Link, retired: bool, serials: Vec<u64>) {
+        self.aside_on(link, Aside::Released { retired, serials });
+    }
+
+    pub(super) fn on_notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Resolved { dial, addresses } => self.resolved(dial, addresses),
             Notice::LocalPeer { hello, stream, reply } => {
                 // A thread that no longer waits has given up its stream.
                 let _ = reply.send(self.admit_local(&hello, stream));
             }
-            Notice::LocalShaken => self.local_shaking -= 1,
+            Notice::LocalShaken => self.shaking -= 1,
             Notice::Opened { link, stream, socket } => self.receive_tcp(link, stream, socket),
             Notice::Arrived { link, stream, serial, cargo, payload, took_ns } => {
                 self.arrived(link, cargo, payload, took_ns);
@@ -72,14 +208,12 @@ impl Core {
                 self.taken(link, stream, serial);
             }
             Notice::StreamEnded { link, stream, serial, fault } => self.stream_ended(link, stream, serial, fault),
-            Notice::SendFailed { link, datum, why } => self.aside_on(link, &Aside::Broken { datum, why }),
-            Notice::AskToOpen { link, stream } => self.aside_on(link, &Aside::OpenBulk { stream }),
-            Notice::Released { link, serial, retired } => {
-                self.aside_on(link, &Aside::Released { retired, serials: vec![serial] });
+            Notice::SendFailed { link, datum, why } => self.aside_on(link, Aside::Broken { datum, why }),
+            Notice::AskToOpen { link, stream } => self.aside_on(link, Aside::OpenBulk { stream }),
+            Notice::Released { .. } | Notice::Resolved { .. } | Notice::Speed { .. } => {
+                unreachable!("the node's core takes these itself")
             }
-            Notice::Speed { flops } => self.input(Input::SpeedMeasured { flops }),
         }
-        self.settle();
     }
 
     /// What a peer's world says.
@@ -102,7 +236,7 @@ impl Core {
             Aside::StreamEnded { stream, serial } => {
                 let lost = peer.outgoing.as_ref().map_or(Vec::new(), |outgoing| outgoing.stream_ended(stream, serial));
                 for datum in lost {
-                    self.aside(from, &Aside::Broken { datum, why: "the bulk connection broke".into() });
+                    self.aside(from, Aside::Broken { datum, why: "the bulk connection broke".into() });
                 }
             }
             Aside::Released { retired, serials } => {
@@ -119,7 +253,7 @@ impl Core {
     /// A bulk connection that a peer has dialled.
     pub(super) fn take_bulk(&mut self, socket: net::TcpStream, hello: Hello, purpose: Purpose) {
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
-        if let Err(error) = prepare_blocking(&socket, BULK_SILENCE) {
+        if let Err(error) = prepare_blocking(&socket) {
             let link = peer.link;
             self.log(format!("a bulk connection of {} cannot be used: {error}", hello.name));
             return self.stream_ended(link, hello.stream, 0, None);
@@ -181,13 +315,13 @@ impl Core {
 
     pub(super) fn accept_local(&mut self) {
         loop {
-            let Some(listener) = &self.local_listener else { return };
+            let Some(listener) = &self.listener else { return };
             match local::accept(listener) {
                 Ok(None) => return,
-                // Whoever is turned away sends over TCP.
-                Ok(Some(_)) if self.local_shaking >= LOCAL_HANDSHAKES_MAX => {}
+                // A node that is turned away sends over TCP.
+                Ok(Some(_)) if self.shaking >= LOCAL_HANDSHAKES_MAX => {}
                 Ok(Some(stream)) => self.shake_local(stream),
-                // Out of descriptors, mostly: whoever dialled tries again, which wakes this again.
+                // Out of descriptors, mostly: the dialler tries again, which wakes this again.
                 Err(error) => return self.log(format!("a local connection could not be accepted: {error}")),
             }
         }
@@ -203,10 +337,10 @@ impl Core {
                 Receiver { link, stream: number, ..receiver }.run_local(stream);
             }
         };
-        self.local_shaking += 1;
+        self.shaking += 1;
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(shake) {
-            self.local_shaking -= 1;
+            self.shaking -= 1;
             self.log(format!("no thread for a local connection: {error}"));
         }
     }
@@ -240,7 +374,7 @@ impl Core {
         let incoming = self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream));
         if let Some(incoming) = incoming.filter(|incoming| serial - incoming.told >= TAKEN_EVERY) {
             incoming.told = serial;
-            self.aside(link.peer, &Aside::Taken { stream, serial });
+            self.aside(link.peer, Aside::Taken { stream, serial });
         }
     }
 
@@ -248,12 +382,10 @@ impl Core {
         if !self.is_up(link) {
             return;
         }
-        let peer = self.peers.get_mut(&link.peer).expect("it is up");
-        peer.incoming.remove(&stream);
-        let token = peer.token;
+        self.peers.get_mut(&link.peer).expect("it is up").incoming.remove(&stream);
         match fault {
-            Some(fault) => self.lose(token, &fault),
-            None => self.aside(link.peer, &Aside::StreamEnded { stream, serial }),
+            Some(fault) => self.news.push_back(News::Lose(link, fault)),
+            None => self.aside(link.peer, Aside::StreamEnded { stream, serial }),
         }
     }
 
@@ -262,14 +394,26 @@ impl Core {
         self.peers.get(&link.peer).is_some_and(|peer| peer.link == link)
     }
 
-    fn aside_on(&mut self, link: Link, aside: &Aside) {
+    fn aside_on(&mut self, link: Link, aside: Aside) {
         if self.is_up(link) {
             self.aside(link.peer, aside);
         }
     }
+
+    fn aside(&mut self, to: NodeId, aside: Aside) {
+        self.news.push_back(News::Aside(to, aside));
+    }
+
+    fn input(&mut self, input: Input) {
+        self.news.push_back(News::Input(input));
+    }
+
+    fn log(&mut self, line: String) {
+        self.news.push_back(News::Log(line));
+    }
 }
 
-/// The acceptor's side of a local handshake, on a thread of its own. The loop knows who is a peer.
+/// The acceptor's side of a local handshake, on a thread of its own. The loop knows which nodes are peers.
 fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: Hello) -> io::Result<(Link, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
     let closer = stream.try_clone()?;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use gridloom_core::base::Time;
-use gridloom_core::node::TimerId;
+use gridloom_base::Time;
+use gridloom_core::node::Timer;
 
 /// Monotonic time, anchored to the Unix epoch when the node started: setting the system's clock does not move it.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +32,18 @@ impl Clock {
 /// Timers by time and by name. **Promise:** each fires once, not before its time; a cancelled one does not.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    at: HashMap<TimerId, Time>,
-    queue: BTreeSet<(Time, TimerId)>,
+    at: HashMap<Timer, Time>,
+    queue: BTreeSet<(Time, Timer)>,
 }
 
 impl Timers {
-    pub(crate) fn set(&mut self, timer: TimerId, at: Time) {
+    pub(crate) fn set(&mut self, timer: Timer, at: Time) {
         self.cancel(timer);
         self.at.insert(timer, at);
         self.queue.insert((at, timer));
     }
 
-    pub(crate) fn cancel(&mut self, timer: TimerId) {
+    pub(crate) fn cancel(&mut self, timer: Timer) {
         if let Some(at) = self.at.remove(&timer) {
             self.queue.remove(&(at, timer));
         }
@@ -53,7 +53,7 @@ impl Timers {
         self.queue.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<TimerId> {
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Timer> {
         let (at, timer) = *self.queue.first().filter(|(at, _)| *at <= now)?;
         self.queue.remove(&(at, timer));
         self.at.remove(&timer);
@@ -68,14 +68,14 @@ mod tests {
     #[test]
     fn timers_fire_once_in_order_and_not_when_cancelled() {
         let mut timers = Timers::default();
-        timers.set(TimerId(1), Time(10));
-        timers.set(TimerId(2), Time(5));
-        timers.set(TimerId(3), Time(7));
-        timers.set(TimerId(1), Time(6));
-        timers.cancel(TimerId(3));
+        timers.set(Timer::Numbered(1), Time(10));
+        timers.set(Timer::Numbered(2), Time(5));
+        timers.set(Timer::Numbered(3), Time(7));
+        timers.set(Timer::Numbered(1), Time(6));
+        timers.cancel(Timer::Numbered(3));
         assert_eq!((timers.next(), timers.pop_due(Time(4))), (Time(5), None));
-        assert_eq!(timers.pop_due(Time(20)), Some(TimerId(2)));
-        assert_eq!(timers.pop_due(Time(20)), Some(TimerId(1)));
+        assert_eq!(timers.pop_due(Time(20)), Some(Timer::Numbered(2)));
+        assert_eq!(timers.pop_due(Time(20)), Some(Timer::Numbered(1)));
         assert_eq!((timers.next(), timers.pop_due(Time(20))), (Time::NEVER, None));
     }
 }

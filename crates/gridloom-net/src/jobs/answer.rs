@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use gridloom_core::base::{DatumId, Meta, TaskError};
+use gridloom_base::{DatumId, Meta, TaskError};
 
 use gridloom_core::call::CallBack;
 
@@ -23,7 +23,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
     while let Some((message, inline)) = link.inbox.next::<FromWorker>()? {
         match message {
             FromWorker::Ready => link.ready = true,
-            FromWorker::Broken { why } => link.fault = Some(why),
+            FromWorker::Broken { why } => link.end.fault = Some(why),
             FromWorker::CallsBack { serial, callback, values } => {
                 // One that was stopped waits until it is killed.
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
@@ -52,7 +52,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 let outcome = match made {
                     _ if stopped => Err(TaskError::Cancelled),
                     Ok((values, inline)) => Ok(keep(pending.outputs, values, inline, files, store)?),
-                    Err(error) => Err(error.named(&pending.task.function, server)),
+                    Err(error) => Err(error.named(pending.task.name(), server)),
                 };
                 events.push(JobEvent::Ended { task, outcome, run_ns });
             }

@@ -3,9 +3,9 @@
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use gridloom_core::base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::call::CallBack;
-use gridloom_core::idl::Definition;
+use gridloom_idl::Definition;
 
 /// How the slots are set up.
 #[derive(Clone, Debug)]

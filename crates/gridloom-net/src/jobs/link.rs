@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use gridloom_core::base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta};
 use gridloom_core::graph::{Argument, Task};
-use gridloom_core::idl::Definition;
+use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::JobsConfig;
+use super::kind::Kind;
 use super::scratch::Scratch;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
@@ -26,25 +27,9 @@ use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker,
 const KNOWN_SEGMENTS_MAX: usize = 512;
 /// A worker's allocator (glibc's) keeps memory from call to call: up to 256 MiB that are free, and blocks up to 32 MiB
 /// are taken from what it keeps. Else each call of a function that makes arrays gives them back and faults them in anew,
-/// page by page. Who sets these variables otherwise has it so.
+/// page by page. Values that the server's environment sets are kept.
 const KEPT_MEMORY: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "268435456"), ("MALLOC_MMAP_THRESHOLD_", "33554432")];
-
-/// What a worker can run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Kind {
-    Native,
-    Python,
-}
-
-impl Kind {
-    pub(super) fn other(self) -> Kind {
-        match self {
-            Kind::Native => Kind::Python,
-            Kind::Python => Kind::Native,
-        }
-    }
-}
 
 /// A task with what it needs.
 pub(super) struct Pending {
@@ -74,10 +59,70 @@ pub(super) struct Sent {
     pub(super) stopped: bool,
 }
 
+/// How far a worker is on its way out.
+#[derive(Default)]
+pub(super) struct End {
+    /// It is not spoken to any more: killed, or its socket is closed.
+    pub(super) dying: bool,
+    /// Why it is given up, if the worker said it or spoke nonsense.
+    pub(super) fault: Option<String>,
+    /// Its socket is no longer watched.
+    pub(super) closed: bool,
+    /// When it was told to end.
+    pub(super) since: Option<Instant>,
+}
+
+/// The numbers of a worker's tasks.
+struct Serials {
+    next: u64,
+    /// The largest that the worker has ended.
+    ended: u64,
+}
+
+/// The segments that a worker keeps mapped.
+struct KnownMemory {
+    segments: BTreeMap<u64, Known>,
+    /// How many segments had been given up when the worker was last told.
+    destroyed_seen: u64,
+}
+
 struct Known {
     memory: Weak<Memory>,
     /// Serial of the last task that used it.
     used: u64,
+}
+
+impl KnownMemory {
+    /// Notes that a task uses the segment, if the worker has it mapped.
+    fn note_use(&mut self, key: u64, serial: u64) -> bool {
+        self.segments.get_mut(&key).map(|known| known.used = serial).is_some()
+    }
+
+    /// If there are too many, the quarter that was not used for the longest time, but for what that task uses.
+    fn oldest_beyond_bound(&self, serial: u64) -> Vec<u64> {
+        if self.segments.len() <= KNOWN_SEGMENTS_MAX {
+            return Vec::new();
+        }
+        let mut by_age: Vec<(u64, u64)> = self.segments.iter().map(|(key, known)| (known.used, *key)).collect();
+        by_age.sort_unstable();
+        by_age.truncate(KNOWN_SEGMENTS_MAX / 4);
+        by_age.into_iter().filter(|(used, _)| *used != serial).map(|(_, key)| key).collect()
+    }
+
+    /// Those whose memory was given up since the last call.
+    fn destroyed(&mut self) -> Vec<u64> {
+        let destroyed = destroyed_count();
+        if destroyed == self.destroyed_seen {
+            return Vec::new();
+        }
+        self.destroyed_seen = destroyed;
+        let gone = self.segments.iter().filter(|(_, known)| known.memory.strong_count() == 0);
+        gone.map(|(key, _)| *key).collect()
+    }
+
+    fn remove(&mut self, keys: &[u64]) {
+        keys.iter().for_each(|key| drop(self.segments.remove(key)));
+    }
 }
 
 /// A worker process.
@@ -91,22 +136,13 @@ pub(super) struct Link {
     /// The first of them waits for what its program says.
     pub(super) asks: bool,
     pub(super) ready: bool,
-    /// It is not spoken to any more: killed, or its socket is closed.
-    pub(super) dying: bool,
-    /// Why it is given up, if the worker said it or spoke nonsense.
-    pub(super) fault: Option<String>,
+    pub(super) end: End,
     pub(super) watched_for_writing: bool,
-    /// Its socket is no longer watched.
-    pub(super) closed: bool,
-    /// When it was told to end.
-    pub(super) ending: Option<Instant>,
     child: Child,
     words: SharedWords,
-    known: BTreeMap<u64, Known>,
+    known: KnownMemory,
     loaded: BTreeSet<u32>,
-    next_serial: u64,
-    ended_serial: u64,
-    destroyed_seen: u64,
+    serials: Serials,
     /// Removed with all that is left in it, once the process is gone.
     _scratch: Scratch,
 }
@@ -117,18 +153,7 @@ impl Link {
     pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Link> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let mut command = match kind {
-            Kind::Native => {
-                let mut command = Command::new(&config.worker_program);
-                command.arg("worker");
-                command
-            }
-            Kind::Python => {
-                let mut command = Command::new(&config.python);
-                command.args(["-m", "gridloom.worker"]);
-                command
-            }
-        };
+        let mut command = kind.command(config);
         let kept = KEPT_MEMORY.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
@@ -175,18 +200,13 @@ impl Link {
             tasks: VecDeque::new(),
             asks: false,
             ready: false,
-            dying: false,
-            fault: None,
+            end: End::default(),
             watched_for_writing: false,
-            closed: false,
-            ending: None,
             child,
             words,
-            known: BTreeMap::new(),
+            known: KnownMemory { segments: BTreeMap::new(), destroyed_seen: destroyed_count() },
             loaded: BTreeSet::new(),
-            next_serial: 1,
-            ended_serial: 0,
-            destroyed_seen: destroyed_count(),
+            serials: Serials { next: 1, ended: 0 },
             _scratch: scratch,
         };
         link.outbox.push_fd(words_fd);
@@ -196,12 +216,14 @@ impl Link {
 
     /// Whether its words have room for one more task.
     pub(super) fn has_room(&self, depth: usize) -> bool {
-        !self.dying && self.tasks.len() < depth && self.next_serial - self.ended_serial < TASKS_PER_WORKER_MAX as u64
+        !self.end.dying
+            && self.tasks.len() < depth
+            && self.serials.next - self.serials.ended < TASKS_PER_WORKER_MAX as u64
     }
 
     /// Whether it lives and has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
-        !self.dying && self.tasks.is_empty()
+        !self.end.dying && self.tasks.is_empty()
     }
 
     /// Appends a task to what will be sent.
@@ -209,8 +231,8 @@ impl Link {
     /// # Errors
     /// If it cannot be put into words; the task comes back, and the worker must be given up.
     pub(super) fn send(&mut self, mut pending: Pending, definition: &Definition) -> Result<(), (Pending, io::Error)> {
-        let serial = self.next_serial;
-        self.next_serial += 1;
+        let serial = self.serials.next;
+        self.serials.next += 1;
         Board(self.words.words()).queue(serial);
         match self.encode(serial, &mut pending, definition) {
             Ok(()) => {
@@ -264,9 +286,8 @@ impl Link {
         }
         let run = Run { serial, function: pending.function, args, outs };
         self.outbox.push(&ToWorker::Run(run), inline.into_iter())?;
-        if self.known.len() > KNOWN_SEGMENTS_MAX {
-            self.forget_oldest(serial)?;
-        }
+        let forgotten = self.known.oldest_beyond_bound(serial);
+        self.forget(forgotten)?;
         Ok(())
     }
 
@@ -277,41 +298,26 @@ impl Link {
         key: u64,
         describe: impl FnOnce() -> (Weak<Memory>, io::Result<OwnedFd>),
     ) -> io::Result<bool> {
-        if let Some(known) = self.known.get_mut(&key) {
-            known.used = serial;
+        if self.known.note_use(key, serial) {
             return Ok(false);
         }
         let (memory, fd) = describe();
         self.outbox.push_fd(fd?);
-        self.known.insert(key, Known { memory, used: serial });
+        self.known.segments.insert(key, Known { memory, used: serial });
         Ok(true)
-    }
-
-    fn forget_oldest(&mut self, serial: u64) -> io::Result<()> {
-        let mut by_age: Vec<(u64, u64)> = self.known.iter().map(|(key, known)| (known.used, *key)).collect();
-        by_age.sort_unstable();
-        by_age.truncate(KNOWN_SEGMENTS_MAX / 4);
-        let keys = by_age.into_iter().filter(|(used, _)| *used != serial).map(|(_, key)| key).collect();
-        self.forget(keys)
     }
 
     /// Tells the worker of memory that was given up since the last time.
     pub(super) fn forget_destroyed(&mut self) -> io::Result<()> {
-        let destroyed = destroyed_count();
-        if destroyed == self.destroyed_seen {
-            return Ok(());
-        }
-        self.destroyed_seen = destroyed;
-        let gone = self.known.iter().filter(|(_, known)| known.memory.strong_count() == 0);
-        let keys = gone.map(|(key, _)| *key).collect();
-        self.forget(keys)
+        let gone = self.known.destroyed();
+        self.forget(gone)
     }
 
     fn forget(&mut self, keys: Vec<u64>) -> io::Result<()> {
         if keys.is_empty() {
             return Ok(());
         }
-        keys.iter().for_each(|key| drop(self.known.remove(key)));
+        self.known.remove(&keys);
         self.outbox.push(&ToWorker::Forget { keys }, std::iter::empty())
     }
 
@@ -322,29 +328,29 @@ impl Link {
 
     /// Takes the task of that serial, which the worker says has ended.
     pub(super) fn take_ended(&mut self, serial: u64) -> Option<Sent> {
-        self.ended_serial = self.ended_serial.max(serial.min(self.next_serial - 1));
+        self.serials.ended = self.serials.ended.max(serial.min(self.serials.next - 1));
         let at = self.tasks.iter().position(|sent| sent.serial == serial)?;
         self.tasks.remove(at)
     }
 
     /// Ends the process at once, and what its functions have started. Its end is noticed like any other.
     pub(super) fn kill(&mut self) {
-        self.dying = true;
+        self.end.dying = true;
         self.kill_group();
     }
 
     /// Ends its process group. The process is not yet reaped (`try_wait` and `end` do that last), so the number is still
-    /// its group's and nobody else's.
+    /// its group's alone.
     fn kill_group(&self) {
         if let Some(group) = raw_pid(&self.child) {
-            // It fails only if nobody is left in the group, which is what is wanted.
+            // It fails only if the group is empty, which is what is wanted.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }
 
     /// Its process number, unless it is on its way out.
     pub(super) fn pid(&self) -> Option<Pid> {
-        if self.dying { None } else { raw_pid(&self.child) }
+        if self.end.dying { None } else { raw_pid(&self.child) }
     }
 
     /// How the process ended, if it has. What its functions had started ends with it.
@@ -367,7 +373,7 @@ impl Link {
 
     /// Gives an idle worker `grace_ms` to end by itself, kills any other, and reaps it.
     pub(super) fn end(mut self, grace_ms: i64) {
-        if self.tasks.is_empty() && !self.dying {
+        if self.tasks.is_empty() && !self.end.dying {
             let mut watched = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
             let grace = rustix::event::Timespec { tv_sec: grace_ms / 1000, tv_nsec: grace_ms % 1000 * 1_000_000 };
             let _ = rustix::event::poll(&mut watched, Some(&grace));

@@ -10,7 +10,7 @@ use crate::identity::random;
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A name that nobody has, nor can guess.
+    /// A random name.
     pub(super) fn new() -> io::Result<Scratch> {
         let token = u64::from_ne_bytes(random()?);
         Ok(Scratch(std::env::temp_dir().join(format!("gridloom-{}-{token:016x}", std::process::id()))))

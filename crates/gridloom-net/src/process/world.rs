@@ -1,47 +1,38 @@
 //! The real world as one process sees it.
-//!
-//! **Leaving.** A socket that is closed while something unread has come for it resets its connection, and what it had sent
-//! but the other side has not taken is lost. So a connection that is closed here is shut for writing, and its socket kept
-//! until the other side's system has taken everything; a process that ends waits for that, [`LINGER_NS_MAX`] at most.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gridloom_core::base::Time;
-use gridloom_core::base::limits::{DIAL_NS_MAX, FORMER_PEERS_MAX, KIND_BYTES_MAX, LETTER_BYTES_MAX, LINGER_NS_MAX};
+use gridloom_base::Time;
+use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_channel::{Buffers, Filled};
 use gridloom_core::node::Role;
-use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, Spares};
+use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, letter_of};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
-use super::frame::{self, Decoder};
-use super::listener::{Door, Guest, greet};
-use crate::awake::Patience;
+use super::acceptor::{Accepted, Acceptor, greet};
+use super::linger::Lingering;
+use super::peers::Peers;
 use crate::identity::{Secret, random_node_id};
+use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
-
-/// Bytes read from a connection to find where letters begin and end; the rest of a long one is read to where it stays.
-const READ_BYTES: usize = 64 << 10;
-/// Most sockets that are kept for what was sent before their connections were closed.
-const LEAVING_MAX: usize = 256;
-/// Between two looks at what the other side has taken.
-const LINGER_STEP: Duration = Duration::from_millis(1);
 
 /// Where hosts are. Empty: names are resolved as the system does.
 pub type Addresses = BTreeMap<String, IpAddr>;
 
-/// Who a process is, and what it needs to know of the others.
+/// What a process is, and where the others are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessConfig {
-    /// Who it is.
+    /// Its function, host and arguments.
     pub spec: ProcessSpec,
     /// Where the deployment's hosts are.
     #[serde(default)]
@@ -56,28 +47,15 @@ pub struct NetProcess {
     began: Instant,
     epoch_ns: u64,
     listeners: Vec<(u16, Arc<TcpListener>)>,
-    door: Door,
-    guests: Receiver<Guest>,
+    acceptor: Acceptor,
+    accepted: Receiver<Accepted>,
+    /// Readable when a connection was accepted.
     bell: OwnedFd,
-    connections: BTreeMap<PeerId, Connection>,
-    /// Who they are; also some whose connections have ended.
-    names: BTreeMap<PeerId, String>,
-    /// Those, in the order of their ends.
-    former: VecDeque<PeerId>,
-    /// Why those that were not closed here have ended.
-    ends: BTreeMap<PeerId, String>,
-    next_peer: u64,
-    /// Connections that were closed here, until all that was sent has been taken.
-    leaving: VecDeque<TcpStream>,
+    peers: Peers,
+    lingering: Lingering,
     inbox: VecDeque<Incoming>,
-    buffer: Vec<u8>,
-    spares: Spares<u8>,
-    patience: Patience,
-}
-
-struct Connection {
-    stream: TcpStream,
-    decoder: Decoder,
+    buffers: Buffers,
+    spin: SpinPolicy,
 }
 
 /// From now on this operating-system process ends with the thread that started it.
@@ -108,11 +86,11 @@ impl NetProcess {
         };
         let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&ringer, true)?;
-        let (send, guests) = channel();
-        let door = Door {
+        let (send, accepted) = channel();
+        let acceptor = Acceptor {
             secret: secret.clone(),
             own: own.clone(),
-            guests: send,
+            accepted: send,
             bell: Arc::new(ringer),
             is_shut: Arc::default(),
         };
@@ -124,19 +102,14 @@ impl NetProcess {
             began: Instant::now(),
             epoch_ns: epoch.as_nanos() as u64,
             listeners: Vec::new(),
-            door,
-            guests,
+            acceptor,
+            accepted,
             bell,
-            connections: BTreeMap::new(),
-            names: BTreeMap::new(),
-            former: VecDeque::new(),
-            ends: BTreeMap::new(),
-            next_peer: 0,
-            leaving: VecDeque::new(),
+            peers: Peers::default(),
+            lingering: Lingering::default(),
             inbox: VecDeque::new(),
-            buffer: vec![0; READ_BYTES],
-            spares: Spares::default(),
-            patience: Patience::new(),
+            buffers: Buffers::default(),
+            spin: SpinPolicy::new(),
         })
     }
 
@@ -153,74 +126,25 @@ impl NetProcess {
     }
 
     fn join(&mut self, stream: TcpStream, name: String) -> io::Result<PeerId> {
-        stream.set_nonblocking(true)?;
-        let peer = PeerId(self.next_peer);
-        self.next_peer += 1;
-        self.names.insert(peer, name);
-        self.sweep();
-        self.connections.insert(peer, Connection { stream, decoder: Decoder::default() });
-        Ok(peer)
-    }
-
-    /// The connection is no more: its socket, and the name is remembered for a while.
-    fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
-        let stream = self.connections.remove(&peer)?.stream;
-        self.former.push_back(peer);
-        if self.former.len() > FORMER_PEERS_MAX
-            && let Some(oldest) = self.former.pop_front()
-        {
-            self.names.remove(&oldest);
-            self.ends.remove(&oldest);
-        }
-        Some(stream)
+        self.lingering.sweep();
+        self.peers.join(stream, name)
     }
 
     /// Ends a connection from here; what was sent still arrives.
     fn leave(&mut self, peer: PeerId) {
-        let Some(stream) = self.part(peer) else { return };
-        // It fails if the connection is broken, and then nothing can arrive.
-        if stream.shutdown(Shutdown::Write).is_ok() {
-            self.leaving.push_back(stream);
-        }
-        self.sweep();
-        if self.leaving.len() > LEAVING_MAX {
-            self.linger(LEAVING_MAX);
-        }
-    }
-
-    /// Lets go of the sockets from which all was taken.
-    fn sweep(&mut self) {
-        self.leaving.retain(|stream| unsent_bytes(stream) > 0);
-    }
-
-    /// Waits until no more than so many sockets have something to send, or the others take nothing for too long.
-    fn linger(&mut self, most: usize) {
-        let unsent = |all: &VecDeque<TcpStream>| all.iter().map(unsent_bytes).sum::<u64>();
-        let (mut last, mut since) = (unsent(&self.leaving), Instant::now());
-        loop {
-            self.sweep();
-            if self.leaving.len() <= most {
-                return;
-            }
-            if since.elapsed() >= Duration::from_nanos(LINGER_NS_MAX) {
-                let excess = self.leaving.len() - most;
-                return drop(self.leaving.drain(..excess));
-            }
-            thread::sleep(LINGER_STEP);
-            let now = unsent(&self.leaving);
-            if now != last {
-                (last, since) = (now, Instant::now());
-            }
+        if let Some(stream) = self.peers.part(peer) {
+            self.lingering.add(stream);
         }
     }
 
     /// Waits until something can be read, or written to `writing`; false at the time limit.
     fn poll(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
-        let peers: Vec<PeerId> = self.connections.keys().copied().collect();
+        let mut peers = Vec::new();
         let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        for (peer, connection) in &self.connections {
-            let flags = if writing == Some(*peer) { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            watched.push(PollFd::new(&connection.stream, flags));
+        for (peer, stream) in self.peers.streams() {
+            let flags = if writing == Some(peer) { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            watched.push(PollFd::new(stream, flags));
+            peers.push(peer);
         }
         let left = until.map(|until| {
             let left = Duration::from_nanos(until.since(self.now()));
@@ -235,7 +159,7 @@ impl NetProcess {
         let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
         let ready: Vec<bool> = watched.iter().map(|fd| fd.revents().intersects(readable)).collect();
         if ready[0] {
-            self.let_guests_in();
+            self.take_accepted();
         }
         for (peer, _) in peers.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
             self.read(peer);
@@ -243,22 +167,22 @@ impl NetProcess {
         true
     }
 
-    /// As [`NetProcess::poll`], awake at first if what it waited for last came soon.
+    /// As [`NetProcess::poll`]; it polls without sleeping at first, if what it waited for last came soon.
     fn wait(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
         let began = Instant::now();
         let mut is_ready = false;
-        while !is_ready && until.is_none_or(|until| self.now() < until) && self.patience.stays_awake(began) {
+        while !is_ready && until.is_none_or(|until| self.now() < until) && self.spin.yield_and_spin(began) {
             is_ready = self.poll(writing, Some(self.now()));
         }
         is_ready = is_ready || self.poll(writing, until);
-        self.patience.waited(began);
+        self.spin.waited(began);
         is_ready
     }
 
-    fn let_guests_in(&mut self) {
-        // Rings that came together are heard together.
-        let _ = rustix::io::read(self.bell.as_fd(), &mut self.buffer[..64]);
-        while let Ok(Guest { stream, name }) = self.guests.try_recv() {
+    fn take_accepted(&mut self) {
+        // Bytes that came together are read together.
+        let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 64]);
+        while let Ok(Accepted { stream, name }) = self.accepted.try_recv() {
             if let Err(error) = self.join(stream, name) {
                 self.log(Level::Warning, "gridloom", &format!("a connection cannot be used: {error}"));
             }
@@ -267,24 +191,26 @@ impl NetProcess {
 
     /// Takes in what has come from there; whether anything had.
     fn read(&mut self, peer: PeerId) -> bool {
-        let Some(connection) = self.connections.get_mut(&peer) else { return false };
-        let mut letters = Vec::new();
-        let Connection { stream, decoder } = connection;
-        let own = decoder.room();
-        let is_own = own.is_some();
-        let read = stream.read(own.unwrap_or(&mut self.buffer));
-        let has_come = matches!(read, Ok(1..));
-        let end = match read {
-            Ok(0) => Some(self.has_closed(peer)),
-            Ok(length) if is_own => {
-                decoder.has_read(length, &mut letters);
-                None
+        let Some(channel) = self.peers.channel(peer) else { return false };
+        let filled = channel.fill(&mut self.buffers);
+        let fault = loop {
+            let letter = match channel.inbound.next(Letter::LIMITS, &mut self.buffers) {
+                Ok(Some((_, body))) => letter_of(body, &mut self.buffers.spares),
+                Ok(None) => break None,
+                Err(error) => Err(error.to_string()),
+            };
+            match letter {
+                Ok(letter) => self.inbox.push_back(Incoming::Letter { from: peer, letter }),
+                Err(why) => break Some(why),
             }
-            Ok(length) => decoder.take(&self.buffer[..length], &mut letters, &mut self.spares).err(),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+        };
+        channel.inbound.release(&mut self.buffers);
+        let has_come = matches!(filled, Ok(Filled::Drained | Filled::More));
+        let end = match filled {
+            Ok(Filled::Closed) => Some(self.has_closed(peer)),
+            Ok(Filled::Nothing | Filled::Drained | Filled::More) => fault,
             Err(error) => Some(self.why(peer, &error)),
         };
-        self.inbox.extend(letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter }));
         if let Some(why) = end {
             self.leave(peer);
             self.ended(peer, why);
@@ -294,14 +220,14 @@ impl NetProcess {
 
     /// The connection has ended, and not from here.
     fn ended(&mut self, peer: PeerId, why: String) {
-        self.ends.insert(peer, why.clone());
+        self.peers.ended(peer, why.clone());
         self.inbox.push_back(Incoming::Closed { peer, why });
     }
 
     /// Whether the other side has ended the connection, whatever of it is still unread.
-    fn is_hung_up(&self, peer: PeerId) -> bool {
-        let Some(connection) = self.connections.get(&peer) else { return false };
-        let mut watched = [PollFd::new(&connection.stream, PollFlags::RDHUP)];
+    fn is_hung_up(&mut self, peer: PeerId) -> bool {
+        let Some(channel) = self.peers.channel(peer) else { return false };
+        let mut watched = [PollFd::new(channel.stream(), PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ended)
@@ -310,7 +236,7 @@ impl NetProcess {
     /// Nothing can be written any more: takes in what came before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
         while self.read(peer) {}
-        if self.part(peer).is_some() {
+        if self.peers.part(peer).is_some() {
             self.ended(peer, why.into());
         }
     }
@@ -322,7 +248,7 @@ impl NetProcess {
     /// What an error of its socket means.
     fn why(&self, peer: PeerId, error: &io::Error) -> String {
         match error.kind() {
-            // Who ends with something unread resets its connections.
+            // A peer that ends with something unread resets its connections.
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => self.has_closed(peer),
             _ => error.to_string(),
         }
@@ -348,9 +274,9 @@ impl ProcessWorld for NetProcess {
         let cannot = |error: io::Error| ProcessError::CannotListen { host: host.clone(), port, why: error.to_string() };
         let listener = Arc::new(TcpListener::bind((own, port)).map_err(cannot)?);
         let port = listener.local_addr().map_err(cannot)?.port();
-        let (door, attended) = (self.door.clone(), listener.clone());
-        let thread = thread::Builder::new().name("door".into()).stack_size(STACK_BYTES);
-        thread.spawn(move || door.attend(&attended)).map_err(cannot)?;
+        let (acceptor, own) = (self.acceptor.clone(), listener.clone());
+        let thread = thread::Builder::new().name("acceptor".into()).stack_size(STACK_BYTES);
+        thread.spawn(move || acceptor.run(&own)).map_err(cannot)?;
         self.listeners.push((port, listener));
         Ok(port)
     }
@@ -379,31 +305,22 @@ impl ProcessWorld for NetProcess {
     }
 
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
-        let (kind, size_bytes) = (letter.kind.to_string(), letter.payload.len() as u64);
-        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
-            return Err(ProcessError::TooLarge { kind, size_bytes, limit: LETTER_BYTES_MAX });
-        }
-        // What is written to who has gone vanishes; the system says so with the next write only.
+        let size_bytes = letter.payload.len() as u64;
+        let mut frame = Some(letter.into_frame()?);
+        // What is written to a peer that has gone vanishes; the system says so with the next write only.
         if self.is_hung_up(peer) {
             let gone = self.has_closed(peer);
             self.read_to_end(peer, &gone);
         }
-        let head = frame::head(&letter);
-        let mut sent = 0;
-        let total = head.len() + letter.payload.len();
-        while sent < total {
-            let Some(connection) = self.connections.get_mut(&peer) else {
-                return Err(self.closed(peer));
-            };
-            let written = match sent < head.len() {
-                true => connection.stream.write_vectored(&[IoSlice::new(&head[sent..]), IoSlice::new(&letter.payload)]),
-                false => connection.stream.write(&letter.payload[sent - head.len()..]),
-            };
-            match written {
-                Ok(length) => sent += length,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+        loop {
+            let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
+            if let Some(frame) = frame.take() {
+                channel.outbound.offer(frame).expect("each send waits until its frame is written");
+            }
+            match channel.flush(&mut self.buffers) {
                 // Two that send to each other must both read meanwhile.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => drop(self.wait(Some(peer), None)),
+                Ok(()) if channel.outbound.is_blocked() => drop(self.wait(Some(peer), None)),
+                Ok(()) => break,
                 Err(error) => {
                     let why = self.why(peer, &error);
                     self.read_to_end(peer, &why);
@@ -411,17 +328,16 @@ impl ProcessWorld for NetProcess {
                 }
             }
         }
-        self.patience.sent(size_bytes);
-        self.spares.put(letter.payload);
+        self.spin.sent(size_bytes);
         Ok(())
     }
 
     fn spare(&mut self) -> Vec<u8> {
-        self.spares.take_last()
+        self.buffers.spares.take_last()
     }
 
     fn keep(&mut self, payload: Vec<u8>) {
-        self.spares.put(payload);
+        self.buffers.spares.put(payload);
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
@@ -440,15 +356,15 @@ impl ProcessWorld for NetProcess {
     }
 
     fn is_closed(&self, peer: PeerId) -> bool {
-        !self.connections.contains_key(&peer) && !self.inbox.iter().any(|incoming| incoming.peer() == peer)
+        !self.peers.is_up(peer) && !self.inbox.iter().any(|incoming| incoming.peer() == peer)
     }
 
     fn why_closed(&self, peer: PeerId) -> String {
-        self.ends.get(&peer).cloned().unwrap_or_else(|| "it was closed here".into())
+        self.peers.why_closed(peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {
-        self.names.get(&peer).cloned().unwrap_or_else(|| "nobody".into())
+        self.peers.describe(peer)
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
@@ -467,7 +383,7 @@ impl ProcessWorld for NetProcess {
     fn log(&mut self, level: Level, category: &str, text: &str) {
         let (ns, spec) = (self.now().0, &self.config.spec);
         let seconds = ns as f64 / 1e9;
-        gridloom_core::say!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
+        gridloom_base::say!("{seconds:.6} {level} [{category}] {}@{}: {text}", spec.function, spec.host);
     }
 
     fn is_simulated(&self) -> bool {
@@ -477,38 +393,16 @@ impl ProcessWorld for NetProcess {
 
 impl Drop for NetProcess {
     fn drop(&mut self) {
-        self.door.is_shut.store(true, Ordering::Release);
+        self.acceptor.is_shut.store(true, Ordering::Release);
         for (_, listener) in &self.listeners {
-            // Ends the wait of the thread at the door.
+            // Ends the wait of the acceptor's thread.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
-        let peers: Vec<PeerId> = self.connections.keys().copied().collect();
-        for peer in peers {
-            self.leave(peer);
-        }
-        self.linger(0);
+        let peers: Vec<PeerId> = self.peers.streams().map(|(peer, _)| peer).collect();
+        peers.into_iter().for_each(|peer| self.leave(peer));
+        self.lingering.wait(0);
     }
 }
-
-/// What was sent, its end included, and not taken by the other side's system; nothing if the connection is broken.
-fn unsent_bytes(stream: &TcpStream) -> u64 {
-    let (fd, mut bytes, mut state): (_, libc::c_int, u8) = (stream.as_raw_fd(), 0, 0);
-    let mut length: libc::socklen_t = 1;
-    // SAFETY: the option begins with the state, one byte, of which no more is asked for; the descriptor is open as long as
-    // the stream.
-    let told =
-        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
-    if told != 0 || !UNSENT_STATES.contains(&state) {
-        return 0;
-    }
-    // SAFETY: the request writes one int, and the descriptor is open as above.
-    let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
-    if told == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
-}
-
-/// States of a TCP connection in which its end may still be on its way: established, close-wait, fin-wait-1, last-ack,
-/// closing. One that was reset is in none of them, whatever it had to send.
-const UNSENT_STATES: [u8; 5] = [1, 8, 4, 9, 11];
 
 impl std::fmt::Debug for NetProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -28,7 +28,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes for reading: a write by whoever got the slice stops the process.
+    /// Maps the first `len_bytes` bytes for reading: a write through the slice stops the process.
     ///
     /// # Errors
     /// If the file is shorter, can still shrink, or cannot be mapped.
@@ -71,7 +71,7 @@ impl Mapping {
     /// Its bytes, rounded up to whole pages.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `at..at + len` is mapped readable until `self` is dropped, and the file cannot shrink (`check`).
-        // Nobody writes while a reader looks: a segment is frozen before its bytes are read (module's invariant).
+        // No thread writes while a reader looks: a segment is frozen before its bytes are read (module's invariant).
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 
@@ -157,7 +157,7 @@ pub fn sealed_file(size_bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A read behind the end of a file stops the process, so whoever made it must be unable to shorten it.
+/// A read behind the end of a file stops the process, so its maker must be unable to shorten it.
 fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "shared memory is not sealed against shrinking"));

@@ -1,17 +1,17 @@
-//! Shared memory: memory files that are written once, mapped by everyone on the host who reads them, and reused warm.
+//! Shared memory: memory files that are written once, mapped by every reader on the host, and reused warm.
 //!
-//! A [`Pool`] gives a [`SegmentMut`], which has one writer; frozen it is a [`Segment`], which nobody writes any more.
+//! A [`Pool`] gives a [`SegmentMut`], which has one writer; frozen it is a [`Segment`], which is never written again.
 //! When its last owner lets go, the memory goes back to the pool with its pages in place: a fresh page costs more than
 //! the copy into it (1.2 against 6.9 GiB/s). A segment of another process is [imported](Segment::import) and mapped
 //! privately, so that a program may write on its own view of it.
 //!
 //! **Invariants.** The memory of a live [`Segment`] is not written through this module. A file is sealed against
 //! shrinking before anybody maps it, so a read never leaves it. A file's key ([`Segment::key`]) is never reused
-//! within the process, and outlives reuse of the memory: whoever caches mappings by key keeps them warm too.
+//! within the process, and outlives reuse of the memory: a cache of mappings by key keeps them warm too.
 //!
 //! **Not done here.** Reused memory is not cleared, as most of it is written whole at once: it holds what the same
-//! server held before, and says so ([`SegmentMut::take_zeroed`]) to who hands it to a function, which may leave gaps.
-//! Who may see a segment, and how many bytes may be held, is decided elsewhere.
+//! server held before, and says so ([`SegmentMut::take_zeroed`]): a function to which it is handed may leave gaps.
+//! Which processes may see a segment, and how many bytes may be held, is decided elsewhere.
 
 mod mapping;
 mod pool;
@@ -79,7 +79,7 @@ pub struct Segment {
 type OnDrop = Box<dyn FnOnce(bool) + Send>;
 
 impl Segment {
-    /// A segment of another process, whose name there is `id`. `on_drop` is called when nobody here uses it any more,
+    /// A segment that another process names `id`. `on_drop` is called when this process uses it no longer,
     /// so that its owner can be told, and also whether it was retired here.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl SegmentMut {
         &self.segment
     }
 
-    /// Whether its bytes are all 0, as in memory that is used for the first time. Said once: who asks is about to hand
+    /// Whether its bytes are all 0, as in memory that is used for the first time. Said once: the caller is about to hand
     /// it to a writer.
     pub fn take_zeroed(&mut self) -> bool {
         std::mem::replace(&mut self.zeroed, false)

@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_core::wire::frame;
+use gridloom_channel::frame;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -94,13 +94,11 @@ pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
 /// The receiving end of one stream.
 #[derive(Clone)]
 pub struct Receiver {
-    /// From whom.
     pub link: Link,
-    /// The stream's number.
     pub stream: u64,
     /// Where the news go.
     pub inbox: Arc<Inbox>,
-    /// Whose pool the memory comes from.
+    /// The store with the pool that gives the memory.
     pub store: Arc<Store>,
     /// Largest datum taken.
     pub datum_bytes_max: u64,
@@ -189,7 +187,7 @@ fn invalid(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::base::{DatumId, Dtype, Meta, NodeId};
+    use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! A blocking socket that is used up to a point in time: a timeout of the socket limits one call, and who sends a byte now
+//! A blocking socket that is used up to a point in time: a timeout of the socket limits one call, and a peer that sends a byte now
 //! and then would never meet it.
 
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,15 +1,15 @@
-//! The first words on every connection: who are you, do you know the grid's secret, do we speak the same version.
+//! The first exchange on every connection: identities, proof of the grid's secret, protocol versions.
 //!
 //! ```text
 //! dialler                                   acceptor
-//!   | Hello (nonce, kind, who I am) ---------->|
-//!   |<--------------- Hello (nonce, who I am)  |
+//!   | Hello (nonce, kind, self) -------------->|
+//!   |<--------------- Hello (nonce, self)      |
 //!   |<--- Proof: keyed hash of both hellos     |
 //!   | Proof: likewise, for the other side ---->|
 //!   |<------------- Verdict -----------------> |   of the decider: welcome, or duplicate
 //! ```
-//! Either side may answer with a refusal in words instead. Each frame is a frame of `wire::frame` of kind `Hello`,
-//! whose body is a tag byte and then: Hello: magic `GRLM`, lowest and highest version (u16 LE each), postcard of
+//! Either side may answer with a refusal in words instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
+//! `Hello`. Its body is a tag byte and then: Hello: magic `GRLM`, lowest and highest version (u16 LE each), postcard of
 //! [`Hello`]; Proof: 32 bytes; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
 //! all versions to come, so that nodes of different versions can at least say so.
 //!
@@ -17,17 +17,17 @@
 //! larger identifier alone decides which one stands. On all other kinds the acceptor decides.
 //!
 //! **Promises:** no input panics; nothing past [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
-//! **Limits:** the proof binds the two nodes, not the bytes that follow; a weak secret can be guessed off line by who
-//! completes half a handshake. Encryption is for links that leave the trusted network.
+//! **Limits:** the proof binds the two nodes, not the bytes that follow; a peer that completes half a handshake can
+//! guess a weak secret off line. Encryption is for links that leave the trusted network.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
+use gridloom_channel::frame::{self, Decoder, Encoder};
+use gridloom_channel::{Kind, Limits};
 use gridloom_core::node::Role;
-use gridloom_core::wire::frame::{self, Decoder, Encoder, Kind};
-use serde::ser::SerializeTuple;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -36,11 +36,14 @@ use crate::identity::{Secret, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
-/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects.
-pub const VERSIONS: (u16, u16) = (5, 5);
-/// Longest frame of a handshake: a stranger costs no more.
+/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects. 6: messages
+/// nest by conversation, tasks have kinds, letters of processes are frames of a channel.
+pub const VERSIONS: (u16, u16) = (6, 6);
+/// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
-/// Time that a handshake may take from its first byte to its last, nanoseconds. Also what a stranger may hold a place for.
+/// What may come on a channel until its handshake is over.
+pub const HANDSHAKE_LIMITS: Limits = Limits { control: HANDSHAKE_BYTES_MAX, letter: 0 };
+/// Time that a handshake may take from its first byte to its last, nanoseconds. Also how long an unknown peer may hold a place.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 /// What a node says, and its operator reads, when the secrets differ.
 pub const WRONG_SECRET: &str =
@@ -61,16 +64,13 @@ pub enum Purpose {
     Process,
 }
 
-/// Who speaks, and what for.
+/// What a node says of itself, and what the connection is for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// What the connection is for; the acceptor repeats the dialler's.
     pub purpose: Purpose,
-    /// The node.
     pub node: NodeId,
-    /// What it is.
     pub role: Role,
-    /// Its name.
     pub name: String,
     /// Where it can be dialled, empty if it cannot.
     pub address: String,
@@ -286,7 +286,7 @@ fn run_within<S: Read + Write + AsFd>(
         }
         frame.resize(frame::HEADER_BYTES + length, 0);
         stream.read_exact(&mut frame[frame::HEADER_BYTES..])?;
-        let body = match decoder.next(&frame) {
+        let body = match decoder.next(&frame, HANDSHAKE_LIMITS) {
             Ok(Some((frame, _))) if frame.kind == Kind::Hello => frame.body,
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "not a handshake frame")),
         };
@@ -305,19 +305,8 @@ fn run_within<S: Read + Write + AsFd>(
 /// A handshake frame around a body.
 pub fn framed(encoder: &mut Encoder, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(frame::HEADER_BYTES + body.len());
-    encoder.message(Kind::Hello, &Raw(body), &mut bytes).expect("a handshake's frames are short");
+    encoder.frame(Kind::Hello, body, &mut bytes).expect("a handshake's frames are short");
     bytes
-}
-
-/// Bytes that postcard writes as they are.
-struct Raw<'a>(&'a [u8]);
-
-impl Serialize for Raw<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(self.0.len())?;
-        self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
-        tuple.end()
-    }
 }
 
 /// Body of a refusal.

@@ -2,21 +2,20 @@
 //!
 //! ```text
 //!            node A                                               node B
-//!   loop ── Connection ══ frames: messages, small data ══════ Connection ── loop     (TCP; on one host a unix socket)
+//!   loop ── Channel ════ frames: messages, small data ══════════ Channel ── loop     (TCP; on one host a unix socket)
 //!   sender thread ─────── TCP, header + bytes as they lie ──── receiver thread       (large data, per ordered pair)
 //!   sender thread ─────── unix socket, header + memory's fd ── receiver thread       (same, on one host)
 //! ```
 //! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
 //! with the same [`handshake`]; the TCP kinds come in at the node's one listening address, the control connections of
 //! one host also at the unix socket named by it ([`stream`]). Shared memory has a unix socket named by the node
-//! ([`local`]); who cannot connect there sends over TCP.
+//! ([`local`]); a node that cannot connect there sends over TCP.
 //!
 //! **Bulk ends in a report.** Each ordered pair numbers what it sends. The receiver acknowledges on the control
 //! connection now and then, and says so when a bulk connection ends; the sender then names what it had sent there and
 //! was not received ([`Aside::Broken`]). So a datum that breaks off on its way is always reported, by one side, once.
 
 pub mod bulk;
-pub mod connection;
 mod credentials;
 mod deadline;
 pub mod handshake;
@@ -26,60 +25,39 @@ pub mod outgoing;
 pub mod sender;
 pub mod stream;
 
-use gridloom_core::base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};
 
 /// What the worlds of two nodes say to each other on the control connection, beside what their machines say.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Aside {
     /// "I cannot reach you: open a bulk connection to me, on which I shall send."
-    OpenBulk {
-        /// Number of the stream.
-        stream: u64,
-    },
+    OpenBulk { stream: u64 },
     /// "I have all that you sent on that stream up to this number."
-    Taken {
-        /// The stream.
-        stream: u64,
-        /// The last number.
-        serial: u64,
-    },
+    Taken { stream: u64, serial: u64 },
     /// "That stream ended; I have what you sent on it up to this number, and nothing after it."
     StreamEnded {
-        /// The stream.
         stream: u64,
         /// The last number, or 0.
         serial: u64,
     },
     /// "This datum, which you wait for, will not arrive."
-    Broken {
-        /// The datum.
-        datum: DatumId,
-        /// Why.
-        why: String,
-    },
+    Broken { datum: DatumId, why: String },
     /// "Your shared memory that came under these numbers is no longer used here."
     Released {
-        /// Whether others to whom it was passed on may look at it still: its owner must not write to it any more.
+        /// Whether other nodes, to which it was passed on, may look at it still: its owner must not write to it any more.
         retired: bool,
-        /// The numbers.
         serials: Vec<u64>,
     },
     /// A probe small enough to go the way of small data.
-    Probe {
-        /// Its bytes.
-        bytes: Vec<u8>,
-    },
+    Probe { bytes: Vec<u8> },
 }
 
 /// What is sent on a bulk connection.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Cargo {
-    /// A datum.
     Datum {
-        /// Its name.
         datum: DatumId,
-        /// Its description.
         meta: Meta,
     },
     /// Bytes that are measured and thrown away.
@@ -91,9 +69,7 @@ pub enum Cargo {
 pub struct CargoHeader {
     /// Counts what the pair sent, from 1.
     pub serial: u64,
-    /// What it is.
     pub cargo: Cargo,
-    /// Its size.
     pub size_bytes: u64,
 }
 
@@ -103,8 +79,8 @@ pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
 pub const TAKEN_EVERY: u64 = 32;
 /// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
-/// Connections that may be in the handshake at a time; further ones wait in the system's queue. A grid that starts has
-/// hundreds of servers at its agent's door at once.
+/// Connections that may be in the handshake at a time; further ones wait in the system's queue. When a grid starts,
+/// hundreds of servers dial its agent at once.
 pub const HANDSHAKES_MAX: usize = 1024;
 /// Connections on the local socket that may be in the handshake at a time, each with a thread; further ones are closed, and
 /// their diallers send over TCP. A host has about as many nodes as processors.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_core::base::{DatumId, NodeId};
+use gridloom_base::{DatumId, NodeId};
 use mio::Waker;
 
 use super::Cargo;
@@ -16,7 +16,6 @@ use crate::payload::Payload;
 /// One control connection to a peer: what a thread tells of an earlier one is out of date.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Link {
-    /// The peer.
     pub peer: NodeId,
     /// Counts this node's control connections.
     pub generation: u64,
@@ -26,15 +25,10 @@ pub struct Link {
 #[derive(Debug)]
 pub enum Notice {
     /// The addresses behind a name.
-    Resolved {
-        /// The dial.
-        dial: u64,
-        /// The addresses.
-        addresses: io::Result<Vec<SocketAddr>>,
-    },
+    Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
     /// A node of this host wants to pass shared memory; answered with its link and stream if it is a peer.
     LocalPeer {
-        /// Who, proven.
+        /// The node, proven.
         hello: Box<Hello>,
         /// To shut the stream when the peer is lost.
         stream: UnixStream,
@@ -44,47 +38,30 @@ pub enum Notice {
     /// A handshake on a local socket ended, either way: its place is free.
     LocalShaken,
     /// This node opened the bulk connection that the peer had asked for.
-    Opened {
-        /// For whom.
-        link: Link,
-        /// The stream.
-        stream: u64,
-        /// The connection.
-        socket: TcpStream,
-    },
+    Opened { link: Link, stream: u64, socket: TcpStream },
     /// Something whole came.
     Arrived {
-        /// From whom.
         link: Link,
-        /// On which stream.
         stream: u64,
         /// Its number.
         serial: u64,
-        /// What it is.
         cargo: Cargo,
-        /// Its bytes.
         payload: Payload,
         /// Nanoseconds from its first byte to its last.
         took_ns: u64,
     },
     /// Something came that had no room; it was read and thrown away.
     NoRoom {
-        /// From whom.
         link: Link,
-        /// On which stream.
         stream: u64,
         /// Its number.
         serial: u64,
-        /// What it is.
         cargo: Cargo,
-        /// Why.
         why: String,
     },
     /// A stream on which this node received ended, or could not be opened.
     StreamEnded {
-        /// From whom.
         link: Link,
-        /// The stream.
         stream: u64,
         /// The last number that came whole, or 0.
         serial: u64,
@@ -92,24 +69,11 @@ pub enum Notice {
         fault: Option<String>,
     },
     /// A datum cannot be sent.
-    SendFailed {
-        /// To whom.
-        link: Link,
-        /// The datum.
-        datum: DatumId,
-        /// Why.
-        why: String,
-    },
+    SendFailed { link: Link, datum: DatumId, why: String },
     /// The peer cannot be reached with a bulk connection: ask it to open one.
-    AskToOpen {
-        /// Whom.
-        link: Link,
-        /// The stream.
-        stream: u64,
-    },
+    AskToOpen { link: Link, stream: u64 },
     /// Shared memory of a peer is no longer used here.
     Released {
-        /// Whose.
         link: Link,
         /// Under which number it came.
         serial: u64,

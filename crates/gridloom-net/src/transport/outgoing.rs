@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gridloom_core::base::DatumId;
+use gridloom_base::DatumId;
 
 use super::Cargo;
 use super::handshake::Hello;
@@ -29,8 +29,9 @@ use crate::store::Store;
 
 /// Stack of a thread that moves bulk: it calls little more than the kernel.
 pub const STACK_BYTES: usize = 256 << 10;
-/// A bulk connection whose network is silent for so long, with bytes under way, is broken.
+/// A bulk connection is broken when its network is silent for so long with bytes under way.
 pub const BULK_SILENCE: Duration = Duration::from_secs(20);
+
 /// How the peer can be reached.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -197,4 +198,21 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sets a bulk socket for a blocking thread: no delay, and a dead network is noticed within [`BULK_SILENCE`]. On a bulk
+/// connection one end only reads and the other only writes, so neither would notice otherwise.
+///
+/// # Errors
+/// If the system refuses.
+pub fn prepare_blocking(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, BULK_SILENCE / 2)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(2))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_tcp_user_timeout(stream, BULK_SILENCE.as_millis() as u32)?;
+    Ok(())
 }

@@ -11,15 +11,14 @@ use std::sync::mpsc::Receiver as Channel;
 use std::thread;
 use std::time::Duration;
 
-use gridloom_core::base::DatumId;
-use gridloom_core::base::limits::DIAL_NS_MAX;
+use gridloom_base::DatumId;
+use gridloom_base::limits::DIAL_NS_MAX;
 
 use super::bulk::{write_datum, write_probe};
-use super::connection::prepare_blocking;
 use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
 use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
-use super::outgoing::{BULK_SILENCE, Closer, Opened, Route, Shared};
+use super::outgoing::{Closer, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader};
 use crate::identity::Secret;
 use crate::payload::Payload;
@@ -186,7 +185,7 @@ impl Thread {
         self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
         let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
         let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
-            // From here on nobody answers; who did just before is heard, so that no answer stays for the next question.
+            // From here on no answer is taken. One that came just before is, so that it does not stay for the next question.
             self.shared.lock().asked = None;
             self.awaited.try_recv().ok()
         });
@@ -218,7 +217,7 @@ fn is_refusal(error: &io::Error) -> bool {
 /// Dials a bulk connection, whichever way the data will go.
 ///
 /// # Errors
-/// If nobody answers, or refuses.
+/// If the peer does not answer, or refuses.
 pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
@@ -229,7 +228,7 @@ pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpSt
                 continue;
             }
         };
-        prepare_blocking(&stream, BULK_SILENCE)?;
+        prepare_blocking(&stream)?;
         let (handshake, first) = Handshake::dial(secret.clone(), own)?;
         run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         return Ok(stream);

@@ -2,10 +2,10 @@
 //!
 //! A small message takes about two thirds of the time over a unix socket that it takes over TCP on the loopback device.
 //! A node that listens on a loopback address, and shares memory with others of its host, listens on an abstract unix
-//! socket named by that address too; who dials such an address tries that socket first. Names of abstract sockets belong
+//! socket named by that address too; a dialler of such an address tries that socket first. Names of abstract sockets belong
 //! to a network namespace, as loopback does. The handshake is the same on both.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net;
@@ -23,7 +23,7 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// Where strangers come in.
+/// Where connections are accepted.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
@@ -44,7 +44,7 @@ impl Listener {
         Ok(Listener { tcp, unix })
     }
 
-    /// The next stranger, if one waits.
+    /// The next connection, if one waits.
     ///
     /// # Errors
     /// If the system refuses.
@@ -111,6 +111,13 @@ impl Read for Stream {
             Stream::Unix(stream) => stream.read(into),
         }
     }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read_vectored(into),
+            Stream::Unix(stream) => stream.read_vectored(into),
+        }
+    }
 }
 
 impl Write for Stream {
@@ -118,6 +125,13 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write_vectored(bytes),
+            Stream::Unix(stream) => stream.write_vectored(bytes),
         }
     }
 

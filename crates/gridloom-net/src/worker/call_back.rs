@@ -1,14 +1,14 @@
 //! Callbacks of native functions: pointers to functions that hand their arrays to the program and wait for what it says.
 //!
-//! A function cannot be told that its callback failed. It goes on with zeros, calls nobody back any more, and its call
+//! A function cannot be told that its callback failed. It goes on with zeros, makes no further callback, and its call
 //! fails when it has returned.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_core::base::{Meta, TaskError};
+use gridloom_base::{Meta, TaskError};
 use gridloom_core::call::CallBackAnswer;
-use gridloom_core::idl::{Callback, Mode};
+use gridloom_idl::{Callback, Mode};
 use libffi::low::ffi_cif;
 use libffi::middle::{Cif, Closure, Type};
 

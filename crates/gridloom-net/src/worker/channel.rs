@@ -17,7 +17,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gridloom_core::base::limits::FRAME_BYTES_MAX;
+use gridloom_base::limits::FRAME_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -61,7 +61,7 @@ impl Inbox {
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, wait: bool) -> io::Result<Received> {
         self.make_room();
         if wait {
-            // Not in recvmsg: whoever sleeps there is woken for nothing when the other side reads what was written to it.
+            // Not in recvmsg: a thread that sleeps there is woken for nothing when the other side reads what was written to it.
             await_readable(socket)?;
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_PER_MESSAGE))];

@@ -1,7 +1,7 @@
 //! Values as this machine and the function want them: byte order, memory order, alignment. "Receiver makes right":
-//! whoever sends, sends what it has.
+//! a sender sends what it has.
 
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
 /// Alignment of every value that a function gets: a cache line, and enough for any vector instruction.
 const ALIGNMENT: usize = 64;

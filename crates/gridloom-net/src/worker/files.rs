@@ -1,7 +1,7 @@
 //! Files of a server, for programs that read and write data there: the functions of `builtin:files`.
 //!
 //! **Invariant:** nothing outside of the folder that the operator named (`GRIDLOOM_FILES`) is named here: paths are relative,
-//! and have no `..`. (A link in the folder may lead elsewhere: who made it is the operator.)
+//! and have no `..`. (A link in the folder may lead elsewhere: the operator has made it.)
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libffi::middle::CodePtr;
 
-/// Names the folder whose files a server offers.
+/// Names the folder of the files that a server offers.
 pub const FILES_VARIABLE: &str = "GRIDLOOM_FILES";
 
 /// The function of that name.

@@ -7,16 +7,16 @@ mod call_back;
 pub(crate) mod channel;
 pub mod convert;
 mod files;
+mod marshalled;
 pub mod native;
 pub(crate) mod protocol;
 mod serve;
-mod stand_in;
 mod values;
 
 use std::sync::Arc;
 
-use gridloom_core::base::{Meta, TaskError};
-use gridloom_core::idl::Definition;
+use gridloom_base::{Meta, TaskError};
+use gridloom_idl::Definition;
 
 pub use call_back::Program;
 pub use files::FILES_VARIABLE;
@@ -32,7 +32,7 @@ pub trait Functions {
     /// Called once, first.
     ///
     /// # Errors
-    /// If nothing can be run at all; the text is told to everyone who calls.
+    /// If nothing can be run at all; each call gets the text.
     fn setup(&mut self, _setup: &Setup) -> Result<(), String> {
         Ok(())
     }
@@ -65,7 +65,7 @@ pub struct ArgView<'a> {
     pub meta: Meta,
     /// Its bytes, aligned. They may be mapped for reading only.
     pub bytes: &'a [u8],
-    /// Set if `bytes` are shared memory: who keeps this may look at them after the call, at contents that may have
+    /// Set if `bytes` are shared memory: code that keeps this may look at them after the call, at contents that may have
     /// changed by then.
     pub mapping: Option<Arc<Mapping>>,
 }

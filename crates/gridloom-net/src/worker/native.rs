@@ -1,7 +1,7 @@
 //! Native functions: symbols of shared libraries, called through libffi as their signature says.
 //!
 //! "C": scalars by value, arrays and results by pointer. "FORTRAN": everything by pointer, and the lengths of all strings
-//! behind the last argument, as `size_t`. Strings and files: [`super::stand_in`].
+//! behind the last argument, as `size_t`. Strings and files: [`super::marshalled`].
 //!
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
 //! signature crashes this process, and no other.
@@ -10,15 +10,15 @@ use std::ffi::c_void;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gridloom_core::base::{Dtype, Meta, TaskError};
-use gridloom_core::idl::{BaseType, BindError, Body, CallArgument, Callback, Definition, Expr, Language, Mode, Param};
+use gridloom_base::{Dtype, Meta, TaskError};
+use gridloom_idl::{BaseType, BindError, Body, CallArgument, Callback, Definition, Expr, Language, Mode, Param};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
 
 use super::call_back::{Context, Line, Program};
 use super::convert::Aligned;
-use super::stand_in::StandIns;
+use super::marshalled::MarshalledArgs;
 use super::values::refused;
 use super::{ArgView, Functions, OutView, Room, Setup};
 
@@ -181,7 +181,7 @@ impl Prepared {
         let mut cells: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut referred: Vec<Cell> = vec![[0; 2]; self.args.len()];
         let mut works: Vec<Aligned> = Vec::new();
-        let mut stand_ins = StandIns::new(self.language, scratch);
+        let mut marshalled = MarshalledArgs::new(self.language, scratch);
         for (at, arg) in self.args.iter().enumerate() {
             let by_value = self.language == Language::C;
             cells[at] = match arg {
@@ -190,17 +190,17 @@ impl Prepared {
                     let value = cell_of(&value.map_err(|error| refused(error.to_string()))?);
                     if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
                 }
-                CallArgument::Text(text) => address(stand_ins.constant(text)),
+                CallArgument::Text(text) => address(marshalled.constant(text)),
                 CallArgument::Callback(index) => address(*closures[*index].code_ptr() as *const u8),
                 CallArgument::Param(index) => {
                     let param = &params[*index];
                     let (input, output) = self.places[*index];
-                    if StandIns::are_for(param) {
+                    if MarshalledArgs::are_for(param) {
                         let whole = match param.slices {
                             Some(_) => signature.whole(*index, self.scalars(args)).map_err(misfit)?,
                             None => None,
                         };
-                        address(stand_ins.param(*index, param, whole, input.map(|input| &args[input]), output)?)
+                        address(marshalled.param(*index, param, whole, input.map(|input| &args[input]), output)?)
                     } else if param.mode == Mode::Work {
                         let mut work = Aligned::zeroed(self.size_of(param, args)?);
                         let at = pointer(work.bytes_mut());
@@ -220,12 +220,12 @@ impl Prepared {
                 }
             };
         }
-        let lengths = if self.language == Language::Fortran { stand_ins.lengths() } else { Vec::new() };
+        let lengths = if self.language == Language::Fortran { marshalled.lengths() } else { Vec::new() };
         let passed: Vec<Arg<'_>> = cells.iter().map(Arg::new).chain(lengths.iter().map(Arg::new)).collect();
         let mut returned: Cell = [0; 2];
         let ret = if self.result.is_some() { Ret::new(&mut returned) } else { Ret::void() };
         // SAFETY: the call interface was made from the same list of arguments as `passed`; each cell is at least as
-        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `stand_ins`, `referred`)
+        // large and aligned as its type, and all memory pointed to (arguments, results, `works`, `marshalled`, `referred`)
         // outlives the call. That the symbol has this type is the signature's word, see the module's doc.
         unsafe { self.cif.call_return_into(self.code, &passed, ret) };
         if let Some((dtype, param)) = self.result
@@ -237,7 +237,7 @@ impl Prepared {
         drop(closures);
         drop(contexts);
         line.end()?;
-        stand_ins.finish(outs, |index, outs| self.meta_after(index, args, outs))
+        marshalled.finish(outs, |index, outs| self.meta_after(index, args, outs))
     }
 
     /// Values of the scalar parameters, for expressions.
@@ -260,7 +260,7 @@ impl Prepared {
         signature.callbacks.iter().enumerate().map(context).collect()
     }
 
-    /// The description of an array whose extents are known after the call.
+    /// The description of an array that has known extents only after the call.
     fn meta_after(&self, index: usize, args: &[ArgView<'_>], outs: &[OutView<'_>]) -> Result<Meta, TaskError> {
         let mut scalars = self.scalars(args);
         for (scalar, (_, output)) in scalars.iter_mut().zip(&self.places) {

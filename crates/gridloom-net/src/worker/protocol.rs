@@ -14,9 +14,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_core::base::{Meta, TaskError};
+use gridloom_base::{Meta, TaskError};
 use gridloom_core::call::CallBackAnswer;
-use gridloom_core::idl::Definition;
+use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
 
 /// Words for progress; a bound on the tasks that one worker holds at a time.
@@ -79,7 +79,7 @@ pub(crate) enum Place {
     Shared { key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
     /// Room for a result in shared memory, known likewise, that holds what some other call left unless it is `zeroed`.
     Room { key: u64, new: bool, len: u64, size_bytes: u64, zeroed: bool },
-    /// A result of unforeseen size, in a memory file whose descriptor comes with the frame.
+    /// A result of unforeseen size, in a memory file: its descriptor comes with the frame.
     File { size_bytes: u64 },
 }
 

@@ -8,18 +8,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use gridloom_core::base::limits::EAGER_BYTES_MAX;
-use gridloom_core::base::{Meta, TaskError};
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{Meta, TaskError};
 use gridloom_core::call::CallBackAnswer;
-use gridloom_core::idl::Definition;
+use gridloom_idl::Definition;
 
 use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, Functions, OutView, Program};
-use crate::awake::Patience;
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
+use crate::spin::SpinPolicy;
 
 /// A function that took less the last time may run before the previous answer is sent: about the cost of a message.
 const QUICK_NS: u64 = 20_000;
@@ -46,7 +46,7 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     serve_calls(&socket, functions).or_else(|error| match error.kind() {
-        // Nobody is there to take an answer: a server may end in the middle of a call.
+        // The server has ended, perhaps in the middle of a call: no answer can be delivered.
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
     })
@@ -54,7 +54,7 @@ pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
 
 fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
-    let mut patience = Patience::new();
+    let mut spin = SpinPolicy::new();
     let mut worker =
         Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     let mut early = VecDeque::new();
@@ -96,7 +96,7 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
             }
         }
         worker.outbox.send(socket.as_fd(), true)?;
-        if receive(&mut inbox, socket.as_fd(), &mut patience)? == Received::Closed {
+        if receive(&mut inbox, socket.as_fd(), &mut spin)? == Received::Closed {
             return Ok(());
         }
     }
@@ -154,16 +154,16 @@ impl Program for ByServer<'_> {
 }
 
 /// Waits for the next message: while calls follow one another closely, awake.
-fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, patience: &mut Patience) -> io::Result<Received> {
+fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, spin: &mut SpinPolicy) -> io::Result<Received> {
     let began = Instant::now();
     let received = loop {
-        let stays = patience.stays_awake(began);
+        let stays = spin.yield_and_spin(began);
         let received = inbox.receive(socket, !stays)?;
         if !stays || received != Received::Nothing {
             break received;
         }
     };
-    patience.waited(began);
+    spin.waited(began);
     Ok(received)
 }
 

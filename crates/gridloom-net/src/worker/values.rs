@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gridloom_core::base::{Meta, Order, TaskError};
-use gridloom_core::idl::{BindError, Given, Param, Signature};
+use gridloom_base::{Meta, Order, TaskError};
+use gridloom_idl::{BindError, KnownArgument, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
 use super::protocol::{Place, Run, Value};
@@ -121,7 +121,7 @@ fn all_inputs<'a>(
 }
 
 fn check(signature: &Signature, run: &Run, inputs: &[Input<'_>]) -> Result<(), BindError> {
-    let given = inputs.iter().map(|input| Some(Given { meta: &input.meta, bytes: input.bytes() }));
+    let given = inputs.iter().map(|input| Some(KnownArgument { meta: &input.meta, bytes: input.bytes() }));
     signature.check_call(given, run.outs.iter().map(|out| &out.meta))
 }
 
@@ -236,9 +236,9 @@ pub(crate) fn wanted_order(param: &Param) -> Option<Order> {
 pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
     let mut meta = meta.clone();
     match &mut meta {
-        Meta::Scalar { byte_order, .. } => *byte_order = gridloom_core::base::ByteOrder::NATIVE,
+        Meta::Scalar { byte_order, .. } => *byte_order = gridloom_base::ByteOrder::NATIVE,
         Meta::Array { byte_order, order, .. } => {
-            *byte_order = gridloom_core::base::ByteOrder::NATIVE;
+            *byte_order = gridloom_base::ByteOrder::NATIVE;
             *order = wanted.unwrap_or(*order);
         }
         Meta::Text { .. } | Meta::Bytes { .. } => {}

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gridloom_core::base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
-use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::idl::expr::Expr;
-use gridloom_core::idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
+use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_idl::expr::Expr;
+use gridloom_idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
 use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
@@ -216,8 +216,11 @@ impl Bench {
         let outputs = outs.into_iter().map(|meta| Output { datum: datum(), meta }).collect();
         let id = TaskId { client: NodeId(1), serial: datum().serial };
         let function = format!("k/{symbol}");
-        let task =
-            Arc::new(Task { id, function, signature_hash: 0, args, outputs, work_flops: None, only: None, object });
+        let kind = match object {
+            None => TaskKind::call(function, 0),
+            Some(object) => TaskKind::method(&function, object, 0),
+        };
+        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, only: None });
         self.jobs.start(task.clone(), &self.store);
         task
     }

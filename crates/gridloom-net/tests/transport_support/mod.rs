@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gridloom_core::base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
-use gridloom_core::node::{Command, Effect, Event, Input, Message, Role};
+use gridloom_base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
+use gridloom_core::node::message::{LinkMessage, Message};
+use gridloom_core::node::{Command, Effect, Event, Input, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
@@ -28,10 +29,10 @@ impl Machine for Scripted {
     fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match &input {
             Input::Command(_) => return effects.append(&mut self.todo.lock().unwrap()),
-            Input::Received { from, message: Message::Ping { token } } => {
-                effects.push(Effect::Send { to: *from, message: Message::Pong { token: *token } });
+            Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
+                effects.push(Effect::Send { to: *from, message: LinkMessage::Pong { token: *token }.into() });
             }
-            Input::Received { message: Message::Pong { token }, .. } => {
+            Input::Received { message: Message::Link(LinkMessage::Pong { token }), .. } => {
                 effects.push(Effect::Emit(Event::Log(format!("pong {token}"))));
             }
             _ => {}
@@ -83,7 +84,7 @@ impl TestNode {
     }
 
     pub fn say(&self, to: NodeId, token: u64) {
-        self.perform([Effect::Send { to, message: Message::Pong { token } }]);
+        self.perform([Effect::Send { to, message: LinkMessage::Pong { token }.into() }]);
     }
 
     /// Waits for the first input that `is` accepts; skips the others.
@@ -144,8 +145,8 @@ impl TestNode {
         other.perform([Effect::Dial { address: self.node.address().to_string() }]);
         let peer = self.id();
         other.expect("PeerUp", |i| matches!(i, Input::PeerUp { peer: p, .. } if *p == peer).then_some(()));
-        other.perform([Effect::Send { to: peer, message: Message::Ping { token: 99 } }]);
-        let pong = Message::Pong { token: 99 };
+        other.perform([Effect::Send { to: peer, message: LinkMessage::Ping { token: 99 }.into() }]);
+        let pong = LinkMessage::Pong { token: 99 }.into();
         other.expect("Pong", |i| matches!(i, Input::Received { message, .. } if *message == pong).then_some(()));
     }
 }

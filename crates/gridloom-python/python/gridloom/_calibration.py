@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -141,7 +140,7 @@ def calibrate(
         "make": None if make is None else lambda sizes: dict(make(sizes)),
         "progress": None if progress is None else lambda *call: progress(CalibrationCall(*call)),
     }
-    return [_calibration(record) for record in json.loads(raw.calibrate(function, asked))]
+    return [_calibration(record) for record in raw.calibrate(function, asked)]
 
 
 def _range(name: str, ends: int | tuple[int, int]) -> tuple[int, int]:

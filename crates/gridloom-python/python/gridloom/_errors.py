@@ -61,7 +61,7 @@ class ConnectionClosed(ProcessError, ConnectionError):
 
 
 class CannotConnect(ProcessError, ConnectionError):
-    """No such host, or nobody listens there."""
+    """No such host, or no process listens there."""
 
 
 class RemoteFailure(ProcessError):
@@ -134,7 +134,7 @@ class DifferenceWarning(RuntimeWarning):
 
 
 class UnreadErrorWarning(RuntimeWarning):
-    """Calls in groups failed, and nobody read why.
+    """Calls in groups failed, and the program did not read why.
 
     A failure is read by `Handle.get` of a result of its group, or by `Group.wait` or `Group.report`.
     """

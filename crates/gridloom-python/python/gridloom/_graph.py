@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
-from ._errors import UsageError
+from ._errors import InputError, UsageError
 from ._function import Function
 from ._group import Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan, plan_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._grid import Grid
 
 
@@ -149,7 +150,7 @@ class Graph:
                 described["shape"] = [extent.item() if isinstance(extent, np.integer) else extent for extent in extents]
             if order == "F":
                 described["order"] = order
-        self._raw.input(_line(described))
+        _describe(self._raw.input, described)
         return GraphNode(name)
 
     def call(self, function: Function | str, *args: Any, name: str | None = None, optional: bool = False, **kwargs: Any) -> Any:
@@ -189,7 +190,7 @@ class Graph:
         if isinstance(function, Function) and function.server is not None:
             described["on"] = function.server
         results = function._raw.results() if isinstance(function, Function) else [""]
-        self._raw.call(_line(described))
+        _describe(self._raw.call, described)
         node = GraphNode(name)
         if len(results) > 1:
             return tuple(node[parameter] for parameter in results)
@@ -292,8 +293,11 @@ def _argument(call: str, arg: Any) -> Any:
     )
 
 
-def _line(described: dict[str, Any]) -> str:
+def _describe(add: Callable[[dict[str, Any]], None], described: dict[str, Any]) -> None:
+    """Add an input or a call."""
     try:
-        return json.dumps(described, allow_nan=False)
+        add(described)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise UsageError(f"{described['name']!r} cannot be described: {error}") from None

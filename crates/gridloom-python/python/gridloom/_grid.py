@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import json
 import operator
 import os
 import warnings
@@ -126,7 +125,7 @@ class Grid:
     def close(self) -> None:
         """End the session, and the processes of an embedded local grid. Handles and functions of it no longer work.
 
-        Arrays that were fetched stay. Errors of calls in groups that nobody read are told by an `UnreadErrorWarning`.
+        Arrays that were fetched stay. Errors of calls in groups that the program did not read are told by an `UnreadErrorWarning`.
         """
         if not self._closed:
             self._closed = True
@@ -175,7 +174,7 @@ class Grid:
         """
         fields = [field.name for field in dataclasses.fields(ServerInfo)]
         servers = []
-        for server in json.loads(self._raw.servers()):
+        for server in self._raw.servers():
             server["functions"] = sorted(server["functions"])
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
@@ -244,7 +243,7 @@ class Grid:
             hint = "; gl.Graph.load(path) reads one from a file" if isinstance(graph, (str, os.PathLike)) else ""
             raise UsageError(f"graph is a gl.Graph, got {type(graph).__name__}{hint}")
         else:
-            raw = self._raw.follow(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
+            raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
         _warn(self._raw.take_unread(False))
         group = Group(self, raw)
         if graph is not None:
@@ -326,7 +325,7 @@ class Grid:
         Traffic
             Over the client's links, between servers, and by pair.
         """
-        return Traffic(**json.loads(self._raw.traffic()))
+        return Traffic(**self._raw.traffic())
 
     def now(self) -> float:
         """Read the session's clock.
@@ -361,10 +360,9 @@ class Grid:
         Simulation or None
             ``None`` for a real grid.
         """
-        text = self._raw.simulation()
-        if text is None:
+        record = self._raw.simulation()
+        if record is None:
             return None
-        record = json.loads(text)
         record["groups"] = [tuple(group) for group in record["groups"]]
         return Simulation(**record)
 
@@ -395,7 +393,7 @@ class Grid:
         numpy.ndarray
             Its contents are arbitrary. Pass it, or a contiguous part of it; from then on, and until the results are
             there, it must not be changed: it is the one argument that is not copied, so servers of this machine would see
-            the change, in the middle of a call or when the call is run again after a loss. Nobody checks that.
+            the change, in the middle of a call or when the call is run again after a loss. This is not checked.
 
         Raises
         ------
@@ -429,7 +427,7 @@ def _results(inputs: Mapping[str, Handle] | None) -> list[tuple[str, _gridloom.R
     return [(name, handle._raw) for name, handle in (inputs or {}).items()]
 
 
-# Loops whose bodies are held back at a time: programs interleave a few.
+# Loops that hold back bodies at a time: programs interleave a few.
 _LOOPS_MAX = 8
 
 

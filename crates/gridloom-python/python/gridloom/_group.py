@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import warnings
 from contextvars import Token
@@ -95,7 +94,7 @@ class Report:
 
     def __init__(self, raw: _gridloom.RawReport) -> None:
         self._raw = raw
-        record: dict[str, Any] = json.loads(raw.json())
+        record = raw.record()
         self._record = record
         for name, value in record.items():
             if name == "plans":
@@ -125,8 +124,7 @@ class Report:
         dict
             By name of attribute; a transfer's ends are ``from`` and ``to``.
         """
-        copy: dict[str, Any] = json.loads(self._raw.json())
-        return copy
+        return self._raw.record()
 
     def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
         """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
@@ -344,12 +342,12 @@ class Group:
     @property
     def differences(self) -> list[Difference]:
         """How the calls differed so far from those described, of a group with a graph."""
-        return [Difference(**difference) for difference in json.loads(self._raw.differences()[0])]
+        return [Difference(**difference) for difference in self._raw.differences()[0]]
 
     @property
     def followed(self) -> Plan | None:
         """The plan that calls take their places in, of a group with a graph."""
-        raw = self._raw.plan_followed()
+        raw = self._raw.described_plan()
         return None if raw is None else plan_of(raw)
 
     def launch(self) -> None:

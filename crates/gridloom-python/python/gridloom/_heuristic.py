@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import operator
 import threading
@@ -175,9 +174,9 @@ def _answer(heuristic: Heuristic, question: _gridloom.RawQuestion) -> None:
         question.answer(answer)
 
 
-def _asked(heuristic: Heuristic, told: str) -> str | tuple[list[int], list[int] | None]:
+def _asked(heuristic: Heuristic, described: dict[str, Any]) -> str | tuple[list[int], list[int] | None]:
     """The place of each task and their order, or what is wrong with what the heuristic returned."""
-    problem = _problem(json.loads(told))
+    problem = _problem(described)
     returned: Any = heuristic(problem)
     order: Any = None
     if isinstance(returned, tuple) and len(returned) == 2 and not isinstance(returned[0], (str, int, np.integer)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import operator
 import os
@@ -291,8 +290,7 @@ class Plan:
         UsageError
             If it is a plan of a `Report`, which does not say what it was made of.
         """
-        told, text = self._raw.explain(self._number(task))
-        record = json.loads(told)
+        record, text = self._raw.explain(self._number(task))
         alternatives = [Alternative(**alternative) for alternative in record.pop("alternatives")]
         return Explanation(alternatives=alternatives, _text=text.rstrip("\n"), **record)
 
@@ -309,7 +307,7 @@ class Plan:
         UsageError
             If it is a plan of a `Report`, which does not say what it was made of.
         """
-        return [Step(**step) for step in json.loads(self._raw.critical_path())]
+        return [Step(**step) for step in self._raw.critical_path()]
 
     def _number(self, task: int) -> int:
         count = len(self.tasks)
@@ -328,7 +326,7 @@ def transfer_of(record: dict[str, Any]) -> TransferRecord:
 
 
 def plan_of(raw: _gridloom.RawPlan) -> Plan:
-    record = json.loads(raw.json())
+    record = raw.record()
     if record["makespan_seconds"] is None:
         record["makespan_seconds"] = math.nan
     tasks = [TaskRecord(**task) for task in record["tasks"]]

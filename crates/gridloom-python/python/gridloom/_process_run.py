@@ -91,7 +91,7 @@ def run_processes() -> ProcessRun:
     ProcessError
         If a process failed. If it did by `sys.exit`, that is what happens here.
     StalledError
-        If the processes wait for each other for ever; the message says who waits for what.
+        If the processes wait for each other for ever; the message says which process waits for what.
     """
     if not _settings_are_read:
         read_settings()

@@ -153,7 +153,7 @@ def simulate(
     network : str, optional
         Network model by name.
     deployment : path, optional
-        Who plays which part; by default the hosts' properties say it.
+        Deployment file: the host of each role. By default the hosts' properties say it.
 
     Returns
     -------

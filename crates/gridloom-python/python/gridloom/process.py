@@ -245,7 +245,7 @@ class Process:
         return self._raw.listen(_port("listen", port))
 
     def connect(self, host: str, port: int, patience: float = 10.0) -> Peer:
-        """Connect to who listens there.
+        """Connect to the process that listens there.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ class Process:
         port : int
             Its port.
         patience : float, optional
-            Try again so long while nobody listens, seconds: processes may start in any order.
+            Seconds to try again while no process listens: processes may start in any order.
 
         Returns
         -------
@@ -264,7 +264,7 @@ class Process:
         Raises
         ------
         CannotConnect
-            If there is no such host, or nobody listened in time.
+            If there is no such host, or no process listened in time.
         """
         return self._peer(self._raw.connect(host, _port("connect", int(port)), patience))
 
@@ -379,7 +379,7 @@ class Process:
         Returns
         -------
         Peer, object
-            Who sent it, and the message. Its arrays show its memory, in the shapes and element types of the class.
+            The sender, and the message. Its arrays show its memory, in the shapes and element types of the class.
 
         Raises
         ------
@@ -404,7 +404,7 @@ class Process:
         Returns
         -------
         Peer, bytes
-            Who sent it, and what it carries.
+            The sender, and what the message carries.
 
         Raises
         ------

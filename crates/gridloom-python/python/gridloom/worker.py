@@ -1,4 +1,4 @@
-"""``python -m gridloom.worker --fd 0``: runs Python functions for a server, which starts it; nobody else does."""
+"""``python -m gridloom.worker --fd 0``: runs Python functions for a server. Only a server starts it."""
 
 from __future__ import annotations
 

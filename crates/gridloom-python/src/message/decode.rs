@@ -7,10 +7,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gridloom_core::base::Meta;
-use gridloom_core::base::limits::LAYOUT_TREE_COPIES_MAX;
-use gridloom_core::wire::layout::position_of;
-use gridloom_core::wire::layout::types::Integer;
+use gridloom_base::Meta;
+use gridloom_base::limits::LAYOUT_TREE_COPIES_MAX;
+use gridloom_layout::position_of;
+use gridloom_layout::types::Integer;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes, PyComplex, PyFloat, PyList, PyString, PyTuple};
 
@@ -24,7 +24,7 @@ const MESSAGE_VALUES_MAX: u64 = 1 << 22;
 /// An interrupt is noticed after so many values.
 const SIGNALS_EVERY: u64 = 4096;
 
-/// The object of a checked message in this machine's representation, whose memory begins at `start` of the payload.
+/// The object of a checked message in this machine's representation; its memory begins at `start` of the payload.
 pub(super) fn decode<'py>(
     py: Python<'py>,
     ty: &RawMessageType,

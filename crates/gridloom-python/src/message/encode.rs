@@ -7,14 +7,15 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
-use gridloom_core::base::Meta;
-use gridloom_core::wire::layout::types::{Integer, Type};
-use gridloom_core::wire::layout::{Blocks, address_of};
+use gridloom_base::Meta;
+use gridloom_layout::types::{Integer, Type};
+use gridloom_layout::{Blocks, address_of};
 use pyo3::exceptions::{PyFloatingPointError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyString, PyTuple};
 
 use super::RawMessageType;
+use super::path::{At, Path};
 use super::shape::{Class, Extent, Kind, Shape, Word};
 use crate::import;
 use crate::memory::{Keeper, Memory};
@@ -68,51 +69,12 @@ struct Copied<'t, 'py> {
     path: String,
 }
 
-/// Something whose place is known and that is to be written there.
+/// Something that has a known place and is still to be written there.
 struct Open<'t, 'py> {
     object: Bound<'py, PyAny>,
     kind: &'t Kind,
     at: At,
     path: Rc<str>,
-}
-
-#[derive(Clone, Copy)]
-struct At {
-    scratch: usize,
-    position: u64,
-}
-
-impl At {
-    fn plus(self, offset: u64) -> At {
-        At { scratch: self.scratch + offset as usize, position: self.position + offset }
-    }
-}
-
-/// Where in the object something stands; put into words for errors only.
-enum Path<'a> {
-    Of(&'a str),
-    Field(&'a Path<'a>, &'a str),
-    Element(&'a Path<'a>, usize),
-}
-
-/// Longer paths are cut at their beginning: those through a long list are of no use.
-const PATH_BYTES_MAX: usize = 120;
-
-impl Path<'_> {
-    fn text(&self) -> String {
-        let text = match self {
-            Path::Of(text) => (*text).to_string(),
-            Path::Field(outer, name) => {
-                let outer = outer.text();
-                if outer.is_empty() { (*name).to_string() } else { format!("{outer}.{name}") }
-            }
-            Path::Element(outer, index) => format!("{}[{index}]", outer.text()),
-        };
-        match text.len() > PATH_BYTES_MAX {
-            true => format!("…{}", &text[text.rfind('.').unwrap_or(0)..]),
-            false => text,
-        }
-    }
 }
 
 impl<'t, 'py> Encoder<'t, 'py> {
@@ -131,7 +93,7 @@ impl<'t, 'py> Encoder<'t, 'py> {
         self.blocks.add(ty, count).map_err(|error| self.ty.refused(self.py, &error.to_string()))
     }
 
-    /// A block whose memory is written here.
+    /// A block; its memory is written here.
     fn block(&mut self, ty: &Type, count: u64) -> PyResult<At> {
         let position = self.add(ty, count)?;
         let (scratch, bytes) = (self.scratch.len(), (count * self.ty.form.size_of(ty)) as usize);

@@ -6,6 +6,7 @@
 //! | [`shape`] | how a class's fields lie in memory |
 //! | [`encode`] | objects to messages |
 //! | [`decode`] | messages to objects |
+//! | [`path`] | positions in a message, and paths into an object, as errors name them |
 //!
 //! **Invariants.** A message is checked as a whole before anything is made of it. Nothing recurses deeper than structs stand
 //! inside one another by value: what references lead to waits in a queue, so lists may be long and graphs have cycles.
@@ -14,13 +15,14 @@
 
 mod decode;
 mod encode;
+mod path;
 mod shape;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use gridloom_core::wire::layout::types::Type;
-use gridloom_core::wire::layout::{Abi, Form, LayoutError, Receiver, address_of, parse};
+use gridloom_layout::types::Type;
+use gridloom_layout::{Abi, Form, LayoutError, Receiver, address_of, parse};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 

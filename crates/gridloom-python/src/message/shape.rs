@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::Dtype;
-use gridloom_core::idl::signature::Param;
-use gridloom_core::idl::{BaseType, Expr, Mode, parse_expression};
-use gridloom_core::wire::layout::types::{Declaration, Extent as Length, Integer, Struct, Type};
-use gridloom_core::wire::layout::{Abi, Form};
+use gridloom_base::Dtype;
+use gridloom_idl::signature::Param;
+use gridloom_idl::{BaseType, Expr, Mode, parse_expression};
+use gridloom_layout::types::{Declaration, Extent as Length, Integer, Struct, Type};
+use gridloom_layout::{Abi, Form};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple, PyType};
 
@@ -19,7 +19,6 @@ pub(super) enum Shape {
     Union(Union),
 }
 
-/// A class and its struct.
 pub(super) struct Class {
     pub(super) class: Py<PyType>,
     pub(super) slots: Vec<Slot>,

@@ -1,6 +1,6 @@
 //! Connections that break at both ends, or at one.
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
 use gridloom_core::node::Input;
 
 use crate::simulation::Simulation;
@@ -14,29 +14,19 @@ impl Simulation {
     }
 
     /// Makes one node forget a connection, if there is one. The other notices when what it sends is refused, when it is
-    /// dialled anew, or when it tires of the silence.
+    /// dialled anew, or when it gives up after a silence.
     pub fn half_open(&mut self, forgets: NodeId, keeps: NodeId) {
-        if self.forget_end(forgets, keeps)
-            && let Some(end) = self.connections.end_mut(keeps, forgets)
-        {
-            end.half_open = true;
+        if self.forget_end(forgets, keeps) {
+            self.links.leave_half_open(keeps, forgets);
         }
     }
 
     fn forget_end(&mut self, node: NodeId, peer: NodeId) -> bool {
-        let was_there = self.drop_end(node, peer);
+        let was_there = self.links.drop_end(&mut self.kernel, node, peer);
         if was_there {
-            self.trace.fault(self.now, node, "a connection was reset");
-            self.deliver(node, Input::PeerLost { peer, why: "the connection was reset".into() });
+            self.kernel.note(|trace, now| trace.fault(now, node, "a connection was reset"));
+            self.kernel.deliver(node, Input::PeerLost { peer, why: "the connection was reset".into() });
         }
         was_there
-    }
-
-    /// Something came to a node from a peer whose connection it has forgotten: the peer is told.
-    pub(crate) fn refuse(&mut self, from: NodeId, to: NodeId) {
-        let Some(end) = self.connections.end(from, to).filter(|end| end.half_open) else { return };
-        let connection = end.connection;
-        let heard = self.now + self.path(to, from).frame_latency_ns;
-        self.notify_lost(from, to, connection, heard, "the peer refuses the connection");
     }
 }

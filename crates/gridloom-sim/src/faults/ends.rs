@@ -1,9 +1,8 @@
 //! Nodes that end, and nodes that are started again.
 
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::NodeId;
 
-use crate::node::Life;
-use crate::simulation::{Occurrence, Simulation};
+use crate::simulation::Simulation;
 
 impl Simulation {
     /// Ends a node without warning: its connections break.
@@ -15,10 +14,10 @@ impl Simulation {
     /// memory. If it still runs, it is killed first. `None` for a client and for machines of the caller's making.
     pub fn restart(&mut self, node: NodeId) -> Option<NodeId> {
         let state = self.node(node);
-        let (host, address, birth) = (state.host, state.address.clone(), state.birth.clone()?);
+        let (host, address, spec) = (state.host, state.address.clone(), state.spec.clone()?);
         self.kill(node);
-        let anew = self.bear(host, Some(address), birth);
-        self.trace.fault(self.now, anew, "restart");
+        let anew = self.start_node(host, Some(address), spec);
+        self.kernel.note(|trace, now| trace.fault(now, anew, "restart"));
         Some(anew)
     }
 
@@ -29,7 +28,7 @@ impl Simulation {
 
     /// Whether a node has ended.
     pub fn is_dead(&self, node: NodeId) -> bool {
-        self.node(node).life == Life::Dead
+        self.nodes.is_dead(node)
     }
 
     /// Why a node has ended, once it has.
@@ -39,29 +38,16 @@ impl Simulation {
 
     /// A node ends: its tasks stop, and its peers lose it once what it had sent has arrived.
     pub(crate) fn end(&mut self, node: NodeId, why: &str) {
-        if self.node(node).life == Life::Dead {
+        if self.is_dead(node) {
             return;
         }
-        self.trace.fault(self.now, node, why);
-        let state = self.node_mut(node);
-        state.life = Life::Dead;
-        state.end = Some(why.to_string());
-        state.timers.clear();
-        state.stalled.clear();
-        for (id, task) in std::mem::take(&mut state.tasks) {
-            self.synchronise();
-            self.abandon(id, &task);
+        self.kernel.note(|trace, now| trace.fault(now, node, why));
+        self.nodes.node_mut(node).end(why);
+        self.tasks.end_all(&mut self.kernel, node);
+        for peer in self.links.peers(node) {
+            self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), why);
         }
-        for peer in self.connections.peers(node) {
-            self.hang_up(node, peer, why);
-        }
-        // Nothing will come for who waits for its events.
-        self.wake_for_event(node);
-    }
-
-    /// Lets a peer know, behind all that was sent to it, that a connection is lost.
-    pub(crate) fn notify_lost(&mut self, to: NodeId, peer: NodeId, connection: u64, behind: Time, why: &str) {
-        let lost = Occurrence::Lost { node: to, peer, connection, why: why.to_string() };
-        self.queue.push(behind, lost);
+        // Nothing will come for a process that waits for its events.
+        self.processes.wake_for_event(&mut self.kernel, node);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{NodeId, Time};
-use gridloom_core::platform::HostId;
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, Time};
+use gridloom_platform::HostId;
 
+use crate::kernel::Occurrence;
 use crate::observe::Seen;
-use crate::simulation::{Occurrence, Simulation};
+use crate::simulation::Simulation;
 
 /// The kinds of faults. A new one is a line here, one in [`Kind::ALL`], and its effect in [`Simulation::strike`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,7 +56,6 @@ impl Kind {
         (Kind::On, "on", "on HOST", "it starts again, and its agent and servers with it"),
     ];
 
-    /// Its word.
     pub fn name(self) -> &'static str {
         Kind::ALL.iter().find(|(kind, ..)| *kind == self).expect("the table has every kind").1
     }
@@ -86,9 +86,7 @@ pub enum Fault {
 /// A fault at its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Strike {
-    /// When.
     pub at: Time,
-    /// What.
     pub fault: Fault,
 }
 
@@ -197,24 +195,13 @@ impl Simulation {
     /// Has faults strike at their times.
     pub fn schedule(&mut self, strikes: impl IntoIterator<Item = Strike>) {
         for Strike { at, fault } in strikes {
-            let at = at.max(self.now);
-            if fault.restarts_process() {
-                self.processes.restarts_due += 1;
-            }
-            if matches!(fault, Fault::On(_)) {
-                self.processes.hosts_on_due += 1;
-            }
-            if fault.may_strike_process() {
-                self.push_process(at, Occurrence::Strike(fault));
-            } else {
-                self.queue.push(at, Occurrence::Strike(fault));
-            }
+            self.kernel.push(at.max(self.now()), Occurrence::Strike(fault));
         }
     }
 
     /// Lets a fault strike now. What it names and is not there (not yet, or a host of another platform) is not struck.
     pub fn strike(&mut self, fault: &Fault) {
-        self.watch.see(self.now, || Seen::Fault { fault });
+        self.kernel.see(|| Seen::Fault { fault });
         self.strike_processes(fault);
         let node = |name: &String| self.node_named(name);
         let host = |name: &String| self.host_named(name);
@@ -244,24 +231,24 @@ impl Simulation {
         else {
             return;
         };
-        for process in self.processes_named(name) {
+        for process in self.processes.named(name) {
             match fault {
                 Fault::Kill(_) => self.kill_process(process, "the process was killed"),
                 Fault::Restart(_) => self.restart_process(process),
-                Fault::Resume(_) => self.resume_process(process),
-                _ => self.stop_process(process),
+                Fault::Resume(_) => self.processes.resume(&mut self.kernel, process),
+                _ => self.processes.stop(process),
             }
         }
     }
 
     /// Names of all nodes, in the order in which they were started.
     pub fn names(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| node.name.clone()).collect()
+        self.nodes.iter().map(|(_, node)| node.name.clone()).collect()
     }
 
     /// The last node that was started under that name.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        self.nodes.iter().rposition(|node| node.name == name).map(|index| NodeId(index as u64 + 1))
+        self.nodes.named(name)
     }
 
     /// The host of that name, or of the node of that name.

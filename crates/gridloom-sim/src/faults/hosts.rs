@@ -1,6 +1,6 @@
-//! Hosts that compute slowly.
+//! Hosts that compute slowly, and disks that read and write slowly.
 
-use gridloom_core::platform::HostId;
+use gridloom_platform::HostId;
 
 use crate::simulation::Simulation;
 
@@ -10,9 +10,14 @@ impl Simulation {
     /// # Panics
     /// If the factor is not a positive number.
     pub fn slow(&mut self, host: HostId, factor: f64) {
-        assert!(factor > 0.0 && factor.is_finite(), "a host's speed is scaled by a positive number, not {factor}");
-        self.trace.scale(self.now, host.0, factor);
-        self.speed_scales.insert(host, factor);
-        self.rescale(host);
+        self.hosts.slow(&mut self.kernel, host, factor);
+    }
+
+    /// From now on a host's disk reads and writes at that factor of its described rate: 0.1 for a tenth.
+    ///
+    /// # Panics
+    /// If the factor is not a positive number.
+    pub fn slow_disk(&mut self, host: HostId, factor: f64) {
+        self.hosts.slow_disk(&mut self.kernel, host, factor);
     }
 }

@@ -2,16 +2,16 @@
 //! or kept from the agent or a client, the first client is never killed, and neither the agent nor a client is silent for so
 //! long that its peers take it for dead.
 
-use gridloom_core::base::Time;
-use gridloom_core::base::limits::SILENCE_NS_MAX;
-use gridloom_core::base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_base::Time;
+use gridloom_base::limits::SILENCE_NS_MAX;
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_core::map::SplitMix64;
 
 use super::fault::{Fault, Strike};
 
 /// Longest stop of an agent or client.
 const SHORT_STOP_NS: u64 = 8 * SILENCE_NS_MAX / 10;
-/// Longest stop of a server, and longest cut that heals: twice the time after which its peers tire.
+/// Longest stop of a server, and longest cut that heals: twice the time after which its peers give up.
 const LONG_NS: u64 = 2 * SILENCE_NS_MAX;
 /// Longest time for which a store is full: most data that are refused meanwhile are tried again often enough.
 const FULL_NS: u64 = 2 * SECOND_NS;
@@ -19,7 +19,6 @@ const FULL_NS: u64 = 2 * SECOND_NS;
 /// What faults are drawn from: names of nodes with the names of their hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
-    /// The agent.
     pub agent: (String, String),
     /// The servers; the last is spared. None if there is no grid: then processes are struck.
     pub servers: Vec<(String, String)>,
@@ -44,7 +43,7 @@ impl Field {
         strikes
     }
 
-    /// Whether a host has somebody on it who must not be lost: the agent, a client, the last server.
+    /// Whether a node runs on that host that must not be lost: the agent, a client, the last server.
     fn is_spared(&self, host: &str) -> bool {
         let last = self.servers.last();
         self.agent.1 == host || self.clients.iter().chain(last).any(|(_, of_spared)| of_spared == host)

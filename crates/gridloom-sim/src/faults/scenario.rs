@@ -14,11 +14,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::seconds_to_ns;
-use gridloom_core::idl::near::{did_you_mean, near_names};
+use gridloom_base::Time;
+use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_base::time::seconds_to_ns;
 use gridloom_core::map::SplitMix64;
-use gridloom_core::platform::units;
+use gridloom_platform::units;
 
 use super::fault::{Fault, Kind, Strike};
 use super::random::Field;

@@ -1,28 +1,26 @@
 //! Nodes that do not react: for ever, or for a while.
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
 
-use crate::node::Life;
+use crate::nodes::Life;
 use crate::simulation::Simulation;
 
 impl Simulation {
     /// Stops a node from reacting, its connections staying up.
     pub fn hang(&mut self, node: NodeId) {
-        if self.node(node).life != Life::Running {
+        if !self.nodes.is_running(node) {
             return;
         }
-        self.trace.fault(self.now, node, "hang");
-        self.node_mut(node).life = Life::Hung;
-        for peer in self.connections.peers(node) {
-            self.clear_bulk(node, peer);
-        }
+        self.kernel.note(|trace, now| trace.fault(now, node, "hang"));
+        self.nodes.node_mut(node).life = Life::Hung;
+        self.links.clear_all_bulk(&mut self.kernel, node);
     }
 
     /// Stops a node from reacting for a while: what comes waits until [`Simulation::resume`].
     pub fn pause(&mut self, node: NodeId) {
-        if self.node(node).life == Life::Running {
-            self.trace.fault(self.now, node, "pause");
-            self.node_mut(node).life = Life::Paused;
+        if self.nodes.is_running(node) {
+            self.kernel.note(|trace, now| trace.fault(now, node, "pause"));
+            self.nodes.node_mut(node).life = Life::Paused;
         }
     }
 
@@ -31,12 +29,12 @@ impl Simulation {
         if self.node(node).life != Life::Paused {
             return;
         }
-        self.trace.fault(self.now, node, "resume");
-        let now = self.now;
-        let state = self.node_mut(node);
+        self.kernel.note(|trace, now| trace.fault(now, node, "resume"));
+        let now = self.now();
+        let state = self.nodes.node_mut(node);
         state.life = Life::Running;
         state.resumed = now;
-        while let Some((input, digest)) = self.node_mut(node).stalled.pop_front() {
+        while let Some((input, digest)) = self.nodes.node_mut(node).stalled.pop_front() {
             self.handle(node, input, digest);
         }
     }

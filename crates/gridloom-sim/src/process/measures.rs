@@ -1,20 +1,19 @@
-//! Who decides what the time of a measured block is charged as: whoever writes it down, or has it from an earlier run.
+//! What the time of a measured block is charged as. An owner of [`Measures`] decides: it writes the time down, or takes it
+//! from an earlier run.
 //!
 //! What was measured on the real machine is the one thing in a simulation that differs between runs; here it can be
 //! replaced.
 
-use gridloom_core::process::ProcessSpec;
+use gridloom_process::ProcessSpec;
 
-use super::kernel::ProcessId;
+use super::table::ProcessId;
 
 /// A run of a measured block.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
-    /// Who ran it.
+pub struct MeasuredBlock<'a> {
     pub process: ProcessId,
     /// The same in words.
     pub spec: &'a ProcessSpec,
-    /// Name of the block.
     pub block: &'a str,
     /// How long it took on the real machine, or the first of its name did.
     pub real_ns: u64,
@@ -28,7 +27,7 @@ pub trait Measures: Send {
     ///
     /// # Errors
     /// In words, if they are not known or cannot be written down. The simulation ends.
-    fn charge(&mut self, measured: &Measured<'_>) -> Result<f64, String>;
+    fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String>;
 
     /// There will be no more.
     ///

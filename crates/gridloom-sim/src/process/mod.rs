@@ -1,31 +1,24 @@
-//! User processes in virtual time: their sockets, what they wait for, and who runs next.
+//! User processes in virtual time: what they wait for, and which runs next.
 //!
-//! A process runs on a stack of its own ([`stack`]) and blocks by naming what it waits for ([`Wait`]); whoever makes that
-//! come true puts it into the ready queue. One process runs at a time, in the order in which they became ready.
+//! A process runs on a stack of its own (`gridloom_stacks`) and blocks by naming what it waits for; what makes that come true
+//! puts it into the ready queue. One process runs at a time, in the order in which they became ready. Its sockets are in
+//! [`crate::network`].
 //!
-//! A connection takes one round trip to make. A letter is a flow over the route with the model's latency; letters of one
-//! connection share the links with one another, and are handed over in order.
-//!
-//! A process may use clients of the simulation's grid ([`Seat`]): it waits for their events as for letters.
-//!
-//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended; it is woken once for each time it
-//! waits (`turn` counts them, so that what is late wakes nobody).
+//! A process may use clients of the simulation's grid ([`ProcessContext`]): it waits for their events as for letters.
 
-mod kernel;
-mod lives;
+mod calls;
+mod context;
+mod ends;
 mod measures;
-mod relay;
 mod runner;
-mod seat;
-mod sockets;
-mod stack;
+mod table;
+mod turns;
 mod world;
 
-pub(crate) use kernel::Processes;
-pub use kernel::{Idle, ProcessId};
-pub use measures::{Measured, Measures};
+pub use context::{Common, ProcessContext};
+pub use gridloom_stacks::{STACK_BYTES, StackKind};
+pub use measures::{MeasuredBlock, Measures};
 pub use runner::{Body, Deadlock, Make, Runner, Waiting};
-pub use seat::{Common, Seat};
-pub(crate) use sockets::LetterFlow;
-pub use stack::{STACK_BYTES, StackKind};
+pub(crate) use table::Processes;
+pub use table::{Idle, ProcessId};
 pub use world::SimProcess;

@@ -1,18 +1,18 @@
-//! The scheduler: runs whoever is ready, in order, and lets time move when nobody is.
+//! The scheduler: runs the processes that are ready, in order, and lets time move when none is.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_core::base::Time;
-use gridloom_core::platform::HostId;
-use gridloom_core::process::{ProcessError, ProcessSpec};
+use gridloom_base::Time;
+use gridloom_platform::HostId;
+use gridloom_process::{ProcessError, ProcessSpec};
+use gridloom_stacks::{StackId, StackKind, Stacks, Suspender};
 
-use super::kernel::ProcessId;
-use super::relay::{Relay, advance};
-use super::seat::{self, Common, Seat};
-use super::stack::{Stack, StackKind, Suspender};
+use super::context::{self, Common, ProcessContext};
+use super::table::ProcessId;
+use super::turns::{SimTurns, advance};
 use super::world::{Log, SimProcess};
 use crate::simulation::Simulation;
 
@@ -24,26 +24,23 @@ pub type Make = Box<dyn Fn() -> Body + Send>;
 /// A process that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// Who.
     pub spec: ProcessSpec,
     /// For what, in words.
     pub what: String,
 }
 
-/// Nobody can go on.
+/// No process can go on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Deadlock {
     /// Virtual seconds.
     pub seconds: f64,
-    /// Who waits for what.
     pub waiting: Vec<Waiting>,
 }
 
 /// Runs the processes of a simulation.
 pub struct Runner {
     simulation: Arc<Mutex<Simulation>>,
-    stacks: BTreeMap<ProcessId, Stack>,
-    relay: Arc<Relay>,
+    stacks: Stacks,
     log: Log,
     common: Option<Common>,
     /// Those that start again with their hosts.
@@ -53,11 +50,11 @@ pub struct Runner {
 impl Runner {
     /// Without processes yet.
     pub fn new(simulation: Arc<Mutex<Simulation>>, log: Log) -> Runner {
-        let relay = Arc::new(Relay::new(simulation.clone()));
-        Runner { simulation, stacks: BTreeMap::new(), relay, log, common: None, restarting: BTreeMap::new() }
+        let stacks = Stacks::new(Arc::new(SimTurns(simulation.clone())));
+        Runner { simulation, stacks, log, common: None, restarting: BTreeMap::new() }
     }
 
-    /// What processes that are added from now on share beside the simulation; their [`Seat`]s have it.
+    /// What processes that are added from now on share beside the simulation; their contexts have it.
     pub fn share(&mut self, common: Common) {
         self.common = Some(common);
     }
@@ -92,7 +89,7 @@ impl Runner {
         make: Make,
     ) -> io::Result<ProcessId> {
         let id = self.add_remade(host, spec, start, kind, make)?;
-        self.lock().process_mut(id).restarts = true;
+        self.lock().processes.set_restarts(id, true);
         Ok(id)
     }
 
@@ -114,23 +111,23 @@ impl Runner {
     }
 
     fn stack(&mut self, id: ProcessId, spec: ProcessSpec, kind: StackKind, body: Body) -> io::Result<()> {
-        let (seat, log) = (Seat::new(id, self.simulation.clone(), self.common.clone()), self.log.clone());
+        let (simulation, common, log) = (self.simulation.clone(), self.common.clone(), self.log.clone());
         let start = move |suspender: Suspender| {
-            let here = seat::enter(seat.clone(), suspender);
-            // Who has to end before it has begun does nothing.
-            if seat.check().is_ok() {
-                body(SimProcess { seat, spec, log });
+            let context = ProcessContext::new(id, simulation, common);
+            let entered = context::enter(context.clone(), suspender);
+            // A process that has to end before it has begun does nothing.
+            if context.check().is_ok() {
+                body(SimProcess { context, spec, log });
             }
-            drop(here);
+            drop(entered);
         };
-        self.stacks.insert(id, Stack::new(kind, &self.relay, Box::new(start))?);
-        Ok(())
+        self.stacks.add(StackId(id.0), kind, Box::new(start))
     }
 
     /// Gives stacks to processes that the simulation has started anew.
-    fn revive(&mut self) {
-        let reborn = std::mem::take(&mut self.lock().processes.reborn);
-        for (id, before) in reborn {
+    fn stack_restarted(&mut self) {
+        let restarted = self.lock().processes.take_restarted();
+        for (id, before) in restarted {
             let Some((kind, make)) = self.restarting.remove(&before) else { continue };
             let spec = self.lock().process(id).spec.clone();
             self.stack(id, spec, kind, make()).expect("memory for the stack of a process that starts anew");
@@ -146,7 +143,7 @@ impl Runner {
     /// Runs until all processes have ended.
     ///
     /// # Errors
-    /// If nobody can go on: those that wait are then told to end.
+    /// If no process can go on: those that wait are then told to end.
     ///
     /// # Panics
     /// If a process panics on a coroutine, or the system has no thread for one.
@@ -157,16 +154,16 @@ impl Runner {
             if self.stacks.is_empty() && !self.lock().may_restart_process() {
                 return deadlock.map_or(Ok(()), Err);
             }
-            let moved = !self.relay.take_stuck() && advance(&mut self.lock());
+            let moved = !self.stacks.take_stuck() && advance(&mut self.lock());
             if !moved && self.stacks.is_empty() {
                 return deadlock.map_or(Ok(()), Err);
             }
             if !moved {
-                // Who hangs because a fault says so waits for nothing.
-                if !self.stacks.keys().all(|id| self.lock().is_stopped(*id)) {
-                    deadlock.get_or_insert(self.deadlock());
+                let waiting: Vec<ProcessId> = self.stacks.ids().map(|stack| ProcessId(stack.0)).collect();
+                // A process that hangs because a fault says so waits for nothing.
+                if !waiting.iter().all(|id| self.lock().process(*id).is_stopped()) {
+                    deadlock.get_or_insert(self.deadlock(&waiting));
                 }
-                let waiting: Vec<ProcessId> = self.stacks.keys().copied().collect();
                 for id in waiting {
                     self.lock().end_process(id, "nothing can happen any more: every process waits");
                 }
@@ -176,25 +173,20 @@ impl Runner {
 
     fn run_ready(&mut self) {
         loop {
-            self.revive();
-            let Some(id) = self.lock().processes.ready.pop_front() else { return };
-            let Some(stack) = self.stacks.get_mut(&id) else { continue };
-            let over = stack.resume(id).expect("a thread for a process");
-            if let Some((over, stack)) = over.and_then(|over| self.stacks.remove_entry(&over)) {
-                stack.bury();
-                self.lock().process_over(over);
+            self.stack_restarted();
+            let Some(id) = self.lock().processes.take_ready() else { return };
+            let ended = self.stacks.resume(StackId(id.0)).expect("a thread for a process");
+            if let Some(StackId(ended)) = ended {
+                self.lock().process_over(ProcessId(ended));
             }
         }
     }
 
-    fn deadlock(&self) -> Deadlock {
+    fn deadlock(&self, waiting: &[ProcessId]) -> Deadlock {
         let simulation = self.lock();
-        let waiting = self.stacks.keys().map(|id| {
-            let process = simulation.process(*id);
-            let what = process.wait.as_ref().map(|wait| simulation.process_wait_text(*id, wait));
-            let what = what.unwrap_or_else(|| "its turn".into());
-            Waiting { spec: process.spec.clone(), what }
-        });
+        let waiting = waiting
+            .iter()
+            .map(|id| Waiting { spec: simulation.process(*id).spec.clone(), what: simulation.process_wait_text(*id) });
         Deadlock { seconds: simulation.now().seconds(), waiting: waiting.collect() }
     }
 
@@ -215,7 +207,7 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// Error of a process whose world is a deadlock's.
+/// The error of a process in a world that is deadlocked.
 impl From<Deadlock> for ProcessError {
     fn from(deadlock: Deadlock) -> ProcessError {
         ProcessError::Ended { why: deadlock.to_string() }

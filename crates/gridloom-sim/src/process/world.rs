@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use gridloom_core::base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
+use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Event;
-use gridloom_core::process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 
-use super::kernel::{ProcessId, Wait};
-use super::seat::Seat;
+use super::context::ProcessContext;
+use super::table::{ProcessId, Wait};
 use crate::simulation::Simulation;
 
 /// Where lines of the log go.
@@ -16,39 +16,51 @@ pub type Log = Arc<dyn Fn(Time, &ProcessSpec, Level, &str, &str) + Send + Sync>;
 
 /// The world of a simulated process.
 pub struct SimProcess {
-    pub(super) seat: Seat,
+    pub(super) context: ProcessContext,
     pub(super) spec: ProcessSpec,
     pub(super) log: Log,
 }
 
 impl SimProcess {
-    /// Its place in the simulation.
-    pub fn seat(&self) -> &Seat {
-        &self.seat
+    pub fn context(&self) -> &ProcessContext {
+        &self.context
     }
 
     fn lock(&self) -> MutexGuard<'_, Simulation> {
-        self.seat.simulation()
+        self.context.simulation()
     }
 
-    /// Whether this process was told to end: what it does afterwards is no failure of its own. For who outlives it.
+    /// Whether this process was told to end: what it does afterwards is no failure of its own. For code that outlives it.
     pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
-        let seat = self.seat.clone();
-        move || seat.simulation().process(seat.process()).end.is_some()
+        let context = self.context.clone();
+        move || context.simulation().process(context.process()).must_end()
     }
 
-    /// Tells the time. For who outlives it.
+    /// Tells the time. For code that outlives it.
     pub fn clock(&self) -> impl Fn() -> Time + Send + 'static {
-        let seat = self.seat.clone();
-        move || seat.simulation().now()
+        let context = self.context.clone();
+        move || context.simulation().now()
     }
 
     fn id(&self) -> ProcessId {
-        self.seat.process()
+        self.context.process()
     }
 
     fn check(&self) -> Result<(), ProcessError> {
-        self.seat.check()
+        self.context.check()
+    }
+
+    /// Sends if there is room on the connection, and does not wait. Whether it did.
+    ///
+    /// # Errors
+    /// As [`ProcessWorld::send`].
+    pub fn offer(&mut self, peer: PeerId, letter: &Letter) -> Result<bool, ProcessError> {
+        self.check()?;
+        let (kind, size_bytes) = (&letter.kind, letter.payload.len() as u64);
+        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
+            return Err(ProcessError::TooLarge { kind: kind.to_string(), size_bytes, limit: LETTER_BYTES_MAX });
+        }
+        self.lock().process_send(self.id(), peer, letter)
     }
 
     /// The next event of a client that this process uses; `None` at `until`.
@@ -56,7 +68,7 @@ impl SimProcess {
     /// # Errors
     /// [`ProcessError::Ended`].
     pub fn next_event(&mut self, client: NodeId, until: Option<Time>) -> Result<Option<Event>, ProcessError> {
-        self.seat.next_event(client, until)
+        self.context.next_event(client, until)
     }
 }
 
@@ -71,27 +83,22 @@ impl ProcessWorld for SimProcess {
 
     fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
         self.check()?;
-        self.lock().process_listen(self.id(), port)
+        self.lock().sockets.listen(self.id(), port)
     }
 
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         self.check()?;
         let id = self.id();
-        self.seat.suspend(|simulation| simulation.process_dials(id, host, port))?;
-        let outcome = self.lock().process_connected(id);
+        self.context.suspend(|simulation| simulation.process_dials(id, host, port))?;
+        let outcome = self.lock().sockets.take_connected(id);
         outcome.expect("a process that waits for a connection is woken by its outcome")
     }
 
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
-        self.check()?;
-        let (kind, size_bytes) = (letter.kind.to_string(), letter.payload.len() as u64);
-        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
-            return Err(ProcessError::TooLarge { kind, size_bytes, limit: LETTER_BYTES_MAX });
-        }
-        while !self.lock().process_send(self.id(), peer, &letter)? {
+        while !self.offer(peer, &letter)? {
             let id = self.id();
-            self.seat.suspend(|simulation| {
-                simulation.process_waits(id, Wait::Room { peer });
+            self.context.suspend(|simulation| {
+                simulation.process_waits(id, Wait::Room { peer }, None);
                 Ok(())
             })?;
         }
@@ -103,7 +110,7 @@ impl ProcessWorld for SimProcess {
         loop {
             {
                 let mut simulation = self.lock();
-                if let Some(incoming) = simulation.process_mut(self.id()).inbox.pop_front() {
+                if let Some(incoming) = simulation.sockets.read(self.id()) {
                     return Ok(Some(incoming));
                 }
                 if until.is_some_and(|until| simulation.now() >= until) {
@@ -111,41 +118,41 @@ impl ProcessWorld for SimProcess {
                 }
             }
             let id = self.id();
-            self.seat.suspend(|simulation| {
-                simulation.process_waits_until(id, Wait::Incoming, until);
+            self.context.suspend(|simulation| {
+                simulation.process_waits(id, Wait::Incoming, until);
                 Ok(())
             })?;
         }
     }
 
     fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {
-        self.lock().process_expects(self.id(), kind, from);
+        self.lock().processes.expect(self.id(), kind, from);
     }
 
     fn close(&mut self, peer: PeerId) {
-        self.lock().process_close(self.id(), peer);
+        self.lock().process_closes(self.id(), peer);
     }
 
     fn is_closed(&self, peer: PeerId) -> bool {
-        self.lock().process_is_closed(self.id(), peer)
+        self.lock().sockets.is_closed(self.id(), peer)
     }
 
     fn why_closed(&self, peer: PeerId) -> String {
-        self.lock().process_why_closed(self.id(), peer)
+        self.lock().sockets.why_closed(self.id(), peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {
-        self.lock().process_describe(self.id(), peer)
+        self.lock().sockets.describe(self.id(), peer)
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
-        self.seat.sleep_until(at)
+        self.context.sleep_until(at)
     }
 
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
         self.check()?;
         let id = self.id();
-        self.seat.suspend(|simulation| {
+        self.context.suspend(|simulation| {
             simulation.process_computes(id, None, flops.max(0.0));
             Ok(())
         })
@@ -154,10 +161,10 @@ impl ProcessWorld for SimProcess {
     fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
         self.check()?;
         let id = self.id();
-        let flops = self.lock().process_measured(id, block, real_ns);
+        let flops = self.lock().process_charge(id, block, real_ns);
         // If nothing can be charged the simulation has failed.
         let Some(flops) = flops else { return self.check() };
-        self.seat.suspend(|simulation| {
+        self.context.suspend(|simulation| {
             simulation.process_computes(id, Some(block), flops);
             Ok(())
         })

@@ -1,6 +1,6 @@
 //! A scenario's hosts, links and profiles as the flow engine takes them.
 
-use gridloom_core::flow::{FlowEngine, Policy, Reach, Resources, Timeline};
+use gridloom_flow::{FlowEngine, Policy, Reach, Resources, Timeline};
 
 use super::scenario::{LinkPolicy, Scenario};
 

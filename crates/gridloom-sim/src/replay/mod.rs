@@ -1,10 +1,10 @@
 //! Replays a scenario: given transfers and executions on given hosts, links and routes, when does each end?
 //!
 //! [`scenario`] reads and checks the file, [`run`] moves time. A scenario is data for the models of
-//! `gridloom_core::flow` alone: no agent, servers or mapper take part.
+//! `gridloom_flow` alone: no agent, servers or mapper take part.
 //!
 //! ```
-//! # use gridloom_core::flow::Reach;
+//! # use gridloom_flow::Reach;
 //! let text = r#"{"model": "CM02", "crosstraffic": false,
 //!   "platform": {"hosts": [{"name": "a", "speed": 1e9, "cores": 1}, {"name": "b", "speed": 1e9, "cores": 1}],
 //!     "links": [{"name": "wire", "bandwidth": 1e6, "latency": 0.5, "policy": "SHARED"}],
@@ -14,7 +14,9 @@
 //! assert_eq!(gridloom_sim::replay::run(&scenario, Reach::Connected)[0].end_s, 1.5);
 //! ```
 
+mod cycle;
 mod engine;
+mod fields;
 mod read;
 mod run;
 mod scenario;

@@ -1,15 +1,15 @@
 //! Moves a scenario through time.
 //!
 //! **Order at one date**, as in SimGrid: what changes by a profile; then everything that ends within a nanosecond; then
-//! starts, in the order of the scenario, and again what fails at once and whoever waited for that.
+//! starts, in the order of the scenario, and again what fails at once and the activities that waited for that.
 //!
 //! An activity of several threads has neither priority nor bound, as there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use gridloom_core::flow::engine::TIMING_S;
-use gridloom_core::flow::{Completion, Execution, FlowEngine, LinkIndex, Outcome, Reach, Timeline, Transfer};
+use gridloom_flow::engine::TIMING_S;
+use gridloom_flow::{Completion, Execution, FlowEngine, LinkIndex, Outcome, Reach, Timeline, Transfer};
 
 use super::scenario::{Activity, Kind, Scenario};
 
@@ -60,7 +60,7 @@ struct Run<'a> {
     engine: FlowEngine,
     timeline: Timeline,
     ended: Vec<Ended>,
-    /// How many each waits for, and who waits for each.
+    /// How many activities each waits for, and which wait for each.
     waits: Vec<usize>,
     followers: Vec<Vec<usize>>,
     starts: BinaryHeap<Reverse<Start>>,

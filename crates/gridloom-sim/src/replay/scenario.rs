@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gridloom_core::flow::timeline::Quantity;
-use gridloom_core::flow::{HostIndex, LinkIndex, NetworkModel};
+use gridloom_flow::timeline::Quantity;
+use gridloom_flow::{HostIndex, LinkIndex, NetworkModel};
 
 /// A scenario.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,13 +29,11 @@ pub struct Scenario {
 /// A link, or one direction of a split-duplex link.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Link {
-    /// Its name.
     pub name: String,
     /// Bytes per second.
     pub bandwidth: f64,
     /// Seconds.
     pub latency_s: f64,
-    /// How it is shared.
     pub policy: LinkPolicy,
 }
 
@@ -65,33 +63,25 @@ pub struct Profile {
 /// Something that takes time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Activity {
-    /// Unique name.
     pub name: String,
     /// Not before that date, seconds.
     pub start_s: f64,
     /// Not before these have ended, by number.
     pub after: Vec<usize>,
-    /// What it does.
     pub kind: Kind,
 }
 
 /// What an activity does.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
-    /// Moves bytes.
     Transfer {
-        /// From.
         src: HostIndex,
-        /// To.
         dst: HostIndex,
-        /// How many.
         size_bytes: f64,
         /// Never faster than that, bytes per second.
         rate_max: f64,
     },
-    /// Computes.
     Execution {
-        /// Where.
         host: HostIndex,
         /// Floating-point operations of each thread.
         work_flops: f64,

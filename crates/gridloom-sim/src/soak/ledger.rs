@@ -1,9 +1,9 @@
-//! What is known of a run from outside: what must come of its work, what its programs did, and what was broken.
+//! What is known of a run from outside: what must come of its work, what its programs did, and what faults broke.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_core::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
-use gridloom_core::base::{DatumId, NodeId, TaskId, Time};
+use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
 use crate::faults::{Fault, Kind};
 
@@ -11,7 +11,7 @@ use crate::faults::{Fault, Kind};
 /// breaks its connection to the spared one.
 pub(super) const LOSSES_OF_ALL: u32 = 4;
 
-/// The book of a run.
+/// What is known of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// What every datum must be.
@@ -40,19 +40,41 @@ pub(super) struct Ledger {
     pub(super) deadline: Time,
     /// Clients that were killed.
     pub(super) killed: BTreeSet<NodeId>,
-    /// Faults that have struck.
-    pub(super) struck: Vec<Kind>,
-    /// The agent was gone, or could not be heard by a client.
-    pub(super) agent_was_away: bool,
-    /// Who cannot be heard, agent or clients or what lies between them, and since when.
-    pub(super) silent: BTreeMap<String, Time>,
-    /// Faults that may each lose a client or the agent a server.
-    pub(super) losses: u32,
-    /// A store was full for a while.
-    pub(super) was_full: bool,
+    /// What faults broke.
+    pub(super) damage: Damage,
 }
 
-impl Ledger {
+/// What faults broke, as far as it may cause errors.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    /// Faults that have struck.
+    struck: Vec<Kind>,
+    /// The agent was gone, or could not be heard by a client.
+    agent_was_away: bool,
+    /// Nodes and pairs of hosts that cannot be heard, and since when.
+    silent: BTreeMap<String, Time>,
+    /// Faults that may each lose a client or the agent a server.
+    losses: u32,
+    /// A store was full for a while.
+    was_full: bool,
+}
+
+impl Damage {
+    /// Faults that have struck.
+    pub(super) fn struck(&self) -> &[Kind] {
+        &self.struck
+    }
+
+    /// How many faults may each have lost a client or the agent a server.
+    pub(super) fn losses(&self) -> u32 {
+        self.losses
+    }
+
+    /// Whether a store was full for a while.
+    pub(super) fn was_full(&self) -> bool {
+        self.was_full
+    }
+
     /// A fault is about to strike.
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
@@ -78,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// Books who falls silent, and who is heard again.
+    /// Notes which nodes fall silent, and which are heard again.
     fn note_silence(&mut self, now: Time, fault: &Fault) {
         let of_two = |a: &str, b: &str| if a < b { format!("{a} {b}") } else { format!("{b} {a}") };
         match fault {
@@ -94,28 +116,28 @@ impl Ledger {
         }
     }
 
-    fn heard(&mut self, now: Time, who: &str) {
-        if let Some(since) = self.silent.remove(who) {
-            self.agent_was_away |= is_long(since, now) && names_agent_or_client(who);
+    fn heard(&mut self, now: Time, name: &str) {
+        if let Some(since) = self.silent.remove(name) {
+            self.agent_was_away |= is_long(since, now) && names_agent_or_client(name);
         }
     }
 
     /// Whether a client may have lost the agent, or the agent a client: by what was broken, or because one of them could not be
     /// heard for so long that its peers gave it up, as they do.
     pub(super) fn agent_is_away(&self, now: Time) -> bool {
-        let long = |(who, since): (&String, &Time)| is_long(*since, now) && names_agent_or_client(who);
+        let long = |(name, since): (&String, &Time)| is_long(*since, now) && names_agent_or_client(name);
         self.agent_was_away || self.silent.iter().any(long)
     }
 }
 
-/// Whether peers may have given up who was silent so long: what it said last came up to a heartbeat before.
+/// Whether peers may have given up a node that was silent so long: it was heard last up to a heartbeat before.
 fn is_long(since: Time, now: Time) -> bool {
     now.0.saturating_sub(since.0) + 2 * HEARTBEAT_NS >= SILENCE_NS_MAX
 }
 
 /// Clients lose each other only by losing what both talk to.
-fn names_agent_or_client(who: &str) -> bool {
-    who.split(' ').any(|name| match name.rsplit_once('-') {
+fn names_agent_or_client(names: &str) -> bool {
+    names.split(' ').any(|name| match name.rsplit_once('-') {
         Some(("host", number)) => number.parse().is_ok_and(super::stage::is_host_of_agent_or_client),
         Some(("server", _)) => false,
         _ => true,
@@ -124,7 +146,7 @@ fn names_agent_or_client(who: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::base::time::SECOND_NS;
+    use gridloom_base::time::SECOND_NS;
 
     use super::*;
 
@@ -132,16 +154,16 @@ mod tests {
     fn a_long_silence_is_a_cause_and_a_short_one_is_none() {
         let at = |seconds: u64| Time(seconds * SECOND_NS);
         let cut = |a: &str, b: &str| Fault::Cut(a.into(), b.into());
-        let mut ledger = Ledger::default();
-        ledger.note(at(1), &cut("host-0", "host-5"));
-        assert!(!ledger.agent_is_away(at(5)));
-        assert!(ledger.agent_is_away(at(11)));
-        ledger.note(at(5), &Fault::Heal("host-5".into(), "host-0".into()));
-        assert!(!ledger.agent_is_away(at(100)));
-        ledger.note(at(100), &cut("host-1", "host-2"));
-        assert!(!ledger.agent_is_away(at(200)));
-        ledger.note(at(200), &Fault::Pause("client-1".into()));
-        ledger.note(at(300), &Fault::Resume("client-1".into()));
-        assert!(ledger.agent_is_away(at(300)));
+        let mut damage = Damage::default();
+        damage.note(at(1), &cut("host-0", "host-5"));
+        assert!(!damage.agent_is_away(at(5)));
+        assert!(damage.agent_is_away(at(11)));
+        damage.note(at(5), &Fault::Heal("host-5".into(), "host-0".into()));
+        assert!(!damage.agent_is_away(at(100)));
+        damage.note(at(100), &cut("host-1", "host-2"));
+        assert!(!damage.agent_is_away(at(200)));
+        damage.note(at(200), &Fault::Pause("client-1".into()));
+        damage.note(at(300), &Fault::Resume("client-1".into()));
+        assert!(damage.agent_is_away(at(300)));
     }
 }

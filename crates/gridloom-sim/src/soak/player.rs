@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gridloom_core::base::time::SECOND_NS;
-use gridloom_core::base::{DatumId, GroupId, NodeId, ObjectId, TaskId, Time};
-use gridloom_core::graph::{Argument, COPY, Group, KEEP, Source, Task};
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, GroupId, NodeId, ObjectId, TaskId, Time};
+use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::{Command, Event};
 
@@ -20,7 +20,7 @@ use crate::simulation::Simulation;
 const ACTIVE_NS: u64 = 2 * SECOND_NS;
 const CALLS_MAX: u64 = 60;
 const OBJECTS_MAX: u64 = 4;
-/// Who maps by itself waits so long for servers that answer.
+/// A client that maps by itself waits so long for servers that answer.
 const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 
 /// Numbers of placements, which no other work has.
@@ -173,7 +173,7 @@ impl Player {
     /// Does what is due.
     pub(super) fn act(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
         if let Some(at) = self.begins_by {
-            // It has found nobody.
+            // It has found no server.
             self.is_over = at <= sim.now();
             return;
         }
@@ -215,7 +215,7 @@ impl Player {
                     }
                 }
                 Act::ReleaseOne => {
-                    // Who waits for a result has a handle on it.
+                    // A program that waits for a result has a handle on it.
                     let one = self.held.keys().find(|datum| !self.asked.contains(datum)).copied();
                     if let Some(datum) = one {
                         self.held.remove(&datum);
@@ -269,13 +269,11 @@ impl Player {
         let id = GroupId { client: self.node, serial: PLACEMENTS_FROM + self.placements };
         let task = Task {
             id: TaskId { client: self.node, serial: id.serial },
-            function: if what == 1 { COPY } else { KEEP }.into(),
-            signature_hash: 0,
+            kind: TaskKind::Replicate(if what == 1 { Copies::Cached } else { Copies::Kept }),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
             only: None,
-            object: None,
         };
         ledger.placements.insert(task.id);
         self.groups.insert(id, vec![task.id]);
@@ -290,7 +288,7 @@ impl Player {
         for (datum, value) in &call.sources {
             self.put(sim, ledger, *datum, *value);
         }
-        if call.task.object.is_some() {
+        if call.task.object().is_some() {
             ledger.methods.insert(call.task.id);
         }
         ledger.expected.extend(call.results.iter().copied());
@@ -300,7 +298,8 @@ impl Player {
             ledger.limited.insert(call.task.id);
         }
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
-        let (task, limit_ns, only, is_once) = (call.task.clone(), call.limit_ns, call.only, call.task.object.is_some());
+        let (task, limit_ns, only, is_once) =
+            (call.task.clone(), call.limit_ns, call.only, call.task.object().is_some());
         self.calls.insert(task.id, call);
         sim.command(self.node, Command::Call { task, sources, limit_ns, only, calibrates: false, is_once });
     }
@@ -314,7 +313,7 @@ impl Player {
 
     /// Takes note of what its client tells it.
     pub(super) fn hear(&mut self, sim: &mut Simulation) {
-        while let Some(event) = sim.node_mut(self.node).events.pop_front() {
+        while let Some(event) = sim.take_event(self.node) {
             match event {
                 Event::DatumHere { datum, .. } | Event::DatumLost { datum, .. } => {
                     self.asked.remove(&datum);
@@ -332,7 +331,7 @@ impl Player {
                     if let Some(call) = self.calls.remove(&report.task)
                         && report.outcome.is_ok()
                     {
-                        if let (Some(object), Some(server), None) = (call.task.object, server, call.only) {
+                        if let (Some(object), Some(server), None) = (call.task.object(), server, call.only) {
                             self.objects.push((object, server));
                             self.agenda.push_front((sim.now(), Act::Methods));
                         }

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gridloom_core::base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
-use gridloom_core::base::time::SECOND_NS;
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{NodeId, Time};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::{Role, Server};
 
@@ -21,15 +21,14 @@ use super::player::Player;
 use super::stage::Stage;
 use super::workload::Hashes;
 use crate::faults::{Kind, Scenario, Strike};
-use crate::node::Life;
 use crate::simulation::Simulation;
 use crate::trace::Record;
 
 /// Most faults of a seed without a scenario, and the time within which they strike.
 const FAULTS_MAX: u64 = 5;
 const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
-/// From the last fault, all programs must be over by then.
-const PATIENCE_NS: u64 = 300 * SECOND_NS;
+/// So long after the last fault all programs must be over.
+const PROGRAMS_NS_MAX: u64 = 300 * SECOND_NS;
 /// In this time silent peers are noticed, and requests for what will not come are refused.
 const QUIET_NS: u64 = FETCH_UNKNOWN_NS_MAX + SILENCE_NS_MAX + 5 * SECOND_NS;
 
@@ -45,7 +44,7 @@ pub struct Options<'a> {
 /// A run in which everything held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Hash of the trace.
+    /// Of the trace.
     pub hash: u64,
     /// Faults that struck.
     pub faults: Vec<Kind>,
@@ -56,13 +55,10 @@ pub struct Outcome {
 /// A run in which something did not hold.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed.
     pub seed: u64,
     /// When it was noticed; `None` if something panicked.
     pub at: Option<Time>,
-    /// The invariant's name.
     pub invariant: &'static str,
-    /// What was seen.
     pub why: String,
     /// The faults, as lines of a scenario.
     pub faults: Vec<String>,
@@ -112,7 +108,7 @@ struct Run {
     ledger: Ledger,
     players: Vec<Player>,
     /// Clients to come.
-    later: Vec<(Time, String, gridloom_core::platform::HostId)>,
+    later: Vec<(Time, String, gridloom_platform::HostId)>,
     /// Where servers were when the programs began.
     servers: Vec<String>,
     random: SplitMix64,
@@ -143,7 +139,7 @@ impl Run {
             }
         };
         let heals = random.below(2) == 0;
-        ledger.deadline = strikes.last().map_or(now, |last| last.at) + PATIENCE_NS;
+        ledger.deadline = strikes.last().map_or(now, |last| last.at) + PROGRAMS_NS_MAX;
         let own = SplitMix64::new(random.next_u64());
         let players = vec![Player::new(now, first_client, own, elements, hashes)];
         let later = later.into_iter().map(|(after_ns, name, host)| (now + after_ns, name, host)).collect();
@@ -161,9 +157,10 @@ impl Run {
         }
         let until = self.sim.now() + QUIET_NS;
         self.ledger.deadline = Time::NEVER;
-        while self.sim.next_at().is_some_and(|at| at <= until) {
+        while self.sim.kernel.next_at().is_some_and(|at| at <= until) {
             self.turn(until)?;
         }
+        self.sim.check();
         for (invariant, check) in &mut self.checks {
             check.end(&self.sim, &self.ledger).map_err(|why| Broken { invariant, why })?;
         }
@@ -180,10 +177,10 @@ impl Run {
         let comes_at = self.later.iter().map(|(at, ..)| *at).min();
         let acts_at = self.players.iter().filter_map(Player::next_at).min();
         let outside_at = fault_at.into_iter().chain(comes_at).chain(acts_at).min();
-        let inside_at = self.sim.next_at();
+        let inside_at = self.sim.kernel.next_at();
         match outside_at {
             Some(at) if inside_at.is_none_or(|inside| at <= inside) => {
-                self.sim.now = self.sim.now.max(at);
+                self.sim.kernel.pass_until(at);
                 if fault_at == Some(at) {
                     self.strike();
                 } else if comes_at == Some(at) {
@@ -195,7 +192,7 @@ impl Run {
             }
             Some(_) | None => {
                 if !self.sim.step() {
-                    self.sim.now = until;
+                    self.sim.kernel.pass_until(until);
                 }
             }
         }
@@ -208,10 +205,11 @@ impl Run {
     fn strike(&mut self) {
         let fault = self.strikes[self.struck].fault.clone();
         self.struck += 1;
-        self.ledger.note(self.sim.now(), &fault);
+        self.ledger.damage.note(self.sim.now(), &fault);
         self.sim.strike(&fault);
+        self.sim.check();
         for player in self.players.iter_mut().filter(|player| !player.was_killed) {
-            if self.sim.node(player.node).life == Life::Dead {
+            if self.sim.is_dead(player.node) {
                 player.kill();
                 self.ledger.killed.insert(player.node);
             }
@@ -219,7 +217,7 @@ impl Run {
     }
 
     fn come(&mut self, at: Time) {
-        let index = self.later.iter().position(|(when, ..)| *when == at).expect("somebody comes now");
+        let index = self.later.iter().position(|(when, ..)| *when == at).expect("a client comes now");
         let (_, name, host) = self.later.remove(index);
         let mut own = SplitMix64::new(self.random.next_u64());
         let is_independent = own.below(4) == 0;
@@ -234,10 +232,10 @@ impl Run {
 
     /// Checks what must hold.
     fn look(&mut self) -> Result<(), Broken> {
-        let sightings = self.sim.trace.sightings.replace(Vec::new()).unwrap_or_default();
+        let events = self.sim.kernel.instruments_mut().trace.take_events();
         let (sim, ledger) = (&self.sim, &self.ledger);
         for (invariant, check) in &mut self.checks {
-            let seen = sightings.iter().try_for_each(|(at, sighting)| check.see(sim, ledger, *at, sighting));
+            let seen = events.iter().try_for_each(|(at, event)| check.see(sim, ledger, *at, event));
             seen.and_then(|()| check.step(sim, ledger)).map_err(|why| Broken { invariant, why })?;
         }
         if sim.now() > ledger.deadline {
@@ -255,7 +253,7 @@ impl Run {
                 *reached.entry(state).or_default() += times;
             }
         }
-        Outcome { hash: self.sim.trace_hash(), faults: self.ledger.struck.clone(), reached }
+        Outcome { hash: self.sim.trace_hash(), faults: self.ledger.damage.struck().to_vec(), reached }
     }
 }
 

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use gridloom_core::base::{NodeId, Time};
-use gridloom_core::idl::{self, Definition};
+use gridloom_base::{NodeId, Time};
 use gridloom_core::map::SplitMix64;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_idl::Definition;
+use gridloom_platform::{HostId, Platform};
 
 use super::ledger::Ledger;
 use super::workload::{Hashes, IDL, Mix};
 use crate::disk::Files;
 use crate::faults::{Field, Scenario, ScenarioError};
+use crate::nodes::{Life, SimNode};
 use crate::simulation::{SimConfig, Simulation};
 
 pub(super) const AGENT: &str = "agent";
@@ -61,7 +62,7 @@ pub fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
 
 /// Functions and methods.
 fn offered() -> Vec<Definition> {
-    let file = idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
+    let file = gridloom_idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
     file.definitions.into_iter().chain(file.classes.into_iter().flat_map(|class| class.methods)).collect()
 }
 
@@ -83,7 +84,7 @@ impl Stage {
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
         let mut sim = Simulation::new(platform.clone(), SimConfig { seed, ..SimConfig::default() });
-        sim.trace.sightings = Some(Vec::new());
+        sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::new(Mix));
         let definitions = offered();
         let hashes = std::array::from_fn(|index| definitions[index].signature.hash());
@@ -121,7 +122,7 @@ impl Stage {
 
     /// The nodes of a role that react.
     pub(super) fn running(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
-        let with_id = (1..).map(NodeId).zip(&sim.nodes);
-        with_id.filter(move |(_, node)| node.role == role && node.life == crate::node::Life::Running).map(|(id, _)| id)
+        let runs = move |(_, node): &(NodeId, &SimNode)| node.role == role && node.life == Life::Running;
+        sim.nodes.iter().filter(runs).map(|(id, _)| id)
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Group, Output, Source, Task};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::map::SplitMix64;
 
 use crate::Bodies;
@@ -22,9 +22,8 @@ DefClass tally {
 
 /// Hashes of the signatures that it has, in its order.
 pub(super) type Hashes = [u64; 5];
-/// Their names.
 const NAMES: [&str; 5] = ["t/mix", "t/both", "t/tally._initialize", "t/tally.mix", "t/tally._finalize"];
-/// That whose first array and first result lie in files.
+/// The function with its first array and its first result in files.
 pub(super) const WITH_FILES: &str = NAMES[BOTH];
 /// Places in these.
 const MIX: usize = 0;
@@ -129,8 +128,10 @@ impl Draw {
         let n = (self.elements as i32).to_ne_bytes().to_vec();
         let task = Task {
             id: TaskId { client: self.client, serial },
-            function: NAMES[if is_both { BOTH } else { MIX }].into(),
-            signature_hash: self.hashes[if is_both { BOTH } else { MIX }],
+            kind: TaskKind::call(
+                NAMES[if is_both { BOTH } else { MIX }],
+                self.hashes[if is_both { BOTH } else { MIX }],
+            ),
             args: vec![
                 Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: n },
                 Argument::Datum(x),
@@ -139,7 +140,6 @@ impl Draw {
             outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
             work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
             only: None,
-            object: None,
         };
         (task, results)
     }
@@ -187,9 +187,8 @@ impl Draw {
 
     /// The call that makes an object.
     pub(super) fn object(&mut self) -> PlainCall {
-        let call = self.bare(BEGIN, None, None);
-        let object = Some(ObjectId { client: self.client, serial: call.task.id.serial });
-        PlainCall { task: Task { object, ..call.task }, ..call }
+        let object = ObjectId { client: self.client, serial: CALLS_FROM + CALL_STRIDE * self.next_call };
+        self.bare(BEGIN, object, None)
     }
 
     /// A call of an object's method, and at last the one that ends it.
@@ -199,31 +198,27 @@ impl Draw {
             let call = self.call();
             let one = call.results[0];
             let task = Task {
-                function: NAMES[METHOD].into(),
-                signature_hash: self.hashes[METHOD],
+                kind: TaskKind::method(NAMES[METHOD], object, self.hashes[METHOD]),
                 outputs: call.task.outputs[..1].to_vec(),
-                object: Some(object),
                 ..call.task
             };
             calls.push(PlainCall { task, results: vec![one], only: Some(server), ..call });
         }
-        calls.push(self.bare(END, Some(object), Some(server)));
+        calls.push(self.bare(END, object, Some(server)));
         calls
     }
 
-    /// A call without arguments.
-    fn bare(&mut self, what: usize, object: Option<ObjectId>, only: Option<NodeId>) -> PlainCall {
+    /// The call that begins or ends an object.
+    fn bare(&mut self, what: usize, object: ObjectId, only: Option<NodeId>) -> PlainCall {
         let serial = CALLS_FROM + CALL_STRIDE * self.next_call;
         self.next_call += 1;
         let task = Task {
             id: TaskId { client: self.client, serial },
-            function: NAMES[what].into(),
-            signature_hash: self.hashes[what],
+            kind: TaskKind::method(NAMES[what], object, self.hashes[what]),
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e6),
             only: None,
-            object,
         };
         PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None, only }
     }

@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use gridloom_core::base::{DatumId, Machine, Meta, NodeId, TaskId, Time};
-use gridloom_core::graph::{Argument, Output, Task};
-use gridloom_core::node::{Effect, Input, Message, Role, TimerId};
-use gridloom_core::platform::{Platform, PlatformBuilder, Sharing};
+use gridloom_base::{DatumId, Machine, Meta, NodeId, TaskId, Time};
+use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_core::node::message::{DataMessage, LinkMessage, Message};
+use gridloom_core::node::{Effect, Input, Role, Timer};
+use gridloom_platform::{Platform, PlatformBuilder, Sharing};
 use gridloom_sim::{SimConfig, Simulation};
 
 /// Script timers are numbered from here.
@@ -26,11 +27,11 @@ impl Machine for Scripted {
 
     fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match &input {
-            Input::Timer(TimerId(number)) if *number >= SCRIPT => {
+            Input::Timer(Timer::Numbered(number)) if *number >= SCRIPT => {
                 return effects.push(self.script[(number - SCRIPT) as usize].1.clone());
             }
             Input::Start => effects.extend(self.script.iter().enumerate().map(|(number, (at, _))| Effect::SetTimer {
-                timer: TimerId(SCRIPT + number as u64),
+                timer: Timer::Numbered(SCRIPT + number as u64),
                 at: Time(ms(*at)),
             })),
             _ => {}
@@ -111,17 +112,8 @@ pub fn task_id(serial: u64) -> TaskId {
 pub fn task(serial: u64, work_flops: f64, inputs: &[DatumId]) -> Task {
     let output = Output { datum: datum(100 + serial), meta: Meta::Bytes { size_bytes: 8 } };
     let args = inputs.iter().map(|datum| Argument::Datum(*datum)).collect();
-    let (function, outputs) = ("m/f".to_string(), vec![output]);
-    Task {
-        id: task_id(serial),
-        function,
-        signature_hash: 0,
-        args,
-        outputs,
-        work_flops: Some(work_flops),
-        only: None,
-        object: None,
-    }
+    let (id, kind, outputs) = (task_id(serial), TaskKind::call("m/f", 0), vec![output]);
+    Task { id, kind, args, outputs, work_flops: Some(work_flops), only: None }
 }
 
 pub fn start(serial: u64, work_flops: f64) -> Effect {
@@ -137,12 +129,12 @@ pub fn dial(host: &str, node: NodeId) -> Effect {
 }
 
 pub fn ping(to: NodeId, token: u64) -> Effect {
-    Effect::Send { to, message: Message::Ping { token } }
+    Effect::Send { to, message: LinkMessage::Ping { token }.into() }
 }
 
 /// A message that takes some 20 ms to leave.
 pub fn long_message(to: NodeId) -> Effect {
-    Effect::Send { to, message: Message::FetchRefused { datum: datum(0), why: "x".repeat(20_000) } }
+    Effect::Send { to, message: DataMessage::FetchRefused { datum: datum(0), why: "x".repeat(20_000) }.into() }
 }
 
 pub fn send_datum(to: NodeId, datum: DatumId) -> Effect {
@@ -164,13 +156,14 @@ pub fn short(input: &Input) -> String {
         Input::PeerUp { .. } => "up".into(),
         Input::PeerLost { .. } => "lost".into(),
         Input::DialFailed { .. } => "failed".into(),
-        Input::Received { message: Message::Ping { token }, .. } => format!("ping {token}"),
-        Input::Received { message: Message::FetchRefused { .. }, .. } => "refused".into(),
+        Input::Received { message: Message::Link(LinkMessage::Ping { token }), .. } => format!("ping {token}"),
+        Input::Received { message: Message::Data(DataMessage::FetchRefused { .. }), .. } => "refused".into(),
         Input::Received { .. } => "message".into(),
         Input::DatumArrived { datum, .. } => format!("d{}", datum.serial),
         Input::DatumBroken { .. } => "broken".into(),
         Input::ProbeArrived { .. } => "probe".into(),
-        Input::Timer(TimerId(number)) => format!("timer {number}"),
+        Input::Timer(Timer::Numbered(number)) => format!("timer {number}"),
+        Input::Timer(timer) => format!("{timer:?}"),
         Input::TaskEnded { task, .. } => format!("t{}", task.serial),
         Input::CallsBack(call) => format!("t{} calls back", call.task.serial),
         Input::SpeedMeasured { .. } => "speed".into(),

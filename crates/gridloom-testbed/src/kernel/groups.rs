@@ -1,10 +1,10 @@
 //! Processor speeds by quota: a control group for each host, of version 1 or 2, where this user may make some.
 //!
 //! A host of a platform that has a quarter of a core's speed gets a quarter of the time: bursts of full speed, then a
-//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none. What a group
-//! could not use in a period because others had the processor it has in the next one.
+//! pause, within a period of at least [`PERIOD_US_MIN`]. What is shorter than that sees full speed or none. Time that
+//! a group could not use in a period, because others had the processor, it gets in the next one.
 //!
-//! Groups are listed in the testbed's folder, so that whoever removes that removes them.
+//! Groups are listed in the testbed's folder, so that its removal removes them.
 
 use std::fs;
 use std::io;
@@ -20,19 +20,19 @@ pub const CORES_MIN: f64 = QUOTA_US_MIN / PERIOD_US_MAX;
 
 /// Where this user can make groups with a quota of processor time.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum GroupRoot {
     /// A folder of the `cpu` controller, version 1.
     One(PathBuf),
-    /// A folder of the unified hierarchy whose children have the `cpu` controller.
+    /// A folder of the unified hierarchy; its children have the `cpu` controller.
     Two(PathBuf),
 }
 
-/// Finds a place for groups, by making one. Each group is noted before it is made, here and in [`make`]: who makes groups
-/// may be killed at any moment.
+/// Finds a place for groups, by making one. Each group is noted before it is made, here and in [`make`]: the process that
+/// makes groups may be killed at any moment.
 ///
 /// # Errors
 /// Why there is none, in words, with what to do about it.
-pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<Place, String> {
+pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<GroupRoot, String> {
     let read = |name: &str| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
     let (mounts, own) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
     let candidates = candidates(&mounts, &own);
@@ -52,7 +52,7 @@ pub fn place(note: impl Fn(&Path) -> io::Result<()>) -> Result<Place, String> {
 }
 
 /// The groups of processors that `/proc/self/mountinfo` and `/proc/self/cgroup` speak of, own ones first.
-fn candidates(mounts: &str, own: &str) -> Vec<Place> {
+fn candidates(mounts: &str, own: &str) -> Vec<GroupRoot> {
     let mut found = Vec::new();
     for line in mounts.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
@@ -70,7 +70,7 @@ fn candidates(mounts: &str, own: &str) -> Vec<Place> {
             is_it.then_some(path)
         });
         let folder = Path::new(mount).join(path.unwrap_or("/").trim_start_matches('/'));
-        found.push(if is_one { Place::One(folder) } else { Place::Two(folder) });
+        found.push(if is_one { GroupRoot::One(folder) } else { GroupRoot::Two(folder) });
     }
     found
 }
@@ -79,7 +79,7 @@ fn candidates(mounts: &str, own: &str) -> Vec<Place> {
 ///
 /// # Errors
 /// If the system refuses.
-pub fn make(place: &Place, name: &str, cores: f64, note: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+pub fn make(place: &GroupRoot, name: &str, cores: f64, note: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let folder = place.folder().join(name);
     note(&folder)?;
     fs::create_dir(&folder)?;
@@ -125,17 +125,17 @@ fn quota(cores: f64) -> (u64, u64) {
     ((cores * period).max(QUOTA_US_MIN).round() as u64, period.round() as u64)
 }
 
-impl Place {
+impl GroupRoot {
     fn folder(&self) -> &Path {
         match self {
-            Place::One(folder) | Place::Two(folder) => folder,
+            GroupRoot::One(folder) | GroupRoot::Two(folder) => folder,
         }
     }
 
     fn quota_file(&self) -> &'static str {
         match self {
-            Place::One(_) => "cpu.cfs_quota_us",
-            Place::Two(_) => "cpu.max",
+            GroupRoot::One(_) => "cpu.cfs_quota_us",
+            GroupRoot::Two(_) => "cpu.max",
         }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         let own = "3:cpuset:/\n1:cpu:/a\n0::/user/b\n";
         assert_eq!(
             candidates(mounts, own),
-            [Place::One("/sys/fs/cgroup/cpu/a".into()), Place::Two("/sys/fs/cgroup/unified/user/b".into())]
+            [GroupRoot::One("/sys/fs/cgroup/cpu/a".into()), GroupRoot::Two("/sys/fs/cgroup/unified/user/b".into())]
         );
     }
 }

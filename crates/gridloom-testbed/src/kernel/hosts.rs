@@ -1,11 +1,11 @@
-//! Hosts as network namespaces, each with one interface whose cable ends at the forwarder.
+//! Hosts as network namespaces, each with one interface: its cable ends at the forwarder.
 //!
 //! ```text
 //!  namespace of host i                    the box's namespace
 //!    eth0  10.77.x.y/16 ══ veth cable ══ h<i>  ◀── packet ring of the forwarder
 //! ```
 //!
-//! All `eth0` have the same hardware address and ask nobody for others', so that a frame can be handed from one cable to
+//! All `eth0` have the same hardware address and never ask for others', so that a frame can be handed from one cable to
 //! another as it is. Within a host, loopback is the kernel's own.
 
 use std::fs;
@@ -39,7 +39,7 @@ const OUTSIDE_INDEX: u32 = 2000;
 const LOOPBACK_INDEX: u32 = 1;
 const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0x4c, 1];
 const PREFIX: u8 = 16;
-/// Settings of a host's namespace; what the kernel does not have or allow is left as it is.
+/// Settings of a host's namespace; those that the kernel lacks or forbids are left as they are.
 const SETTINGS: [(&str, &str); 7] = [
     // Long wide links need windows of their bandwidth-delay product.
     ("net/ipv4/tcp_wmem", "4096 65536 33554432"),
@@ -47,7 +47,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/tcp_congestion_control", "cubic"),
     // Links mark before they drop.
     ("net/ipv4/tcp_ecn", "1"),
-    // Each connection finds out for itself, so that runs do not depend on what ran before.
+    // Each connection measures for itself, so that runs do not depend on earlier ones.
     ("net/ipv4/tcp_no_metrics_save", "1"),
     ("net/ipv6/conf/all/disable_ipv6", "1"),
     ("net/ipv4/ping_group_range", "0 2147483647"),

@@ -53,7 +53,7 @@ pub fn add_veth(pair: &VethPair<'_>) -> io::Result<()> {
     request.send()
 }
 
-/// Switches an interface on. Without `resolve` it sends to all addresses without asking who has them.
+/// Switches an interface on. Without `resolve` it sends to all addresses without resolving them.
 ///
 /// # Errors
 /// If there is none of that index.

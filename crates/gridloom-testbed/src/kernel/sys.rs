@@ -1,4 +1,4 @@
-//! What has no safe interface elsewhere: packet sockets with a mapped ring, netlink sockets, `fork`, and what is done
+//! Calls without a safe interface elsewhere: packet sockets with a mapped ring, netlink sockets, `fork`, and calls
 //! in a child before it runs its program. All `unsafe` of this crate is here.
 //!
 //! **Invariant:** a [`PacketRing`] owns its socket and its mapping; slots are read only while the kernel has left them
@@ -118,7 +118,7 @@ impl PacketRing {
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the kernel has left the slot to us, so that nobody writes to it until the status changes.
+        // SAFETY: the kernel has left the slot to us, so that it is not written to until the status changes.
         let (header, bytes) = unsafe {
             let header = *header;
             let start = usize::from(header.tp_mac) - OFFLOAD_HEADER_BYTES;
@@ -188,7 +188,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// What [`fork`] came back as.
+/// The process in which [`fork`] returns.
 pub enum Forked {
     /// In the new process.
     Child,
@@ -202,7 +202,7 @@ pub enum Forked {
 /// If the system has no process to give.
 ///
 /// # Panics
-/// If the process has more than one thread: the copy would have locks that nobody opens.
+/// If the process has more than one thread: the copy would have locks that no thread opens.
 pub fn fork() -> io::Result<Forked> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     assert_eq!(threads, 1, "a process is copied before it starts threads");
@@ -255,14 +255,14 @@ pub fn block_signals() {
     }
 }
 
-/// From now on signals do again what they do, also those that came meanwhile.
+/// From now on signals have their usual effect again, also those that came meanwhile.
 pub fn free_signals() {
     let set = no_signals();
     // SAFETY: the set is filled in and belongs to this call.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// From now on interrupts wait for [`take_interrupt`], and other signals do what they do. To be called before there are
+/// From now on interrupts wait for [`take_interrupt`], and other signals have their usual effect. To be called before there are
 /// threads.
 pub fn hold_interrupts() {
     let set = interrupts();

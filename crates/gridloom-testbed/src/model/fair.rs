@@ -1,4 +1,4 @@
-//! Whose turn it is on a link that flows share: self-clocked fair queueing (Golestani, INFOCOM 1994).
+//! The order of flows on a link that they share: self-clocked fair queueing (Golestani, INFOCOM 1994).
 //!
 //! Each train gets a tag, the bytes of its flow that will have been served by its end if all flows get equal parts, and
 //! the smallest tag is served next. Flows that always have something waiting get equal parts of the link; one that sends
@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-/// What waits, by flow.
+/// Trains that wait, by flow.
 #[derive(Clone, Debug)]
 pub struct FairQueue<T> {
-    /// By tag, then in the order of coming.
+    /// Trains by tag, then in the order of coming.
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
-    /// Those that have something waiting.
+    /// Flows that have a train waiting.
     flows: BTreeMap<u64, Flow>,
-    /// Tag of what was served last.
+    /// Tag of the train that was served last.
     clock: u64,
     serial: u64,
 }
@@ -55,7 +55,7 @@ impl<T> FairQueue<T> {
         self.flows.get(&flow).map_or(0.0, |flow| flow.bytes as f64)
     }
 
-    /// Something of that flow comes.
+    /// Adds a train of that flow.
     pub fn push(&mut self, flow: u64, bytes: f64, item: T) {
         let bytes = bytes as u64;
         let state = self.flows.entry(flow).or_default();
@@ -65,7 +65,7 @@ impl<T> FairQueue<T> {
         self.waiting.insert((state.last_tag, self.serial), Waiting { flow, bytes, item });
     }
 
-    /// What is served next.
+    /// Takes the train that is served next.
     pub fn pop(&mut self) -> Option<T> {
         let ((tag, _), Waiting { flow, bytes, item }) = self.waiting.pop_first()?;
         self.clock = tag;

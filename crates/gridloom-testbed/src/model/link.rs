@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::platform::Sharing;
+use gridloom_platform::Sharing;
 
 use super::Ns;
 use super::random::Random;

@@ -9,7 +9,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
-use gridloom_core::platform::Sharing;
+use gridloom_platform::Sharing;
 
 use super::Ns;
 use super::fair::FairQueue;
@@ -38,12 +38,12 @@ pub struct Network<P> {
     unroutable: u64,
 }
 
-/// What came out.
+/// A train that has arrived.
 #[derive(Debug, PartialEq)]
 pub struct Delivery<P> {
-    /// Where.
+    /// Host where it arrived.
     pub host: usize,
-    /// What the train carried.
+    /// The payload of the train.
     pub cargo: P,
     /// When its last packet was there.
     pub at: Ns,
@@ -225,7 +225,7 @@ impl<P> Ord for Event<P> {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_core::platform::Sharing;
+    use gridloom_platform::Sharing;
 
     use super::*;
     use crate::model::link::LinkShape;

@@ -9,8 +9,8 @@
 //! From the platform come bandwidth, latency and sharing of links, and routes, as they are before any profile changes
 //! them. Traffic within a host does not cross the emulated network.
 
-use gridloom_core::flow::solver::{Policy, Solver};
-use gridloom_core::platform::{HostId, LinkId, Platform, Sharing};
+use gridloom_flow::solver::{Policy, Solver};
+use gridloom_platform::{HostId, LinkId, Platform, Sharing};
 use serde::{Deserialize, Serialize};
 
 use super::Ns;
@@ -31,7 +31,7 @@ pub const QUEUE_OF_MARK: f64 = 4.0;
 /// A queue must not take all memory, however long and wide the way.
 pub const QUEUE_BYTES_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// What the platform file does not say.
+/// Settings that the platform file does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Everything is so many times slower: bandwidths divided, latencies multiplied.

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use gridloom_core::idl::Definition;
+use gridloom_idl::Definition;
 
 use crate::Error;
 use crate::compile::compiled_own;

@@ -9,7 +9,7 @@ mod template;
 
 use std::path::{Path, PathBuf};
 
-use gridloom_core::idl::{self, Definition};
+use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
 
 use crate::Error;
@@ -62,7 +62,7 @@ const ALL: [Builtin; 5] = [
 ];
 
 /// That of files, which need a folder and no library.
-const FILES: &str = gridloom_core::idl::FILES_MODULE;
+const FILES: &str = gridloom_idl::FILES_MODULE;
 
 /// The names of the libraries that are described.
 pub fn builtin_names() -> Vec<&'static str> {
@@ -114,6 +114,11 @@ pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
     blas_variable().is_some()
         || named.iter().any(|path| has_word(path, "blas"))
         || find(LINALG).is_ok_and(|linalg| linalg.libraries.iter().any(|name| in_folders(name, &places).is_some()))
+}
+
+/// Why [`crate::BUILTIN_LINALG`] cannot be offered here; nothing if a library that looks as if it had BLAS is named or found.
+pub fn why_no_linalg(named: &[PathBuf]) -> Option<Error> {
+    if finds_blas(named) { None } else { builtin_offer(LINALG, &[]).err() }
 }
 
 fn blas_variable() -> Option<PathBuf> {
@@ -169,7 +174,7 @@ fn find(name: &str) -> Result<&'static Builtin, Error> {
 fn definitions(builtin: &Builtin, prefix: &str) -> Result<Vec<Definition>, Error> {
     let text = builtin.description.replace("@PREFIX@", prefix);
     let text = format!("FortranFormat \"{prefix}%s_\";\n{}", template::expand(&text));
-    let parsed = idl::parse_file(&text, &format!("{}.idl", builtin.name));
+    let parsed = gridloom_idl::parse_file(&text, &format!("{}.idl", builtin.name));
     Ok(parsed.map_err(|error| Error::Input(error.to_string()))?.definitions)
 }
 
@@ -185,7 +190,7 @@ fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::idl::{Body, Mode, Passed};
+    use gridloom_idl::{Body, Mode, Passed};
 
     #[test]
     fn all_descriptions_are_read() {

@@ -1,6 +1,6 @@
 //! The text of one interface description for several precisions.
 //!
-//! What stands between `@each d s` and `@end` is there for each of these precisions, in which marks are replaced:
+//! The text between `@each d s` and `@end` is repeated for each of these precisions, and marks in it are replaced:
 //! `@p` by the precision's letter, `@q` by that of its real parts, `@t`, `@r` and `@c` by its type, the real and the complex
 //! one, `@s` by the type of scratch space that real routines have in whole numbers, `@w` by the name of FFTW's library,
 //! `@M` and `@A` by the real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` is written out: whether

@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use gridloom_core::base::Fnv;
+use gridloom_base::Fnv;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{LIBRARY, Made, Recipe};
@@ -80,7 +80,7 @@ fn key(recipe: &Recipe) -> u64 {
     hash.0
 }
 
-/// A library whose files are as they were.
+/// A library with all its files as they were.
 fn kept(entry: &Path) -> Option<PathBuf> {
     for file in fs::read_dir(entry).ok()?.flatten().map(|file| file.path()) {
         let (Some(stem), Some("inputs")) = (file.file_stem(), file.extension().and_then(|name| name.to_str())) else {

@@ -1,5 +1,5 @@
 //! Inline bodies of interface descriptions, compiled on this machine: what a file says of compiler, options and libraries,
-//! run in the file's folder. The core writes the source ([`gridloom_core::idl::c_text`]).
+//! run in the file's folder. The core writes the source ([`gridloom_idl::c_text`]).
 
 mod cache;
 mod libraries;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_core::idl::{Body, Class, IdlFile};
+use gridloom_idl::{Body, Class, IdlFile};
 
 pub(crate) use libraries::{Libraries, places};
 
@@ -35,7 +35,7 @@ struct Recipe {
     link_behind: Vec<OsString>,
     /// Files that are linked.
     inputs: Vec<PathBuf>,
-    /// For who has no compiler.
+    /// The remedy without a compiler.
     remedy: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: 
 /// # Errors
 /// If the description is wrong, has nothing to compile, or does not compile.
 pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec<PathBuf>, String), Error> {
-    let parsed = gridloom_core::idl::parse_file(&crate::read_text(file)?, &file.display().to_string());
+    let parsed = gridloom_idl::parse_file(&crate::read_text(file)?, &file.display().to_string());
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
     let libraries = libraries_of(&parsed, file)?;
     let mut recipes: Vec<(PathBuf, Recipe)> = Vec::new();
@@ -125,7 +125,6 @@ impl Recipe {
         Recipe::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
     }
 
-    /// That of a class.
     fn of_class(class: &Class, parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Recipe, Error> {
         let source = parsed.build.class_source(class, &file.display().to_string());
         Recipe::new(parsed, file, libraries, source, parsed.build.is_cpp(&class.stubs))

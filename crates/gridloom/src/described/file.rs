@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use gridloom_core::base::json::{self, JsonError};
-use gridloom_core::base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::json::{self, JsonError};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value as Json, json};
@@ -91,8 +91,8 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::load`].
-    pub fn input_json(&mut self, text: &str) -> Result<GraphRef, Error> {
-        let input: FileInput = read(text)?;
+    pub fn input_of(&mut self, described: Json) -> Result<GraphRef, Error> {
+        let input: FileInput = read(described)?;
         self.input(&input.name, input.meta()?)
     }
 
@@ -100,8 +100,8 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::load`].
-    pub fn call_json(&mut self, text: &str) -> Result<GraphRef, Error> {
-        let call: FileCall = read(text)?;
+    pub fn call_of(&mut self, described: Json) -> Result<GraphRef, Error> {
+        let call: FileCall = read(described)?;
         let (args, named) = call.arguments()?;
         self.call_as(&call, &args, &named)
     }
@@ -313,8 +313,8 @@ fn arg_read(call: &str, arg: &Json) -> Result<GraphArg, Error> {
     })
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    json::read(text).map_err(|error| wrong(error.why))
+fn read<T: DeserializeOwned>(described: Json) -> Result<T, Error> {
+    serde_json::from_value(described).map_err(|error| wrong(error.to_string()))
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> String {

@@ -1,34 +1,34 @@
-//! Groups that are described before their calls come: for programs whose control flow depends on data.
+//! Groups that are described before their calls come: for programs with control flow that depends on data.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | here | [`Graph`]: inputs by size, calls by function and arguments; knows no grid |
 //! | [`file`] | its format in files |
 //! | [`resolve`] | a graph with the signatures of a grid: the group that is mapped |
-//! | [`follow`] | calls that really come against the described ones, and [`Difference`]s |
+//! | [`matching`] | calls that really come against the described ones, and [`Difference`]s |
 //!
 //! **Invariant:** names are unique, and a call reads inputs and results of calls before it only: there is no cycle.
 
 mod file;
-mod follow;
+mod matching;
 mod resolve;
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::Meta;
-use gridloom_core::base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
-use gridloom_core::idl::near_names;
+use gridloom_base::Meta;
+use gridloom_base::limits::{GROUP_TASKS_MAX, NAME_BYTES_MAX};
+use gridloom_base::near::near_names;
 
 use crate::Error;
-pub use follow::Difference;
-pub(crate) use follow::{Following, Place, Verdict};
+pub use matching::Difference;
+pub(crate) use matching::{Matching, PlannedCall, Verdict};
 
 /// What a group will call, described beforehand: it is mapped as described ([`Grid::plan_of`](crate::Grid::plan_of)), and
-/// calls that come later take their places in the plan ([`Grid::follow`](crate::Grid::follow)).
+/// calls that come later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).
 ///
 /// ```
 /// use gridloom::Graph;
-/// use gridloom::core::base::{Dtype, Meta};
+/// use gridloom::base::{Dtype, Meta};
 ///
 /// let mut graph = Graph::new();
 /// let a = graph.input("a", Meta::array(Dtype::Float64, &[500, 500]))?;
@@ -111,7 +111,6 @@ pub enum GraphArg {
     Real(f64),
     /// A truth value.
     Truth(bool),
-    /// A text.
     Text(String),
 }
 

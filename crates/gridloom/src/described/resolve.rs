@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_core::base::{DatumId, GroupId, Meta};
+use gridloom_base::{DatumId, GroupId, Meta};
 use gridloom_core::graph::{self, Source, Task};
 
 use super::{Graph, GraphArg, GraphRef, wrong};
@@ -102,9 +102,7 @@ impl Graph {
                 }
                 GraphArg::Integer(number) => Ok(Value::from(*number).into()),
                 GraphArg::Real(number) => Ok(Value::from(*number).into()),
-                GraphArg::Truth(truth) => {
-                    Ok(Value::scalar(gridloom_core::base::Dtype::Bool, &[u8::from(*truth)]).into())
-                }
+                GraphArg::Truth(truth) => Ok(Value::scalar(gridloom_base::Dtype::Bool, &[u8::from(*truth)]).into()),
                 GraphArg::Text(text) => Ok(Value::text(text).into()),
             };
             let args = call.args.iter().map(&mut value).collect::<Result<Vec<Arg>, Error>>()?;

@@ -1,19 +1,19 @@
 //! Calls of the program by functions that run for it: GridRPC's callbacks.
 //!
 //! On a real grid a thread of the session runs them, one at a time, as long as there are calls that may call back. In a
-//! simulation who waits runs them, as no time passes while nobody waits.
+//! simulation the thread that waits runs them, as no time passes while none waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gridloom_core::base::{NodeId, TaskId};
+use gridloom_base::{NodeId, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
 
-use super::State;
+use super::state::State;
 use crate::{Error, Grid, Value};
 
 /// What a function calls back: it is given the call's task, the number of the callback, and the values of the callback's
@@ -21,9 +21,9 @@ use crate::{Error, Grid, Value};
 pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
 
 /// The thread looks again after so long whether it is still wanted: a session that ends tells it nothing.
-const PATIENCE: Duration = Duration::from_millis(100);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is known of callbacks.
+/// Callbacks under way.
 #[derive(Default)]
 pub(super) struct CallBacks {
     /// Of calls under way.
@@ -36,13 +36,13 @@ pub(super) struct CallBacks {
 }
 
 impl CallBacks {
-    pub(super) fn came(&mut self, server: NodeId, call: CallBack) {
+    pub(super) fn on_call(&mut self, server: NodeId, call: CallBack) {
         if self.callees.contains_key(&call.task) {
             self.waiting.push_back((server, call));
         }
     }
 
-    pub(super) fn ended(&mut self, task: TaskId) {
+    pub(super) fn on_end(&mut self, task: TaskId) {
         if self.callees.remove(&task).is_some() {
             self.waiting.retain(|(_, call)| call.task != task);
         }
@@ -53,6 +53,10 @@ impl CallBacks {
         let (server, call) = self.waiting.pop_front()?;
         let callee = self.callees.get(&call.task).expect("what comes for others is not kept").clone();
         Some((server, call, callee))
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.waiting.iter().all(|(_, call)| self.callees.contains_key(&call.task)), "what waits has a callee");
     }
 }
 
@@ -75,7 +79,7 @@ impl Grid {
         Ok(())
     }
 
-    /// Runs no callbacks any more, and waits for the end of one that runs, unless that is who asks.
+    /// Runs no callbacks any more, and waits for the end of one that runs, unless it asks itself.
     pub fn end_call_backs(&self) {
         let thread = {
             let mut state = self.state();
@@ -91,7 +95,7 @@ impl Grid {
 
     fn serve_call_backs(&self) {
         loop {
-            let next = self.wait(Some(PATIENCE), |state: &mut State| match state.call_backs.take() {
+            let next = self.wait(Some(LOOK_AGAIN), |state: &mut State| match state.call_backs.take() {
                 Some(call) => Some(Some(call)),
                 None if state.call_backs.callees.is_empty() => {
                     state.call_backs.is_served = false;

@@ -1,15 +1,83 @@
 //! Plain calls of a session: sent, waited for, given up.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gridloom_core::base::time::ns_to_seconds;
-use gridloom_core::base::{DatumId, Meta, NodeId, TaskError, TaskId};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_core::node::Command;
+use gridloom_core::node::message::TaskReport;
 
 use super::call_backs::Callee;
-use super::state::{EndedCall, State};
+use super::state::State;
 use crate::function::{Pending, Prepared};
+use crate::report::Ended;
 use crate::{Error, Grid, Value};
+
+/// Plain calls that the program has not collected.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// With its end, if it has ended.
+    all: BTreeMap<TaskId, Option<Ended>>,
+    /// Calls under way with results that the program gave up.
+    abandoned: BTreeMap<TaskId, Vec<DatumId>>,
+}
+
+/// What a task that has ended belongs to.
+pub(super) enum Whose {
+    /// A plain call.
+    Call,
+    /// A plain call that was given up, with its results.
+    Abandoned(Vec<DatumId>),
+    /// No plain call: the task of a group.
+    Group(TaskReport),
+}
+
+impl Calls {
+    pub(super) fn on_end(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) -> Whose {
+        if let Some(call) = self.all.get_mut(&report.task) {
+            *call = Some(Ended { at, server, report });
+            return Whose::Call;
+        }
+        self.abandoned.remove(&report.task).map_or(Whose::Group(report), Whose::Abandoned)
+    }
+
+    /// A call that was not collected, with its end.
+    pub(super) fn get(&self, task: TaskId) -> Option<Option<&Ended>> {
+        self.all.get(&task).map(Option::as_ref)
+    }
+
+    /// Whether it has ended; a call that was collected has.
+    fn has_ended(&self, task: TaskId) -> bool {
+        self.get(task).is_none_or(|ended| ended.is_some())
+    }
+
+    /// Takes the end of a call, once it has come.
+    fn collect(&mut self, task: TaskId) -> Option<Result<Ended, Error>> {
+        match self.all.get(&task) {
+            Some(None) => None,
+            Some(Some(_)) => self.all.remove(&task).flatten().map(Ok),
+            None => Some(Err(Error::Usage("the call's result was collected already".into()))),
+        }
+    }
+
+    /// The program will not collect it. Gives the results that are here already.
+    fn abandon(&mut self, task: TaskId, outputs: Vec<DatumId>) -> Vec<DatumId> {
+        match self.all.remove(&task) {
+            Some(Some(_)) => outputs,
+            Some(None) => {
+                self.abandoned.insert(task, outputs);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let is_one = |task: &TaskId| !self.all.contains_key(task);
+        assert!(self.abandoned.keys().all(is_one), "a call that was given up is not waited for");
+    }
+}
 
 impl Grid {
     /// `only` is the server that has to run it, if one has to; `calibrates` if it is to be measured there.
@@ -28,8 +96,8 @@ impl Grid {
             sources.push((*datum, value.meta.clone()));
         }
         let id = task.id;
-        self.state().calls.insert(id, None);
-        let is_once = callee.is_some() || task.object.is_some();
+        self.state().calls.all.insert(id, None);
+        let is_once = callee.is_some() || task.object().is_some();
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;
         }
@@ -40,47 +108,42 @@ impl Grid {
 
     pub(crate) fn call_ended(&self, task: TaskId) -> bool {
         self.absorb();
-        self.state().calls.get(&task).is_none_or(Option::is_some)
+        self.state().calls.has_ended(task)
     }
 
     /// Waits until one of these calls has ended, or the time is up.
     pub(crate) fn await_any(&self, tasks: &[TaskId], limit: Duration) -> Result<(), Error> {
-        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.get(task).is_none_or(Option::is_some));
+        let has_ended = |state: &State| tasks.iter().any(|task| state.calls.has_ended(*task));
         match self.wait(Some(limit), |state| has_ended(state).then_some(())) {
             Err(Error::TimedOut { .. }) => Ok(()),
             other => other,
         }
     }
 
-    /// Seconds that a call ran that has ended, whose results are dropped; the call itself while it is under way.
+    /// Seconds that an ended call ran; its results are dropped. The call itself while it is under way.
     pub(crate) fn take_seconds(&self, pending: Pending) -> Result<Result<f64, TaskError>, Pending> {
         self.absorb();
-        let ended = self.state().calls.get(&pending.task).and_then(|ended| {
-            ended.as_ref().map(|EndedCall { report, .. }| {
-                report.outcome.as_ref().map(|_| ns_to_seconds(report.timing.run_ns.max(1))).map_err(Clone::clone)
-            })
-        });
+        let seconds = |ended: &Ended| {
+            let seconds = ns_to_seconds(ended.report.timing.run_ns.max(1));
+            ended.report.outcome.as_ref().map(|_| seconds).map_err(Clone::clone)
+        };
+        let ended = self.state().calls.get(pending.task).flatten().map(seconds);
         // Dropping it gives the results up.
         ended.ok_or(pending)
     }
 
     pub(crate) fn await_call(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
-        self.wait(limit, |state| state.calls.get(&task).is_none_or(Option::is_some).then_some(()))
+        self.wait(limit, |state| state.calls.has_ended(task).then_some(()))
     }
 
     pub(crate) fn wait_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) -> Result<Vec<Value>, Error> {
-        let report = self.wait(None, |state| match state.calls.get(&task) {
-            Some(Some(_)) => state.calls.remove(&task).flatten().map(Some),
-            Some(None) => None,
-            None => Some(None),
-        })?;
-        let EndedCall { report, .. } =
-            report.ok_or_else(|| Error::Usage("the call's result was collected already".into()))?;
-        let results = report.outcome?;
+        let ended = self.wait(None, |state| state.calls.collect(task))??;
+        let results = ended.report.outcome?;
         let mut values = Vec::with_capacity(outputs.len());
         for (datum, _) in outputs {
             let described = results.iter().find(|(made, _)| made == datum).map(|(_, meta)| meta.clone());
-            let value = self.0.backend.take(*datum).or_else(|| described.map(Value::placeholder));
+            let value = self.0.backend.value(*datum).or_else(|| described.map(Value::placeholder));
+            self.0.backend.forget(*datum);
             values.push(value.ok_or_else(|| Error::Usage(format!("result {datum} is not in the client's store")))?);
         }
         Ok(values)
@@ -88,20 +151,38 @@ impl Grid {
 
     pub(crate) fn abandon_call(&self, task: TaskId, outputs: &[(DatumId, Meta)]) {
         let mut state = self.state();
-        state.noted.remove(&task);
-        match state.calls.remove(&task) {
-            Some(Some(_)) => {
-                drop(state);
-                outputs.iter().for_each(|(datum, _)| self.0.backend.forget(*datum));
-            }
-            Some(None) => {
-                state.abandoned.insert(task, outputs.iter().map(|(datum, _)| *datum).collect());
-            }
-            None => {}
-        }
+        state.ends.forget(task);
+        let here = state.calls.abandon(task, outputs.iter().map(|(datum, _)| *datum).collect());
+        drop(state);
+        self.forget_values(here);
     }
 
     pub(crate) fn cancel(&self, tasks: Vec<TaskId>) {
         self.command(Command::Cancel { tasks });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::node::message::Timing;
+
+    #[test]
+    fn a_call_is_collected_once_and_results_of_one_given_up_are_dropped() {
+        let client = NodeId(1);
+        let (kept, given_up) = (TaskId { client, serial: 1 }, TaskId { client, serial: 2 });
+        let made = DatumId { client, serial: 3 };
+        let ended = |task| TaskReport { task, outcome: Ok(Vec::new()), timing: Timing { run_ns: 0, age_ns: 0 } };
+        let mut calls = Calls::default();
+        calls.all.insert(kept, None);
+        calls.all.insert(given_up, None);
+        assert!(calls.collect(kept).is_none());
+        assert!(calls.abandon(given_up, vec![made]).is_empty(), "its result is not here yet");
+        calls.check();
+        assert!(matches!(calls.on_end(Time::default(), None, ended(kept)), Whose::Call));
+        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Whose::Abandoned(all) if all == [made]));
+        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Whose::Group(_)));
+        assert!(calls.collect(kept).is_some_and(|ended| ended.is_ok()));
+        assert!(calls.collect(kept).is_some_and(|again| again.is_err()));
     }
 }

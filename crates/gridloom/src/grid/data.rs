@@ -1,12 +1,55 @@
-//! Data of a session: named, put into the client's store, brought here, released.
+//! Data of a session: named, put into the client's store, fetched, released.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gridloom_core::base::{DatumId, TaskError};
+use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::node::Command;
 
-use super::state::State;
 use crate::{Error, Grid, Value};
+
+/// Data that threads of the program wait for.
+#[derive(Default)]
+pub(super) struct Fetches(BTreeMap<DatumId, Fetch>);
+
+/// A datum that was asked for. It is forgotten with the last thread that waits for it.
+#[derive(Default)]
+struct Fetch {
+    waiters: usize,
+    /// Kept until each of them has seen it.
+    answer: Option<Result<Meta, TaskError>>,
+}
+
+impl Fetches {
+    /// One more thread waits.
+    fn begin(&mut self, datum: DatumId) {
+        self.0.entry(datum).or_default().waiters += 1;
+    }
+
+    /// An answer for all threads that wait for it; none may, if they gave up.
+    pub(super) fn on_answer(&mut self, datum: DatumId, answer: Result<Meta, TaskError>) {
+        if let Some(fetch) = self.0.get_mut(&datum) {
+            fetch.answer = Some(answer);
+        }
+    }
+
+    fn answer(&self, datum: DatumId) -> Option<Result<Meta, TaskError>> {
+        self.0.get(&datum)?.answer.clone()
+    }
+
+    /// A thread that waited has the answer, or gives up.
+    fn end(&mut self, datum: DatumId) {
+        let fetch = self.0.get_mut(&datum).expect("a thread that waits is counted");
+        fetch.waiters -= 1;
+        if fetch.waiters == 0 {
+            self.0.remove(&datum);
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.0.values().all(|fetch| fetch.waiters > 0), "a fetch is forgotten with its last waiter");
+    }
+}
 
 impl Grid {
     pub(crate) fn new_datum(&self) -> DatumId {
@@ -18,30 +61,18 @@ impl Grid {
     }
 
     pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
-        for datum in data {
-            self.0.backend.forget(datum);
-        }
+        data.into_iter().for_each(|datum| self.0.backend.forget(datum));
     }
 
     pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
-        // Whoever waits sees the same answer, also the one that another's question brought.
-        self.state().gets.entry(datum).or_default().waiters += 1;
+        // Every thread that waits sees the same answer, also the one that another's question brought.
+        self.state().fetches.begin(datum);
         self.command(Command::Get { datum });
-        let asked = |state: &State| state.gets.get(&datum).and_then(|asked| asked.answer.clone());
-        let answer = self.wait(limit, |state| asked(state));
+        let answer = self.wait(limit, |state| state.fetches.answer(datum));
         let mut state = self.state();
-        state.seen(datum);
+        state.fetches.end(datum);
         if let Ok(Err(error)) = &answer {
-            // Also the failure that this one follows from.
-            let root = match error {
-                TaskError::DependencyFailed { task, .. } => state.group_of_task.get(task).copied(),
-                _ => None,
-            };
-            for group in state.group_of_datum.get(&datum).copied().into_iter().chain(root) {
-                if let Some(record) = state.groups.get_mut(&group) {
-                    record.is_told = true;
-                }
-            }
+            state.groups.told_of(datum, error);
         }
         drop(state);
         let meta = answer??;
@@ -55,6 +86,29 @@ impl Grid {
     }
 
     pub(crate) fn release_later(&self, datum: DatumId) {
-        self.0.releases.lock().expect("no panic while held").push(datum);
+        self.dropped().data.push(datum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::NodeId;
+
+    #[test]
+    fn every_thread_that_waits_sees_the_answer_and_the_last_one_forgets_it() {
+        let datum = DatumId { client: NodeId(1), serial: 7 };
+        let mut fetches = Fetches::default();
+        fetches.begin(datum);
+        fetches.begin(datum);
+        assert_eq!(fetches.answer(datum), None);
+        fetches.on_answer(datum, Ok(Meta::Text { size_bytes: 3 }));
+        for _ in 0..2 {
+            fetches.check();
+            assert_eq!(fetches.answer(datum), Some(Ok(Meta::Text { size_bytes: 3 })));
+            fetches.end(datum);
+        }
+        fetches.on_answer(datum, Ok(Meta::Text { size_bytes: 3 }));
+        assert!(fetches.0.is_empty(), "nothing waits for an answer that comes again");
     }
 }

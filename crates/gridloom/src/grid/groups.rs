@@ -1,60 +1,256 @@
-//! Groups of a session: planned, run, followed and forgotten.
+//! Groups of a session: planned, run, reported and forgotten.
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::{DatumId, GroupId, TaskId};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
 use gridloom_core::map::MapBy;
 use gridloom_core::node::Command;
+use gridloom_core::node::message::{TaskReport, TransferReport};
 
-use crate::described::Place;
+use super::unread::Unread;
+use crate::described::PlannedCall;
 use crate::group::Launches;
-use crate::report::{Course, GroupRecord, PlanRecord, Report};
+use crate::report::{Course, Ended, GroupRecord, PlanRecord, Report, Summary};
 use crate::{Error, Grid};
+
+/// The groups about which the program can still ask, those that have not ended, and what is kept of others.
+#[derive(Default)]
+pub(super) struct Groups {
+    records: BTreeMap<GroupId, GroupRecord>,
+    of_task: BTreeMap<TaskId, GroupId>,
+    of_datum: BTreeMap<DatumId, GroupId>,
+    /// Answers to questions for a plan.
+    plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
+    keeps: Keeps,
+    /// Of groups that are forgotten, if they are kept.
+    summaries: BTreeMap<GroupId, Summary>,
+    /// Of groups that are forgotten.
+    unread: Unread,
+}
+
+/// What is kept of a group that has ended and about which the program can ask no more.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Keeps {
+    #[default]
+    Nothing,
+    /// Its summary, for a simulation's report.
+    Summaries,
+    /// All, for a timeline.
+    Records,
+}
+
+impl Groups {
+    pub(super) fn new(keeps: Keeps) -> Groups {
+        Groups { keeps, ..Groups::default() }
+    }
+
+    pub(super) fn of_task(&self, task: TaskId) -> Option<&GroupRecord> {
+        self.records.get(self.of_task.get(&task)?)
+    }
+
+    /// A plan has come for a group; the group's record makes the plan's. `task` is one of its tasks.
+    pub(super) fn on_planned(
+        &mut self,
+        group: GroupId,
+        task: Option<&TaskId>,
+        plan: impl FnOnce(&mut GroupRecord) -> PlanRecord,
+    ) {
+        let Some(record) = self.records.get_mut(&group) else { return };
+        let plan = plan(record);
+        // Only the plan of a group that is not run is asked for.
+        if task.is_none_or(|task| !self.of_task.contains_key(task)) {
+            self.plans.insert(group, Ok(plan));
+        }
+    }
+
+    pub(super) fn on_not_mapped(&mut self, group: GroupId, error: TaskError) {
+        self.plans.insert(group, Err(error));
+    }
+
+    pub(super) fn on_task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
+        if let Some(record) = self.of_task.get(&report.task).and_then(|group| self.records.get_mut(group)) {
+            record.task_ended(Ended { at, server, report });
+        }
+    }
+
+    pub(super) fn on_transferred(&mut self, at: Time, report: TransferReport) {
+        if let Some(record) = self.of_datum.get(&report.datum).and_then(|group| self.records.get_mut(group)) {
+            record.transferred(at, report);
+        }
+    }
+
+    pub(super) fn on_ended(&mut self, group: GroupId, at: Time) {
+        let Some(record) = self.records.get_mut(&group) else { return };
+        record.ended(at);
+        if record.is_unasked {
+            self.forget(group);
+        }
+    }
+
+    /// A server is lost, and these tasks run again.
+    pub(super) fn on_server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
+        let mut counts: BTreeMap<GroupId, usize> = BTreeMap::new();
+        again
+            .iter()
+            .filter_map(|task| self.of_task.get(task))
+            .for_each(|group| *counts.entry(*group).or_default() += 1);
+        for (group, count) in counts {
+            if let Some(record) = self.records.get_mut(&group) {
+                record.server_lost(name, why, count);
+            }
+        }
+    }
+
+    /// The program has read why a datum was not made. It knows of failures in the datum's group, and in the group of
+    /// the call that failed first.
+    pub(super) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
+        let root = match error {
+            TaskError::DependencyFailed { task, .. } => self.of_task.get(task).copied(),
+            _ => None,
+        };
+        let groups: Vec<GroupId> = self.of_datum.get(&datum).copied().into_iter().chain(root).collect();
+        self.told(&groups);
+    }
+
+    fn told(&mut self, groups: &[GroupId]) {
+        for group in groups {
+            if let Some(record) = self.records.get_mut(group) {
+                record.is_told = true;
+            }
+        }
+    }
+
+    /// Remembers a group that is about to run. `plan` is the described group in which it takes its place.
+    fn remember(&mut self, group: &graph::Group, plan: Option<GroupId>) {
+        let mut record = GroupRecord::of(group);
+        record.takes_place_in = plan.and_then(|plan| Some((plan, self.records.get(&plan)?.planned_at()?)));
+        for task in &group.tasks {
+            self.of_task.insert(task.id, group.id);
+        }
+        let made = group.tasks.iter().flat_map(|task| &task.outputs).map(|output| output.datum);
+        for datum in made.chain(group.sources.keys().copied()) {
+            self.of_datum.entry(datum).or_insert_with(|| {
+                record.data.push(datum);
+                group.id
+            });
+        }
+        self.records.insert(group.id, record);
+    }
+
+    /// The program can ask about the group no more: it is forgotten when it has ended.
+    pub(super) fn forget(&mut self, group: GroupId) {
+        let Some(record) = self.records.get_mut(&group) else { return };
+        if !record.has_ended() {
+            record.is_unasked = true;
+            return;
+        }
+        self.unread.add(record);
+        if self.keeps == Keeps::Records {
+            return;
+        }
+        let record = self.records.remove(&group).expect("found above");
+        if self.keeps == Keeps::Summaries {
+            self.summaries.extend(record.summary().map(|summary| (group, summary)));
+            lengthen(&mut self.summaries, &record);
+        }
+        for datum in &record.data {
+            self.of_datum.remove(datum);
+        }
+        for task in record.tasks() {
+            self.of_task.remove(task);
+        }
+    }
+
+    /// Heuristic, predicted and measured makespan of all groups that ran, forgotten or not.
+    pub(super) fn summaries(&self) -> BTreeMap<GroupId, Summary> {
+        let mut all = self.summaries.clone();
+        all.extend(self.records.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
+        self.records.values().for_each(|group| lengthen(&mut all, group));
+        all
+    }
+
+    /// The groups that are remembered.
+    pub(super) fn records(&self) -> &BTreeMap<GroupId, GroupRecord> {
+        &self.records
+    }
+
+    pub(super) fn take_records(&mut self) -> BTreeMap<GroupId, GroupRecord> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Numbers of groups, of their tasks and of their data.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.records.len(), self.of_task.len(), self.of_datum.len())
+    }
+
+    /// Errors that the program did not read: of forgotten groups, or of all.
+    pub(super) fn take_unread(&mut self, all: bool) -> Unread {
+        if all {
+            self.records.values_mut().for_each(|record| self.unread.add(record));
+        }
+        std::mem::take(&mut self.unread)
+    }
+
+    pub(super) fn check(&self) {
+        let mut named = self.of_task.values().chain(self.of_datum.values());
+        assert!(named.all(|group| self.records.contains_key(group)), "tasks and data are forgotten with their group");
+        assert!(self.keeps == Keeps::Summaries || self.summaries.is_empty(), "summaries are of a simulation");
+    }
+}
+
+/// A call that took its place in a group's plan counts into that group's time.
+fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
+    let Some(((plan, start), end)) = record.takes_place_in.zip(record.last_end()) else { return };
+    if let Some((_, _, measured_s)) = summaries.get_mut(&plan) {
+        *measured_s = measured_s.max(end.seconds() - start.seconds());
+    }
+}
 
 impl Grid {
     pub(crate) fn cancel_group(&self, group: GroupId) {
-        let tasks = self.state().groups.get(&group).map(|record| record.unfinished()).unwrap_or_default();
+        let tasks = self.state().groups.records.get(&group).map(|record| record.unfinished()).unwrap_or_default();
         self.cancel(tasks);
     }
 
     pub(crate) fn plan(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, false);
-        self.state().groups.remove(&id);
+        self.state().groups.records.remove(&id);
         plan
     }
 
-    /// The same for a group whose calls will come one by one, until [`Grid::end_plan`]. It is remembered for the report.
-    pub(crate) fn plan_to_follow(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+    /// The same for a described group. Its calls come one by one until [`Grid::end_plan`]. It is remembered for the
+    /// report.
+    pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, true);
         let mut state = self.state();
         match &plan {
-            Ok(_) => state.groups.get_mut(&id).expect("inserted to ask for it").only_planned(),
-            Err(_) => drop(state.groups.remove(&id)),
+            Ok(_) => state.groups.records.get_mut(&id).expect("inserted to ask for it").only_planned(),
+            Err(_) => drop(state.groups.records.remove(&id)),
         }
         plan
     }
 
     fn ask_for_plan(&self, group: graph::Group, heuristic: MapBy, is_followed: bool) -> Result<PlanRecord, Error> {
         let id = group.id;
-        let functions = group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
-        self.state().groups.insert(id, GroupRecord::new(functions));
+        self.state().groups.records.insert(id, GroupRecord::of(&group));
         self.command(Command::Plan { group, heuristic, is_followed });
-        Ok(self.wait(None, |state| state.plans.remove(&id))??)
+        Ok(self.wait(None, |state| state.groups.plans.remove(&id))??)
     }
 
-    /// No more calls come that follow the plan of that group, nor any that read those values.
+    /// No more calls come for the plan of that group, nor any that read those values.
     pub(crate) fn end_plan(&self, group: GroupId, values: Vec<DatumId>) {
         self.end_plan_later(group, values);
-        self.0.backend.commands(self.take_releases());
+        self.commands(Vec::new());
     }
 
     /// The same, told with the next command.
     pub(crate) fn end_plan_later(&self, group: GroupId, values: Vec<DatumId>) {
-        self.0.unfollowed.lock().expect("no panic while held").push(group);
-        self.0.releases.lock().expect("no panic while held").extend(values);
+        let mut dropped = self.dropped();
+        dropped.plans.push(group);
+        dropped.data.extend(values);
     }
 
     pub(crate) fn launches(&self) -> &Launches {
@@ -62,64 +258,40 @@ impl Grid {
     }
 
     pub(crate) fn run(&self, group: graph::Group, heuristic: MapBy, release: Vec<DatumId>) {
-        self.note(&group, None);
-        let mut commands = self.take_releases();
-        commands.push(Command::Run { group, heuristic });
-        commands.push(Command::Release { data: release });
-        self.0.backend.commands(commands);
+        self.remember(&group, None);
+        self.commands(vec![Command::Run { group, heuristic }, Command::Release { data: release }]);
     }
 
-    /// Runs a call where the plan of another group has it.
-    pub(crate) fn run_at(&self, group: graph::Group, place: Place, heuristic: MapBy, plan: GroupId) {
-        self.note(&group, Some(plan));
-        let Place { server, from } = place;
+    /// Runs a call where the plan of a described group has it.
+    pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MapBy, plan: GroupId) {
+        self.remember(&group, Some(plan));
+        let PlannedCall { server, from } = call;
         self.command(Command::Follow { group, server, from, heuristic });
     }
 
     /// What happens to the group from now on is noted for its report.
-    fn note(&self, group: &graph::Group, plan: Option<GroupId>) {
-        let functions: BTreeMap<TaskId, String> =
-            group.tasks.iter().map(|task| (task.id, task.function.clone())).collect();
-        let unasked = std::mem::take(&mut *self.0.unasked.lock().expect("no panic while held"));
-        let mut state = self.state();
-        unasked.into_iter().for_each(|group| state.forget_group(group, &self.0.backend));
-        let mut record = GroupRecord::new(functions);
-        record.follows = plan.and_then(|plan| Some((plan, state.groups.get(&plan)?.planned_at()?)));
-        for task in &group.tasks {
-            state.group_of_task.insert(task.id, group.id);
-        }
-        let made = group.tasks.iter().flat_map(|task| &task.outputs).map(|output| output.datum);
-        for datum in made.chain(group.sources.keys().copied()) {
-            state.group_of_datum.entry(datum).or_insert_with(|| {
-                record.data.push(datum);
-                group.id
-            });
-        }
-        state.groups.insert(group.id, record);
+    fn remember(&self, group: &graph::Group, plan: Option<GroupId>) {
+        let mut state = self.without_dropped_groups();
+        state.groups.remember(group, plan);
     }
 
     /// The program knows of failures in these groups.
     pub(crate) fn told(&self, groups: &[GroupId]) {
-        let mut state = self.state();
-        for group in groups {
-            if let Some(record) = state.groups.get_mut(group) {
-                record.is_told = true;
-            }
-        }
+        self.state().groups.told(groups);
     }
 
-    pub(crate) fn forget_groups_later(&self, groups: Vec<GroupId>) {
-        self.0.unasked.lock().expect("no panic while held").extend(groups);
+    pub(crate) fn forget_group_later(&self, group: GroupId) {
+        self.dropped().groups.push(group);
     }
 
     /// Waits until the group's tasks have ended, however they did.
     pub(crate) fn await_group(&self, group: GroupId) -> Result<(), Error> {
-        self.wait(None, |state| state.groups.get(&group).is_none_or(GroupRecord::has_ended).then_some(()))
+        self.wait(None, |state| state.groups.records.get(&group).is_none_or(GroupRecord::has_ended).then_some(()))
     }
 
     pub(crate) fn wait_group(&self, group: GroupId) -> Result<(), Error> {
         self.await_group(group)?;
-        match self.state().groups.get(&group).and_then(GroupRecord::first_error) {
+        match self.state().groups.records.get(&group).and_then(GroupRecord::first_error) {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
@@ -128,13 +300,66 @@ impl Grid {
     pub(crate) fn report(&self, heuristic: &str, parts: &[GroupId]) -> Report {
         self.absorb();
         let state = self.state();
-        let records = parts.iter().filter_map(|part| state.groups.get(part));
-        Report::new(heuristic, records, &[self.0.client], &state.names)
+        let records = parts.iter().filter_map(|part| state.groups.records.get(part));
+        Report::new(heuristic, records, &[self.0.client], state.directory.names())
     }
 
     /// How a group went that was mapped, so far.
     pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
         self.absorb();
-        self.state().groups.get(&group).and_then(GroupRecord::course)
+        self.state().groups.records.get(&group).and_then(GroupRecord::course)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_core::graph::{Output, Task, TaskKind};
+    use gridloom_core::node::message::Timing;
+
+    fn group(serial: u64) -> graph::Group {
+        let client = NodeId(1);
+        let datum = DatumId { client, serial: serial + 2 };
+        let task = Task {
+            id: TaskId { client, serial: serial + 1 },
+            kind: TaskKind::call("f", 0),
+            args: Vec::new(),
+            outputs: vec![Output { datum, meta: gridloom_base::Meta::Text { size_bytes: 1 } }],
+            work_flops: None,
+            only: None,
+        };
+        let (id, tasks) = (GroupId { client, serial }, vec![task]);
+        graph::Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }
+    }
+
+    fn failed(task: TaskId) -> TaskReport {
+        let error = TaskError::DeadlineExceeded { limit_seconds: 1.0 };
+        TaskReport { task, outcome: Err(error), timing: Timing { run_ns: 0, age_ns: 0 } }
+    }
+
+    #[test]
+    fn a_group_is_forgotten_when_it_has_ended_with_its_tasks_and_data() {
+        let (one, two) = (group(10), group(20));
+        let mut groups = Groups::new(Keeps::Nothing);
+        groups.remember(&one, None);
+        groups.remember(&two, None);
+        groups.forget(one.id);
+        groups.check();
+        assert_eq!(groups.counts(), (2, 2, 2), "it has not ended");
+        groups.on_task_ended(Time::default(), None, failed(one.tasks[0].id));
+        groups.on_ended(one.id, Time::default());
+        groups.check();
+        assert_eq!(groups.counts(), (1, 1, 1));
+        assert_eq!(groups.take_unread(false).count, 1);
+    }
+
+    #[test]
+    fn an_error_that_was_read_is_not_told_again() {
+        let group = group(10);
+        let mut groups = Groups::new(Keeps::Nothing);
+        groups.remember(&group, None);
+        groups.on_task_ended(Time::default(), None, failed(group.tasks[0].id));
+        groups.told_of(group.tasks[0].outputs[0].datum, &TaskError::Cancelled);
+        assert_eq!(groups.take_unread(true).count, 0);
     }
 }

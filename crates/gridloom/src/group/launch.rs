@@ -1,14 +1,14 @@
 //! Launching: what was recorded is taken, mapped and run.
 //!
-//! A group is launched with those that it reads results of. All are taken at once, under a lock; mapping, which may run code of
-//! the program for as long as that takes, is outside of it. Who needs one of them meanwhile waits until it is on its way.
+//! A group is launched with those that it reads results of. All are taken at once, under a lock. They are mapped outside of it,
+//! since that may run code of the program, which takes its time. A thread that needs one of them meanwhile waits for the launch.
 //!
 //! **Invariant:** a launch waits only for launches that began before it, so that none wait for each other in a circle.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
-use gridloom_core::base::{DatumId, GroupId};
+use gridloom_base::{DatumId, GroupId};
 
 use super::regroup::Held;
 use super::{Handle, Part, Parts, Recorder, Recording};
@@ -43,7 +43,6 @@ pub(super) struct Batch {
 pub(super) struct Taken {
     pub(super) mapping: Mapping,
     pub(super) recording: Recording,
-    /// The groups that it is of.
     pub(super) groups: Vec<Arc<Parts>>,
     pub(super) together: usize,
 }
@@ -76,7 +75,7 @@ impl UnderWay {
 
 impl Grid {
     /// Launches what `take` takes, which is called under the lock; gives the part that came of the last. When it returns,
-    /// `needed` is on its way, whoever launched it.
+    /// `needed` is on its way, whichever thread launched it.
     pub(super) fn launch(
         &self,
         needed: Option<&Arc<Parts>>,
@@ -179,8 +178,8 @@ impl Taken {
         };
         let part = Arc::new(Part { grid: grid.clone(), id, together });
         groups.iter().for_each(|group| group.all().push(part.clone()));
-        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results whose
-        // handles are gone already.
+        // The program's values are kept for as long as the lineage needs them, and no longer; nor are results kept once
+        // their handles are gone already.
         let mut release: Vec<DatumId> = recording.values.values().map(|(datum, _)| *datum).collect();
         let is_own = |datum: &&DatumId| group.sources[*datum].at.len() == 1 && !recording.kept.contains(datum);
         release.extend(recording.sources.keys().filter(is_own));

@@ -1,15 +1,15 @@
-//! Data that are taken to a server of the program's choice, kept there, or given up again.
+//! Copies of data on servers of the program's choice: taken there, kept, given up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use gridloom_core::base::{DatumId, GroupId, NodeId, TaskId};
-use gridloom_core::graph::{self, Argument, COPY, KEEP, Source, Task};
-use gridloom_core::idl::Signature;
+use gridloom_base::{DatumId, GroupId, NodeId, TaskId};
+use gridloom_core::graph::{self, Argument, Copies, Source, Task, TaskKind};
 use gridloom_core::node::Command;
+use gridloom_idl::Signature;
 
 use super::{Handle, HandleInner, Parts, Submitted};
-use crate::described::Place;
+use crate::described::PlannedCall;
 use crate::{Error, Grid, Value};
 
 impl Grid {
@@ -53,21 +53,19 @@ impl Handle {
         let grid = &self.0.grid;
         let task = Task {
             id: TaskId { client: grid.client(), serial: grid.next_serial() },
-            function: if is_kept { KEEP } else { COPY }.into(),
-            signature_hash: 0,
+            kind: TaskKind::Replicate(if is_kept { Copies::Kept } else { Copies::Cached }),
             args: vec![Argument::Datum(self.datum())],
             outputs: Vec::new(),
             work_flops: None,
             only: None,
-            object: None,
         };
         let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
         // Where it is, the client's machine knows.
         let sources = BTreeMap::from([(self.datum(), Source { meta: self.0.meta.clone(), at: Vec::new() })]);
         let parts = Parts::new(grid);
         parts.add(id);
-        let place = Place { server, from: BTreeMap::new() };
-        grid.run_at(group(id, Some(task), sources), place, "auto".into(), id);
+        let place = PlannedCall { server, from: BTreeMap::new() };
+        grid.run_planned(group(id, Some(task), sources), place, "auto".into(), id);
         Ok(Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
     }
 

@@ -1,17 +1,17 @@
 //! Bodies of a loop, each a group, that are held back and mapped together.
 //!
-//! Larger groups map better and ask the agent less often; smaller ones start earlier and follow sooner what really happens.
-//! What is held back goes when there are enough bodies, or as soon as a result of one is asked for, so that nobody waits for
-//! what never starts.
+//! Larger groups map better and ask the agent less often; smaller ones start earlier and adapt sooner.
+//! Bodies that are held back are launched when there are enough, or as soon as the program asks for a result of one: no
+//! thread waits for a call that never starts.
 //!
-//! **Invariant:** a value that a body reads stays in the client's store from its look-up until it was launched: what is not
-//! looked up is given up only after [`KEPT_BATCHES`] launches.
+//! **Invariant:** a value that a body reads stays in the client's store from its look-up until it was launched: a value that is
+//! not looked up is given up only after [`KEPT_BATCHES`] launches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use gridloom_core::base::DatumId;
-use gridloom_core::base::limits::{GROUP_TASKS_MAX, REGROUP_BODIES_MAX};
+use gridloom_base::DatumId;
+use gridloom_base::limits::{GROUP_TASKS_MAX, REGROUP_BODIES_MAX};
 
 use super::launch::Taken;
 use super::{Group, Handle, Part, Parts, Recorder, Recording};
@@ -34,7 +34,7 @@ const MAP_PART: f64 = 0.1;
 /// Launches for which a value is kept after its last use.
 const KEPT_BATCHES: u64 = 2;
 
-/// A loop whose bodies are groups. Dropping it launches what is held back.
+/// A loop with groups as its bodies. Dropping it launches what is held back.
 ///
 /// ```no_run
 /// # use gridloom::{Error, Grid, Regroup, Value};
@@ -82,7 +82,7 @@ struct State {
 }
 
 impl Grid {
-    /// A loop whose bodies are groups that are mapped together, some at a time.
+    /// A loop with groups as its bodies; they are mapped together, some at a time.
     ///
     /// # Errors
     /// If `mapping` is a plan, which is of one group, or the number of bodies is out of range.
@@ -109,7 +109,7 @@ impl Loop {
     pub fn group(&self) -> Group {
         let (grid, mapping, held) = (self.0.grid.clone(), self.0.mapping.clone(), Some(self.0.clone()));
         let (parts, recording) = (Parts::new(&grid), Mutex::default());
-        let recorder = Arc::new(Recorder { mapping, recording, parts, following: None, held });
+        let recorder = Arc::new(Recorder { mapping, recording, parts, matching: None, held });
         let mut state = self.0.state();
         state.open.retain(|open| open.strong_count() > 0);
         state.open.push(Arc::downgrade(&recorder));

@@ -1,16 +1,17 @@
-//! Calls of groups that run, whose ends are awaited apart from their results.
+//! Calls of running groups; the program awaits their ends apart from their results. Among them are calls by themselves
+//! with results that stay where they are made, which are groups of one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom_core::base::{NodeId, TaskId};
+use gridloom_base::{NodeId, TaskId};
 
 use super::{Group, Handle, Parts};
 use crate::grid::CallEnd;
-use crate::{Error, Grid};
+use crate::{Arg, Error, Function, Grid};
 
-/// A call of a group, under way: one of a described group ([`Group::submit`]), or a group by itself whose results stay where they
-/// are made ([`Function::submit_kept`](crate::Function::submit_kept)).
+/// A call of a group, under way. It is one of a described group ([`Group::submit`]), or a group by itself with results
+/// that stay where they are made ([`Function::submit_kept`]).
 #[derive(Clone, Debug)]
 pub struct Submitted {
     pub(super) grid: Grid,
@@ -78,5 +79,26 @@ impl Submitted {
         if self.end().is_none() {
             self.grid.cancel(vec![self.task]);
         }
+    }
+}
+
+impl Function {
+    /// Calls it without waiting, and leaves its results where they are made; arguments may be such results, too, of which a copy
+    /// goes from there to where it runs. On that server, if one is named, unless that is lost.
+    ///
+    /// # Errors
+    /// If the arguments do not fit, or the server is not in the grid.
+    pub fn submit_kept(
+        &self,
+        server: Option<NodeId>,
+        args: &[Arg],
+        named: &[(String, Arg)],
+    ) -> Result<Submitted, Error> {
+        let function = server.map_or_else(|| self.clone(), |server| self.clone().bound_to(server));
+        let group = self.grid.group("auto");
+        let results = group.call_named(&function, args, named)?;
+        let task = group.recording().tasks.last().expect("it was recorded just now").id;
+        group.launch()?;
+        Ok(Submitted::new(&group, task, results))
     }
 }

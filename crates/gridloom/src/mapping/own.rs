@@ -1,4 +1,4 @@
-//! Running a heuristic of the program's own: with a budget of time, and so that what it calls of its session knows.
+//! Runs a heuristic of the program's own: within a budget of time, and marked, so that the session refuses to wait inside it.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use gridloom_core::base::TaskError;
+use gridloom_base::TaskError;
 use gridloom_core::map::{Heuristic, MapError, Plan, Problem};
 
 use crate::{Error, Grid};

@@ -15,9 +15,7 @@ use crate::{Error, PlanRecord, TaskRecord};
 pub struct Explained {
     /// Its number.
     pub task: usize,
-    /// Its function.
     pub function: String,
-    /// Its server.
     pub server: String,
     /// Whether the makespan hangs on it.
     pub is_critical: bool,
@@ -29,7 +27,6 @@ pub struct Explained {
 /// A task on one server, all others being where they are, scheduled again in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlternativeRecord {
-    /// The server.
     pub server: String,
     /// When the last input is there, seconds from the start of the plan.
     pub inputs_seconds: f64,
@@ -57,7 +54,6 @@ pub struct StepRecord {
     pub task: Option<usize>,
     /// Its start, seconds from the start of the plan.
     pub start_seconds: f64,
-    /// Its end.
     pub end_seconds: f64,
     /// Whether it waits for the step before only because that has its slot.
     pub waits_for_slot: bool,
@@ -156,7 +152,7 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
     }
 }
 
-/// A datum as whoever wrote the program knows it.
+/// A datum by the name that the program's author knows.
 fn datum_words(datum: u32, problem: &Problem) -> String {
     let facts = &problem.data()[datum as usize];
     match facts.producer {

@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gridloom_core::base::Fnv;
-use gridloom_core::base::json::{self, JsonError};
-use gridloom_core::map::{Given, Seen};
+use gridloom_base::Fnv;
+use gridloom_base::json::{self, JsonError};
+use gridloom_core::map::{ImposedPlan, Seen};
 use serde::{Deserialize, Serialize};
 
 use super::Basis;
@@ -207,7 +207,7 @@ impl File {
             return Ok(record);
         }
         let given = record.given();
-        record.predicted(&Given { order, plain: given.plain && !is_edited, ..given })
+        record.predicted(&ImposedPlan { order, plain: given.plain && !is_edited, ..given })
     }
 
     /// Nothing is before the plan's begin, or takes less than no time.

@@ -4,12 +4,14 @@
 //! drawn as one, which tells how many they are, and only the busiest rows are drawn.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::Path;
+
+use svg::node::element::{Group, Line, Rectangle, Text, Title};
+use svg::{Document, Node};
 
 use super::text::{NO_TIMES, count};
 use crate::report::bytes;
-use crate::timeline::{COLOURS, Span, escape, lanes};
+use crate::timeline::{COLOURS, Span, lanes, tenths};
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 
 const WIDTH: f64 = 1200.0;
@@ -76,35 +78,32 @@ pub fn gantt_svg(
     let first_link = slots.len();
     slots.extend(links);
     let chart = Chart::new(end_s, slots.len());
-    let mut svg = String::new();
     let height = TOP + (slots.len() + 1) as f64 * ROW + 40.0;
-    let _ = writeln!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"4\" y=\"16\" font-size=\"14\">{}</text>",
-        escape(title)
-    );
-    legend(&mut svg, &colours);
-    chart.axis(&mut svg, height);
+    let mut svg = Document::new().set("width", WIDTH).set("height", height);
+    svg.assign("viewBox", format!("0 0 {WIDTH} {height}"));
+    svg.assign("font-family", "system-ui, sans-serif");
+    svg.assign("font-size", 11);
+    svg.append(Rectangle::new().set("width", "100%").set("height", "100%").set("fill", "#fff"));
+    svg.append(Text::new(title).set("x", 4).set("y", 16).set("font-size", 14));
+    svg.append(legend(&colours));
+    svg.append(chart.axis(height));
     let mut before = "";
     for (number, row) in slots.iter().enumerate() {
         // Links are set off from slots.
         let y = TOP + number as f64 * ROW + if number >= first_link { ROW / 2.0 } else { 0.0 };
         if row.name != before {
-            let (name, y) = (escape(&shortened(&row.name)), y + 12.0);
-            let _ = writeln!(svg, "<text x=\"4\" y=\"{y:.1}\"><title>{}</title>{name}</text>", escape(&row.name));
+            let name = Text::new(shortened(&row.name)).add(Title::new(row.name.as_str()));
+            svg.append(name.set("x", 4).set("y", tenths(y + 12.0)));
         }
         before = &row.name;
-        chart.row(&mut svg, row, y);
+        svg.append(chart.row(row, y));
     }
-    let y = height - 24.0;
     if slots_left + links_left > 0 {
         let (slots, links) = (count(slots_left, "less busy slot"), count(links_left, "less busy link"));
-        let _ = writeln!(svg, "<text x=\"4\" y=\"{y:.1}\" fill=\"#777\">not drawn: {slots}, {links}</text>");
+        let text = Text::new(format!("not drawn: {slots}, {links}")).set("x", 4).set("y", tenths(height - 24.0));
+        svg.append(text.set("fill", "#777"));
     }
-    svg.push_str("</svg>\n");
-    svg
+    format!("{svg}\n")
 }
 
 struct Row {
@@ -159,7 +158,6 @@ fn slots(
     busiest(rows.collect(), SLOTS_MAX)
 }
 
-/// Links with their transfers.
 fn links(transfers: &[TransferRecord]) -> (Vec<Row>, usize) {
     let mut rows: BTreeMap<(&str, &str), Vec<Bar>> = BTreeMap::new();
     for moved in transfers {
@@ -217,48 +215,44 @@ impl Chart {
         LEFT + seconds.clamp(0.0, self.end_s) / self.end_s * (WIDTH - LEFT - RIGHT)
     }
 
-    fn axis(&self, svg: &mut String, height: f64) {
-        for tick in 0..=5 {
-            let seconds = self.end_s * f64::from(tick) / 5.0;
-            let (x, low) = (self.x(seconds), height - 44.0);
-            let anchor = ["start", "middle", "middle", "middle", "middle", "end"][tick as usize];
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{low:.1}\" stroke=\"#eee\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#777\">{seconds:.4} s</text>",
-                low + 14.0
-            );
+    fn axis(&self, height: f64) -> Group {
+        let low = height - 44.0;
+        let mut axis = Group::new();
+        for (tick, anchor) in ["start", "middle", "middle", "middle", "middle", "end"].into_iter().enumerate() {
+            let seconds = self.end_s * tick as f64 / 5.0;
+            let x = tenths(self.x(seconds));
+            let line = Line::new().set("x1", x.as_str()).set("x2", x.as_str()).set("y1", TOP).set("y2", tenths(low));
+            axis.append(line.set("stroke", "#eee"));
+            let text = Text::new(format!("{seconds:.4} s")).set("x", x).set("y", tenths(low + 14.0));
+            axis.append(text.set("text-anchor", anchor).set("fill", "#777"));
         }
+        axis
     }
 
-    fn row(&self, svg: &mut String, row: &Row, y: f64) {
+    fn row(&self, row: &Row, y: f64) -> Group {
+        let mut bars = Group::new();
         let mut at = 0;
         while at < row.bars.len() {
             let (count, end_s) = self.together(&row.bars[at..]);
             let (bar, x) = (&row.bars[at], self.x(row.bars[at].start_s));
             let width = (self.x(end_s) - x).max(self.resolution);
             let title = match count {
-                1 => escape(&bar.title),
-                _ => format!("{count} on {}: {:.4} s to {end_s:.4} s", escape(&row.name), bar.start_s),
+                1 => bar.title.clone(),
+                _ => format!("{count} on {}: {:.4} s to {end_s:.4} s", row.name, bar.start_s),
             };
-            let edge = if count == 1 && bar.is_critical { " stroke=\"#000\"" } else { "" };
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" fill=\"{}\" fill-opacity=\".8\"{edge}>\
-                 <title>{title}</title></rect>",
-                y + 2.0,
-                bar.colour
-            );
+            let mut shape = Rectangle::new().set("x", tenths(x)).set("y", tenths(y + 2.0)).set("width", tenths(width));
+            shape = shape.set("height", 13).set("fill", bar.colour).set("fill-opacity", ".8").add(Title::new(title));
+            if count == 1 && bar.is_critical {
+                shape.assign("stroke", "#000");
+            }
+            bars.append(shape);
             if count == 1 && width > DIGIT * bar.label.len() as f64 + 4.0 && !bar.label.is_empty() {
-                let (x, y) = (x + 3.0, y + 12.0);
-                let _ = writeln!(
-                    svg,
-                    "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"#fff\" pointer-events=\"none\">{}</text>",
-                    bar.label
-                );
+                let text = Text::new(bar.label.as_str()).set("x", tenths(x + 3.0)).set("y", tenths(y + 12.0));
+                bars.append(text.set("fill", "#fff").set("pointer-events", "none"));
             }
             at += count;
         }
+        bars
     }
 
     /// How many bars from the first are drawn as one, and where that ends.
@@ -280,18 +274,17 @@ impl Chart {
     }
 }
 
-fn legend(svg: &mut String, colours: &BTreeMap<&str, &str>) {
+fn legend(colours: &BTreeMap<&str, &str>) -> Group {
+    let mut legend = Group::new();
     let mut x = LEFT;
     for (function, colour) in colours.iter().take(FUNCTIONS_SHOWN) {
         let name = shortened(function);
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{x:.1}\" y=\"25\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"34\">{}</text>",
-            x + 14.0,
-            escape(&name)
-        );
+        let square = Rectangle::new().set("x", tenths(x)).set("y", 25).set("width", 10).set("height", 10);
+        legend.append(square.set("fill", *colour));
+        legend.append(Text::new(name.as_str()).set("x", tenths(x + 14.0)).set("y", 34));
         x += 30.0 + DIGIT * name.chars().count() as f64;
     }
+    legend
 }
 
 /// As much of a name as its column holds.

@@ -14,8 +14,8 @@ mod text;
 
 use std::sync::Arc;
 
-use gridloom_core::base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_core::map::{AGAIN, GIVEN, Given, GivenTask, MapError, Plan, Problem, Seen};
+use gridloom_base::{DatumId, Fnv, NodeId, TaskId};
+use gridloom_core::map::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
@@ -118,12 +118,12 @@ impl PlanRecord {
             )));
         };
         moved.server = server.to_string();
-        let given = Given { order: self.order(), ..plan.given() };
-        plan.predicted(&Given { plain: false, ..given })
+        let given = ImposedPlan { order: self.order(), ..plan.given() };
+        plan.predicted(&ImposedPlan { plain: false, ..given })
     }
 
     /// Its servers and order, for another group.
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn given(&self) -> ImposedPlan {
         let mut servers: Vec<&str> = self.tasks.iter().map(|task| task.server.as_str()).collect();
         let mut functions: Vec<&str> = self.tasks.iter().map(|task| task.function.as_str()).collect();
         for names in [&mut servers, &mut functions] {
@@ -131,11 +131,11 @@ impl PlanRecord {
             names.dedup();
         }
         let index = |names: &[&str], name: &str| names.binary_search(&name).expect("listed above") as u32;
-        let task = |task: &TaskRecord| GivenTask {
+        let task = |task: &TaskRecord| ImposedTask {
             function: index(&functions, &task.function),
             server: index(&servers, &task.server),
         };
-        Given {
+        ImposedPlan {
             heuristic: String::new(),
             plain: self.heuristic.split('[').next() == Some("mct"),
             again: AGAIN.into(),
@@ -161,7 +161,7 @@ impl PlanRecord {
     }
 
     /// With those servers and order, and times and transfers by what it was made of, if that is known.
-    fn predicted(mut self, given: &Given) -> Result<PlanRecord, Error> {
+    fn predicted(mut self, given: &ImposedPlan) -> Result<PlanRecord, Error> {
         let Some(basis) = self.basis.clone() else {
             for (rank, task) in given.order.iter().enumerate() {
                 let task = &mut self.tasks[*task as usize];

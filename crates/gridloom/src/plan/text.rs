@@ -73,7 +73,7 @@ impl fmt::Display for PlanRecord {
 }
 
 impl PlanRecord {
-    /// Slots of its servers; of a plan whose grid is not known, as many as have tasks at a time.
+    /// Slots of its servers; if the plan's grid is not known, as many as have tasks at a time.
     fn slots(&self) -> BTreeMap<&str, u32> {
         if let Some(basis) = self.basis.as_deref() {
             let servers = basis.seen.grid.servers.iter();

@@ -1,12 +1,11 @@
-//! Whether a deployment fits the platform and the program: looked at before anything runs, and told with file, line and
-//! column.
+//! Checks that a deployment fits the platform and the program, before anything runs. Errors name file, line and column.
 
 use std::path::Path;
 
-use gridloom_core::idl::near::{did_you_mean, near_names};
-use gridloom_core::platform::deployment::{self, Places, Process};
-use gridloom_core::platform::{Platform, PlatformError};
-use gridloom_core::process::ProcessSpec;
+use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_platform::deployment::{self, Places, Process};
+use gridloom_platform::{Platform, PlatformError};
+use gridloom_process::ProcessSpec;
 
 use super::run::Mains;
 use crate::Error;
@@ -42,7 +41,6 @@ impl Deployment {
         Ok(Deployment { file: file.to_string(), processes })
     }
 
-    /// Its processes.
     pub fn into_processes(self) -> Vec<Process> {
         self.processes.into_iter().map(|(process, _)| process).collect()
     }

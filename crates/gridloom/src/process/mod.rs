@@ -54,7 +54,7 @@ mod talk;
 mod typed;
 
 pub use deployment::{Deployment, Fits};
-pub use gridloom_core::process::{Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, TimerNumber};
+pub use gridloom_process::{Happening, Letter, Level, PeerId, ProcessError, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
 pub use levels::Levels;
 pub use run::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, Main, Mains, RunReport, run, run_fitting, simulate};

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::SECOND_NS;
-use gridloom_core::process::{Level, ProcessError, ProcessSpec};
+use gridloom_base::Time;
+use gridloom_base::time::SECOND_NS;
 use gridloom_net::identity::Secret;
 use gridloom_net::jobs::measure_speed;
 use gridloom_net::process::{NetProcess, ProcessConfig, end_with_parent};
+use gridloom_process::{Level, ProcessError, ProcessSpec};
 use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
@@ -27,8 +27,8 @@ use crate::{Error, SimulateConfig};
 /// Set by `gridloom deploy` for each program that it starts.
 pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
-/// Set beside it: the file that the program makes when it asks which process it is, so that a program which never does
-/// is told from one whose process has ended.
+/// Set beside it: the file that the program makes when it asks which process it is. So a program that never asks
+/// is told from one with a process that has ended.
 pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
 /// Set for the process that is started first: the deployment file, which it looks at before any other is started.
@@ -60,7 +60,7 @@ pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
     run_fitting(mains, kind, &|_| Ok(()))
 }
 
-/// As [`run`], for who can tell whether arguments fit a function: all of the deployment are looked at before one runs.
+/// As [`run`], for a program that can tell whether arguments fit a function: all of the deployment are checked before one runs.
 ///
 /// # Errors
 /// As [`run`], and if some do not.
@@ -150,7 +150,7 @@ fn simulate_fitting(
     }
     let simulation = Arc::new(Mutex::new(simulation));
     let log = |at: Time, spec: &ProcessSpec, level: Level, category: &str, text: &str| {
-        gridloom_core::say!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
+        gridloom_base::say!("{:.6} {level} [{category}] {}@{}: {text}", at.seconds(), spec.function, spec.host);
     };
     let mut runner = Runner::new(simulation.clone(), Arc::new(log));
     runner.share(shared.clone());
@@ -232,7 +232,7 @@ impl IdleWatch {
                 since = Some((seen, looks + 1));
                 if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
-                    gridloom_core::say!(
+                    gridloom_base::say!(
                         "gridloom: only time limits have expired since {} s of virtual time, which is {} s now: {who}; \
                          'gridloom simulate --until SECONDS' ends such a run",
                         idle.since.seconds(),
@@ -277,7 +277,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(why) = self.why.take().filter(|_| !(self.was_told_to_end)()) {
             let (ProcessSpec { function, host, .. }, at_s) = (&self.spec, (self.now)().seconds());
-            gridloom_core::say!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
+            gridloom_base::say!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
         }
     }

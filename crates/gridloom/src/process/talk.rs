@@ -1,21 +1,19 @@
-//! What a process's code can do.
+//! A process's own functions: connect, send, attend, wait, sleep, compute.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use gridloom_core::base::Time;
-use gridloom_core::base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_core::process::TimerNumber;
-use gridloom_core::process::{
-    Agenda, Happening, Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld,
-};
+use gridloom_base::Time;
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_net::jobs::processor_time;
+use gridloom_process::TimerNumber;
+use gridloom_process::{Agenda, Happening, Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 
 use super::settings::log_wants;
 use super::typed::Types;
 
-/// Between attempts to connect to who does not listen yet.
+/// Between attempts to connect to a process that does not listen yet.
 const RETRY_NS: u64 = 20 * MILLISECOND_NS;
 /// From here on times cannot be added to the clock.
 const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
@@ -56,7 +54,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process of that world.
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
         let (blocks_open, elsewhere, types) = Default::default();
@@ -94,7 +91,7 @@ impl Process {
         self.blocks(|world| world.sleep_until(at))
     }
 
-    /// Whether [`Process::sleep`] would take that, for who sleeps in parts.
+    /// Whether [`Process::sleep`] would take that, for a program that sleeps in parts.
     ///
     /// # Errors
     /// If that is no time.
@@ -190,7 +187,7 @@ impl Process {
         self.world.listen(port)
     }
 
-    /// Connects to who listens on that port of that host. Tries again for `patience` seconds while nobody does, so that
+    /// Connects to the process that listens on that port of that host. Tries again for `patience` seconds while none does, so that
     /// processes may start in any order.
     ///
     /// # Errors
@@ -214,7 +211,7 @@ impl Process {
         self.world.close(peer);
     }
 
-    /// Who is at the other end: `function@host`, and the port if it was dialled.
+    /// The process at the other end: `function@host`, and the port if it was dialled.
     pub fn describe(&self, peer: PeerId) -> String {
         self.world.describe(peer)
     }
@@ -240,7 +237,7 @@ impl Process {
     // ---- attending
 
     /// From now on, [`Process::handle`] calls `callback` for messages of the type of that name. An error that it gives goes
-    /// to the sender, who gets it where it waits for an answer, and to the log.
+    /// to the sender, which gets it where it waits for an answer, and to the log.
     pub fn on_bytes(
         &mut self,
         kind: &str,
@@ -404,7 +401,7 @@ impl Process {
         told.join(", ")
     }
 
-    /// The next timer, close, or message whose type is wanted; `None` after so many seconds.
+    /// The next timer, close, or message of a wanted type; `None` after so many seconds.
     ///
     /// # Errors
     /// If the process has to end.

@@ -1,20 +1,20 @@
-//! Typed messages of a process: Rust values out and in, through the native data representation of `wire::layout`.
+//! Typed messages of a process: Rust values out and in, through the native data representation of `gridloom_layout`.
 //!
-//! A message goes as a letter whose type's name is that of the message type. The first of a type on a connection carries
-//! the type's declaration, so that a receiver that declares it differently can say where.
+//! A message goes as a letter; the letter's type has the name of the message type. The first of a type on a connection
+//! carries the type's declaration, so that a receiver that declares it differently can say where.
 //!
-//! **Invariant:** what came is checked as a whole before a value is made of it; a wrong message is an error of who attends
+//! **Invariant:** what came is checked as a whole before a value is made of it; a wrong message is an error of the process that attends
 //! to it, with the type, the field and what was expected, and harms nothing else.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_core::process::{PeerId, ProcessError};
-use gridloom_core::wire::layout::{LayoutError, Message, Typed};
+use gridloom_layout::{LayoutError, Message, Typed};
+use gridloom_process::{PeerId, ProcessError};
 
 use super::Process;
 
-/// The message types that a process has used, and who was told of them.
+/// The message types that a process has used, and the peers that were told of them.
 #[derive(Default)]
 pub(super) struct Types {
     known: BTreeMap<TypeId, Box<dyn Any + Send>>,
@@ -31,7 +31,7 @@ impl Types {
         found.downcast_mut().expect("types are kept by their own identity")
     }
 
-    /// Forgets what was told to who is gone.
+    /// Forgets what a peer was told that is gone.
     pub(super) fn forget(&mut self, peer: PeerId) {
         self.described.remove(&peer);
     }
@@ -58,7 +58,7 @@ impl Process {
     }
 
     /// From now on, [`Process::handle`] calls `callback` for messages of that type. An error that it gives, and a message
-    /// that is wrong, goes to the sender, who gets it where it waits for an answer, and to the log.
+    /// that is wrong, goes to the sender, which gets it where it waits for an answer, and to the log.
     ///
     /// # Panics
     /// As [`Process::send`].
@@ -93,7 +93,7 @@ impl Process {
         Ok((from, message?))
     }
 
-    /// Whether a peer was sent the declaration of a message type, by its hash. For who lays out messages by itself.
+    /// Whether a peer was sent the declaration of a message type, by its hash. For a program that lays out messages by itself.
     pub fn knows(&self, peer: PeerId, hash: u64) -> bool {
         self.types.described.get(&peer).is_some_and(|known| known.contains(&hash))
     }

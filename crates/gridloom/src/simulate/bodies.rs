@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom_core::base::{Meta, ObjectId, TaskError, TaskId};
+use gridloom_base::{Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::{Argument, Task};
-use gridloom_net::jobs::{Alone, JobsConfig, alone};
+use gridloom_net::jobs::{BlockingJobs, JobsConfig, blocking};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
 use gridloom_net::store::Store;
@@ -20,7 +20,7 @@ const SIDE_BY_SIDE_MAX: u32 = 64;
 
 /// Runs task bodies in real worker processes, outside virtual time.
 pub(super) struct RealBodies {
-    alone: Alone,
+    jobs: BlockingJobs,
     store: Store,
 }
 
@@ -40,15 +40,15 @@ impl RealBodies {
             slowdown: 1.0,
             worker_group: None,
         };
-        let alone = Alone::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
-        Ok(RealBodies { alone, store: Store::new(Pool::new(1 << 28)) })
+        let jobs = BlockingJobs::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
+        Ok(RealBodies { jobs, store: Store::new(Pool::new(1 << 28)) })
     }
 
     /// Where the worker has come to, with the results taken out of the store.
-    fn halted(&mut self, task: &Task, halt: alone::Halt) -> Halt {
+    fn halted(&mut self, task: &Task, halt: blocking::Halt) -> Halt {
         let outcome = match halt {
-            alone::Halt::CallsBack(call) => return Halt::CallsBack(call),
-            alone::Halt::Ended(outcome) => outcome,
+            blocking::Halt::CallsBack(call) => return Halt::CallsBack(call),
+            blocking::Halt::Ended(outcome) => outcome,
         };
         let results = outcome.map(|results| {
             let value = |(datum, meta)| {
@@ -70,7 +70,7 @@ impl Bodies for RealBodies {
             Halt::Ended(outcome) => outcome,
             Halt::CallsBack(call) => {
                 self.give_up(call.task);
-                let (function, server) = (task.function.clone(), "simulation".to_string());
+                let (function, server) = (task.name().to_string(), "simulation".to_string());
                 Err(TaskError::Refused { function, server, why: "nobody is there to be called back".into() })
             }
         }
@@ -82,20 +82,20 @@ impl Bodies for RealBodies {
                 self.store.put(*datum, meta.clone(), Payload::Inline(bytes.clone()));
             }
         }
-        let halt = self.alone.run(Arc::new(task.clone()), &self.store);
+        let halt = self.jobs.run(Arc::new(task.clone()), &self.store);
         self.halted(task, halt)
     }
 
     fn go_on(&mut self, task: &Task, answer: CallBackAnswer) -> Halt {
-        let halt = self.alone.answer(task, answer, &self.store);
+        let halt = self.jobs.answer(task, answer, &self.store);
         self.halted(task, halt)
     }
 
     fn give_up(&mut self, task: TaskId) {
-        self.alone.stop(task);
+        self.jobs.stop(task);
     }
 
     fn end_object(&mut self, object: ObjectId) {
-        self.alone.end_object(object);
+        self.jobs.end_object(object);
     }
 }

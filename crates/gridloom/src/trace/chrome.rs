@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use gridloom_core::base::Time;
+use gridloom_base::Time;
 use serde_json::{Value as Json, json};
 
 use super::{Arrow, Details, Format, Label, Track};

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_core::process::Letter;
-use gridloom_core::wire::layout::{Abi, Graph, Header, Receiver, Value, parse};
+use gridloom_layout::{Abi, Graph, Header, Receiver, Value, parse};
+use gridloom_process::Letter;
 use serde_json::{Map, Value as Json, json};
 
 /// Elements of an array that are shown.

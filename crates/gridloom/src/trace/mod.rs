@@ -17,9 +17,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridloom_core::base::{NodeId, TaskId, Time};
-use gridloom_core::flow::LinkIndex;
-use gridloom_core::platform::{HostId, Platform};
+use gridloom_base::{NodeId, TaskId, Time};
+use gridloom_flow::LinkIndex;
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::observe::{LetterName, Moved, Observer, Seen, State};
 use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
@@ -105,7 +105,7 @@ struct NodeTracks {
     tasks: Lanes<TaskId>,
 }
 
-/// Tracks for what overlaps, and who has each.
+/// Tracks for activities that overlap, and the activity on each.
 struct Lanes<K>(Vec<(Track, Option<K>)>);
 
 impl<K: PartialEq> Lanes<K> {
@@ -191,7 +191,7 @@ impl Tracer {
                 });
                 details.insert("results".into(), results.collect());
                 details.insert("inputs".into(), task.inputs().map(|datum| json!(datum.to_string())).collect());
-                self.format.begin(&mut self.out, at, track, &task.function, &details)
+                self.format.begin(&mut self.out, at, track, task.name(), &details)
             }
             Seen::TaskEnds { node, task } => {
                 match self.nodes.get_mut(&node).and_then(|tracks| tracks.tasks.leave(&task)) {

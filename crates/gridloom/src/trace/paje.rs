@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use gridloom_core::base::Time;
+use gridloom_base::Time;
 
 use super::{Arrow, Details, Format, Label, Track};
 
@@ -92,7 +92,7 @@ impl Format for Paje {
 }
 
 fn date(at: Time) -> String {
-    let second = gridloom_core::base::time::SECOND_NS;
+    let second = gridloom_base::time::SECOND_NS;
     format!("{}.{:09}", at.0 / second, at.0 % second)
 }
 

@@ -1,4 +1,4 @@
-//! The first run of a block: its calls become a described graph, and its sessions have ended at once.
+//! The first run of a block: its calls become a described graph, and its sessions end at once.
 //!
 //! **Invariant:** nothing of the program's arrays is read or written, and nothing is sent.
 
@@ -6,21 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use gridloom::data::is_as_made;
 use gridloom::{Function, Graph, GraphArg, GraphRef, Handle};
-use gridloom_core::base::{Dtype, Meta, Order};
+use gridloom_base::{Dtype, Meta, Order};
 
 use super::super::arguments::Item;
-use super::super::calls::Opened;
+use super::super::call::{Call, Origin};
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
-use super::super::datum::is_as_made;
+use super::super::elsewhere::{Found, Made, Part};
 use super::super::handles::Handles;
 use super::super::library::Library;
-use super::super::sessions::{Origin, no_session};
+use super::super::sessions::no_session;
 use super::known::Known;
-use super::made::Made;
-use super::regions::{Found, Part};
 
-/// What was found out so far.
+/// What the run has found so far.
 pub(crate) struct Discovery {
     graph: Graph,
     /// The first handle of a function that was made in the block.
@@ -35,10 +34,10 @@ pub(crate) struct Discovery {
     results: Vec<Described>,
     /// Of these, those that come to the client.
     wanted: BTreeSet<usize>,
-    /// Addresses in buffers whose results stay where they are made.
+    /// Addresses in buffers with results that stay where they are made.
     pub(super) stays: BTreeSet<usize>,
     sessions: BTreeMap<c_int, Session>,
-    /// Sessions of before the block that were waited for in it.
+    /// Sessions of before the block that the block waited for.
     waited: BTreeSet<c_int>,
 }
 
@@ -63,7 +62,7 @@ struct Session {
     is_waited: bool,
 }
 
-/// What a block's first run has found.
+/// What a block's first run found.
 pub(super) struct Discovered {
     pub(super) graph: Graph,
     pub(super) failed: Option<Failed>,
@@ -93,13 +92,13 @@ impl Discovery {
         }
     }
 
-    /// Whether the second run needs that handle, which is of before the block.
+    /// Whether the second run needs that handle, since it was made before the block.
     pub(super) fn keeps_handle(&self, number: u64) -> bool {
         number < self.first_handle
     }
 
     /// A call of the block.
-    pub(super) fn call(&mut self, opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+    pub(super) fn call(&mut self, opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         check_results(opened, items)?;
         if self.failed.is_some() {
             return Ok(());
@@ -115,7 +114,7 @@ impl Discovery {
         Ok(())
     }
 
-    fn describe(&mut self, opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+    fn describe(&mut self, opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         let (mut args, mut named) = (Vec::new(), Vec::new());
         for item in items.iter().filter(|item| item.param.is_input()) {
             let arg = match item.bytes.as_deref().and_then(|bytes| number_of(&item.meta, bytes)) {
@@ -150,7 +149,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// What stands for the memory that a call reads.
+    /// The node of the graph that stands for the memory which a call reads.
     fn read(&mut self, item: &Item<'_>) -> Outcome<GraphArg> {
         let (start, bytes) = item.range();
         match self.known.regions.read(start, bytes) {
@@ -190,7 +189,7 @@ impl Discovery {
         Ok(self.graph.input(&format!("input{}", self.inputs), meta.clone())?)
     }
 
-    /// A call that has no place in the plan: what it reads comes to the client, and what it writes is the client's.
+    /// A call without a place in the plan: results that it reads come to the client, and the client has what it writes.
     fn call_apart(&mut self, items: &[Item<'_>]) {
         for (start, bytes) in items.iter().filter(|item| item.is_read() || item.is_part()).map(Item::range) {
             self.want(start, bytes);
@@ -229,7 +228,7 @@ impl Discovery {
         self.known.will_be_written(addresses);
     }
 
-    /// The program's own work, which changes what was said.
+    /// The program's own work, which changes the buffers that were announced.
     pub(super) fn program_writes(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
@@ -287,8 +286,8 @@ fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
 
 /// Sessions, which have all ended.
 impl Discovery {
-    pub(super) fn begin_session(&mut self, opened: &Opened) -> c_int {
-        let id = opened.library().sessions.lock().free_id();
+    pub(super) fn begin_session(&mut self, opened: &Call, library: &Library) -> c_int {
+        let id = library.sessions.lock().free_id();
         self.sessions.insert(id, Session { origin: opened.origin(), is_waited: false });
         id
     }
@@ -308,7 +307,7 @@ impl Discovery {
         ids.iter().find(|id| !is_open(id)).map_or(Ok(()), |id| Err(no_session(*id)))
     }
 
-    /// They are waited for; they are outstanding.
+    /// Notes that these, which are outstanding, are waited for.
     pub(crate) fn wait(&mut self, ids: &[c_int]) {
         for id in ids {
             match self.sessions.get_mut(id) {
@@ -332,9 +331,9 @@ pub(super) fn stays(addresses: &BTreeSet<usize>, item: &Item<'_>) -> bool {
     addresses.range(start..start + bytes).next().is_some()
 }
 
-/// Whether a call has no place in a plan: it has an object, callbacks, remote data, files, results whose size is not known, arrays of which a part is
-/// sent, or that have no elements.
-pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
+/// Whether a call has no place in a plan: it has an object, callbacks, remote data, files, results of unknown size, or arrays
+/// that have no elements or of which a part is sent.
+pub(super) fn is_apart(opened: &Call, items: &[Item<'_>]) -> bool {
     let is_plain = |item: &Item<'_>| match item.is_number() {
         true => item.remote.is_none() && item.whole.is_none() && (!item.param.is_array || item.meta.size_bytes() > 0),
         false => !item.param.is_output() && item.bytes.is_some(),
@@ -343,8 +342,8 @@ pub(super) fn is_apart(opened: &Opened, items: &[Item<'_>]) -> bool {
     opened.function().is_method() || calls_back || !items.iter().all(is_plain)
 }
 
-/// Arguments fit the memory that there is, and results of one call lie apart, or nobody could say what is there.
-pub(super) fn check_results(opened: &Opened, items: &[Item<'_>]) -> Outcome<()> {
+/// Refuses arguments that exceed memory, and results of one call that overlap: what is there would not be defined.
+pub(super) fn check_results(opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
     let is_beyond = |item: &&Item<'_>| {
         let (start, bytes) = item.range();
         isize::try_from(bytes).is_err() || start.checked_add(bytes).is_none()
@@ -371,7 +370,7 @@ pub(super) fn check_results(opened: &Opened, items: &[Item<'_>]) -> Outcome<()> 
     }
 }
 
-/// A scalar as a described graph has it; `None` if it has no form for it.
+/// A scalar as a described graph has it; `None` if graphs have no such scalars.
 fn number_of(meta: &Meta, bytes: &[u8]) -> Option<GraphArg> {
     let dtype = match meta {
         Meta::Scalar { dtype, .. } => *dtype,

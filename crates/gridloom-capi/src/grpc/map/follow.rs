@@ -12,23 +12,21 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Arg, Follow, Group, Value};
+use gridloom::{Arg, GraphOptions, Group, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
-use super::super::calls::Opened;
+use super::super::call::{Call, Limited, Work};
 use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
+use super::super::elsewhere::{Found, Guard, Made, Part, bring, put_back, show, write_if_here};
 use super::super::library::Library;
 use super::super::memory;
-use super::super::sessions::Session;
-use super::super::work::{Limited, Work};
-use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
-use super::guard::{self, Guard};
-use super::known::{Known, Range};
-use super::made::{Made, bring, put_back, write_if_here};
-use super::overwritten::{Former, Overwritten};
-use super::regions::{Found, Part};
+use super::super::session::Session;
 
-/// A block whose calls are made.
+use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
+use super::known::{Known, Range};
+use super::overwritten::{Former, Overwritten};
+
+/// A block with its calls made.
 pub(super) struct Run {
     library: Arc<Library>,
     /// None if nothing was to be mapped, or could not be.
@@ -44,13 +42,13 @@ pub(super) struct Run {
     wanted: Vec<bool>,
     results: usize,
     pub(super) stays: BTreeSet<usize>,
-    calls: Vec<Call>,
+    calls: Vec<Awaited>,
     overwritten: Overwritten,
     guard: Guard,
 }
 
-/// A call that was made, by whom its end is known.
-enum Call {
+/// A call that was made, and what knows how it ended.
+enum Awaited {
     Mapped(Arc<Limited>),
     Session(Arc<Session>),
     Ended(Outcome<()>),
@@ -70,11 +68,11 @@ impl Run {
 
     pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovery: Discovery) -> Run {
         let Discovered { graph, failed, earlier, wanted, unwanted } = discovery.end();
-        let follow = Follow { is_strict: false, inputs: earlier, unwanted };
+        let follow = GraphOptions { is_strict: false, inputs: earlier, unwanted };
         let group = match (failed, graph.is_empty()) {
             (Some(failed), _) => Err(failed),
             (None, true) => Ok(None),
-            (None, false) => library.grid.follow(&graph, heuristic, follow).map(Some).map_err(Failed::from),
+            (None, false) => library.grid.group_of(&graph, heuristic, follow).map(Some).map_err(Failed::from),
         };
         let not_mapped = group.as_ref().err().map(|failed| {
             let text =
@@ -101,12 +99,12 @@ impl Run {
     ///
     /// # Safety
     /// What was passed is as the signature says, until the block has ended.
-    pub(super) unsafe fn call(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<()> {
+    pub(super) unsafe fn call(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<()> {
         // SAFETY: promised by the caller, here and below.
         let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
         let outcome = match made {
             MadeCall::Mapped(limited) => {
-                self.calls.push(Call::Mapped(limited.clone()));
+                self.calls.push(Awaited::Mapped(limited.clone()));
                 return limited.await_end(&self.library.grid);
             }
             MadeCall::Apart { work, written, former } => {
@@ -122,7 +120,7 @@ impl Run {
                 outcome
             }
         };
-        self.calls.push(Call::Ended(outcome.clone()));
+        self.calls.push(Awaited::Ended(outcome.clone()));
         outcome
     }
 
@@ -130,20 +128,20 @@ impl Run {
     ///
     /// # Safety
     /// As for [`Run::call`].
-    pub(super) unsafe fn begin(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<c_int> {
+    pub(super) unsafe fn begin(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<c_int> {
         let origin = opened.origin();
         // SAFETY: promised by the caller.
         let made = unsafe { self.make(opened, survey) }.inspect_err(|failed| self.refused(failed))?;
         let session = match made {
             MadeCall::Mapped(limited) => {
-                self.calls.push(Call::Mapped(limited.clone()));
+                self.calls.push(Awaited::Mapped(limited.clone()));
                 self.library.sessions.begin(Work::Grouped(limited, Vec::new()), origin)
             }
             MadeCall::Apart { work, written, former } => {
                 let session = self.library.sessions.begin(work, origin);
                 written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes));
                 self.apart.push(Apart { written, former, session: session.clone() });
-                self.calls.push(Call::Session(session.clone()));
+                self.calls.push(Awaited::Session(session.clone()));
                 session
             }
         };
@@ -152,12 +150,12 @@ impl Run {
 
     /// A call was not made: that is how it ended.
     fn refused(&mut self, failed: &Failed) {
-        self.calls.push(Call::Ended(Err(failed.clone())));
+        self.calls.push(Awaited::Ended(Err(failed.clone())));
     }
 
     /// The memory's last writer is the program, or a call that writes there by itself.
     fn give_up(&mut self, start: usize, bytes: usize) {
-        guard::show(start, bytes);
+        show(start, bytes);
         self.known.regions.forget(start, bytes);
         self.touched.push((start, bytes));
     }
@@ -171,7 +169,7 @@ impl Run {
     }
 
     /// Makes a call, in its place in the plan if it can have one.
-    unsafe fn make(&mut self, opened: &Opened, survey: Survey<'_>) -> Outcome<MadeCall> {
+    unsafe fn make(&mut self, opened: &Call, survey: Survey<'_>) -> Outcome<MadeCall> {
         let items = &survey.items;
         check_results(opened, items)?;
         for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
@@ -189,7 +187,7 @@ impl Run {
             let work = unsafe { opened.send(survey, |item| self.input(opened, item).map(Some)) }?;
             let former = self.parts_there(&written);
             for (start, bytes) in &written {
-                guard::show(*start, *bytes);
+                show(*start, *bytes);
                 self.known.forget_passed(*start, *bytes);
             }
             return Ok(MadeCall::Apart { work, written, former });
@@ -205,8 +203,10 @@ impl Run {
         let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
         let (library, function) = (self.library.clone(), opened.function());
         // SAFETY: promised by the caller.
-        let gathered =
-            unsafe { gather(&library, function.signature(), survey.items, |item| self.input(opened, item).map(Some)) }?;
+        let gathered = unsafe {
+            let known = |item: &Item<'_>| self.input(opened, item).map(Some);
+            gather(&library.places(), function.signature(), survey.items, known)
+        }?;
         let Gathered { args, named, .. } = gathered;
         self.overwritten.forget_ended();
         let call = group.submit(function, &args, &named)?;
@@ -222,10 +222,10 @@ impl Run {
     /// There is memory for them.
     unsafe fn write_results(
         &mut self,
-        opened: &Opened,
+        opened: &Call,
         limited: &Arc<Limited>,
         results: Vec<(String, usize, usize, bool)>,
-        metas: Vec<gridloom_core::base::Meta>,
+        metas: Vec<gridloom_base::Meta>,
     ) {
         let (call, mut formers) = (self.calls.len() + 1, Vec::new());
         for ((handle, (name, start, bytes, stays)), meta) in limited.call.results().iter().zip(results).zip(metas) {
@@ -250,7 +250,7 @@ impl Run {
     }
 
     /// What a call reads.
-    fn input(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Arg> {
+    fn input(&mut self, opened: &Call, item: &Item<'_>) -> Outcome<Arg> {
         let (start, bytes) = item.range();
         let found = match self.known.regions.read(start, bytes) {
             Found::Whole(made) => made.read_as(item).map(|result| (made, result)),
@@ -273,7 +273,7 @@ impl Run {
     }
 
     /// A value of the client's memory: the one that was passed before, if it is the same.
-    unsafe fn value(&mut self, opened: &Opened, item: &Item<'_>) -> Outcome<Value> {
+    unsafe fn value(&mut self, opened: &Call, item: &Item<'_>) -> Outcome<Value> {
         let range = item.range();
         if item.whole.is_some() {
             // SAFETY: promised by the caller.
@@ -301,7 +301,7 @@ impl Run {
         };
         let met: Vec<Apart> = self.apart.extract_if(.., meets).collect();
         for Apart { former, session, .. } in met {
-            // How it ended is told to who waits for it, and at the block's end. Of one that failed, what was there is there still.
+            // Its wait and the block's end tell how it ended. If it failed, what was there is there still.
             if self.library.await_ended(&session).is_err() {
                 for part in former {
                     // It is watched before it is looked whether it was brought meanwhile: from then on it is brought with the rest.
@@ -368,9 +368,9 @@ impl Run {
         let mut failed: Option<Failed> = None;
         for call in &self.calls {
             let outcome = match call {
-                Call::Mapped(limited) => limited.await_end(&library.grid),
-                Call::Session(session) => library.await_ended(session),
-                Call::Ended(outcome) => outcome.clone(),
+                Awaited::Mapped(limited) => limited.await_end(&library.grid),
+                Awaited::Session(session) => library.await_ended(session),
+                Awaited::Ended(outcome) => outcome.clone(),
             };
             failed = failed.or(outcome.err());
         }

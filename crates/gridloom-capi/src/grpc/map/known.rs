@@ -1,13 +1,13 @@
-//! What a run of a block knows of the program's memory: who wrote it last, which buffers there are, and what was passed of it.
+//! What a run of a block knows of the program's memory: its last writers, its buffers, and what was passed of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::regions::Regions;
+use super::super::elsewhere::Regions;
 
 /// First address and bytes of memory.
 pub(super) type Range = (usize, usize);
 
-/// It, with writers and what stands for memory that was passed.
+/// Regions with their writers, and what stands for memory that was passed.
 pub(super) struct Known<W, P> {
     pub(super) regions: Regions<W>,
     buffers: Buffers,
@@ -41,13 +41,12 @@ impl<W: Clone, P> Known<W, P> {
         self.passed.get(&range).map_or(&[], Vec::as_slice)
     }
 
-    /// The same, for more.
     pub(super) fn passed_mut(&mut self, range: Range) -> &mut Vec<P> {
         self.longest_passed = self.longest_passed.max(range.1);
         self.passed.entry(range).or_default()
     }
 
-    /// What was passed from there before is not what is passed from now on.
+    /// Forgets what was passed from there: memory has something else from now on.
     pub(super) fn forget_passed(&mut self, start: usize, bytes: usize) {
         let near = (start.saturating_sub(self.longest_passed), 0)..(start.saturating_add(bytes), 0);
         let met = self.passed.range(near).map(|(range, _)| *range).filter(|(first, size)| first + size > start);
@@ -60,7 +59,7 @@ impl<W: Clone, P> Known<W, P> {
         self.to_write.extend(addresses);
     }
 
-    /// The program's own work begins; addresses in the buffers that it changes, of which nothing that was passed counts any more.
+    /// The program's own work begins. Gives addresses in the buffers that it changes, and forgets what was passed of those.
     pub(super) fn take_to_write(&mut self) -> Vec<usize> {
         let addresses = std::mem::take(&mut self.to_write);
         addresses.iter().for_each(|address| self.forget_passed(*address, 1));

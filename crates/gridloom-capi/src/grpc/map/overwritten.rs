@@ -1,17 +1,16 @@
-//! What memory held before calls of a block wrote there. Of a call that fails it is there again when the block has ended, as with a
-//! plain call; who reads the memory within the block fails with it.
+//! What memory held before calls of a block wrote there. If a call fails, it is there again when the block has ended, as with a
+//! plain call. Calls of the block that read the memory meanwhile fail too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gridloom::Grid;
 
+use super::super::call::Limited;
+use super::super::elsewhere::{Made, Part, Regions, put_back};
 use super::super::memory;
-use super::super::work::Limited;
-use super::made::{Made, put_back};
-use super::regions::{Part, Regions};
 
-/// Of calls that have not ended, or have failed.
+/// What calls were to write over that have not ended, or have failed.
 #[derive(Default)]
 pub(super) struct Overwritten {
     failed: Vec<Call>,
@@ -24,17 +23,17 @@ struct Call {
     results: Vec<Former>,
 }
 
-/// What one result is written over.
+/// What one result was to be written over.
 pub(super) struct Former {
     made: Arc<Made>,
-    /// Results that were somewhere else. Where there was none, memory has what was there.
+    /// Results that were somewhere else. Elsewhere, memory has what was there.
     regions: Regions<Arc<Made>>,
-    /// What memory has, by first address, if something else is put there meanwhile.
+    /// Copies of memory, by first address, if something else is put there meanwhile.
     copies: Vec<(usize, Vec<u8>)>,
 }
 
 impl Former {
-    /// What `known` has where `made` is to be; with a copy of the rest, if that is to be filled.
+    /// What `known` has where `made` is to be, and a copy of the rest if the debug mode fills that.
     ///
     /// # Safety
     /// There is memory of so many bytes.
@@ -62,7 +61,7 @@ impl Overwritten {
         self.open.push_back(Call { limited: limited.clone(), results });
     }
 
-    /// Forgets what calls have overwritten that have ended well, first those that were made first: nobody needs it any more.
+    /// Forgets what calls were to write over that have ended well, in the order of the calls.
     pub(super) fn forget_ended(&mut self) {
         while let Some(end) = self.open.front().and_then(|call| call.limited.call.end()) {
             let call = self.open.pop_front().expect("it was there just now");
@@ -72,7 +71,7 @@ impl Overwritten {
         }
     }
 
-    /// Puts back what calls that have failed were to overwrite, unless others have done so since. All calls have ended.
+    /// Puts back what failed calls were to write over, unless later calls wrote there. All calls have ended.
     ///
     /// # Safety
     /// The memory of the block's calls is valid.

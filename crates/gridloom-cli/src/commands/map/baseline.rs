@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use super::super::{print_json, print_line, read_text};
 
-/// Whose plans the best of is compared with.
+/// The heuristics to compare by their best plan.
 const FOUR: [&str; 4] = ["heft", "cpop", "min-min", "max-min"];
-/// Of so many cases that gain most the mean is shown for model m2.
+/// The mean gain of this many best cases is shown for model m2.
 const MOST: usize = 10;
 
-/// What was found of a case.
+/// Makespans of one case.
 struct Row {
     workflow: String,
     platform: Value,
@@ -31,18 +31,18 @@ struct Row {
     mct_s: f64,
     auto_s: f64,
     map_s: f64,
-    /// Of those that are known for one model.
+    /// The best known makespan, for the model that has one.
     best_known_s: Option<f64>,
 }
 
-/// The best makespans that somebody has found, by workflow and platform, for one model.
+/// The best known makespans, by workflow and platform, for one model.
 struct BestKnown {
     model: Option<Model>,
     seconds: BTreeMap<(String, String), f64>,
 }
 
 impl BestKnown {
-    /// What the folder has.
+    /// Reads the folder.
     fn read(folder: &Path) -> Result<BestKnown> {
         let path = folder.join("best_known.json");
         if !path.exists() {

@@ -11,7 +11,7 @@ use super::super::count;
 pub fn svg(case: &Case<'_>, found: &Evaluated, by: &str) -> String {
     let workflow = case.workflow;
     let digits = case.servers.len().saturating_sub(1).to_string().len();
-    // In order of number also where there are ten.
+    // Padded, so that ten servers and more are sorted by number.
     let place = |place: u32| match place as usize {
         client if client == case.servers.len() => "client".to_string(),
         server => format!("server {server:0digits$}"),
@@ -43,7 +43,7 @@ pub fn svg(case: &Case<'_>, found: &Evaluated, by: &str) -> String {
     gantt_svg(&title, &tasks, &copies.collect::<Vec<_>>(), &BTreeSet::new())
 }
 
-/// What has a colour of its own: the name without the number that tells like tasks apart, such as `mProject_ID0000001`.
+/// The name that decides the colour: without the number that tells like tasks apart, as in `mProject_ID0000001`.
 fn kind(task: &WorkflowTask) -> &str {
     let name = if task.name.is_empty() { &task.id } else { &task.name };
     let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -16,9 +16,9 @@ use super::{count, parse_svg, print_json, print_line, print_text, read_text, wri
 
 /// Map a recorded workflow onto described servers, and print when it ends and what each server does
 ///
-/// Models: m0 has no contention, and inputs everywhere; m1 has inputs and final outputs at the client; in m2 copies share
-/// links and cards, and files stay where they have been. In m2, heuristics that know nothing of contention map as in m0,
-/// and mct is plain GridRPC: the client sends each input for each task and gets each output, and nothing stays.
+/// Model m0 has no contention, and inputs are everywhere. In m1 inputs and final outputs are at the client. In m2 copies share
+/// links and network cards, and files stay where they were copied. In m2, heuristics that do not model contention map as in
+/// m0, and mct is plain GridRPC: the client sends each input for each task, gets each output, and servers keep nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
 gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \
@@ -32,16 +32,16 @@ pub struct Options {
     /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}
     #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
     platform: Option<PathBuf>,
-    /// What is modelled of transfers: m0, m1 or m2
+    /// Model of transfers: m0, m1 or m2
     #[arg(long, default_value = "m2")]
     model: Model,
-    /// Which heuristic maps, as NAME or NAME[PARAMETER=VALUE,...]
+    /// Heuristic that maps, as NAME or NAME[PARAMETER=VALUE,...]
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     heuristic: String,
-    /// Take this plan instead, as --json prints them
+    /// Evaluate this plan instead of mapping; a file as --json prints
     #[arg(long, value_name = "FILE", conflicts_with = "heuristic")]
     plan: Option<PathBuf>,
-    /// Instead, map all workflows of a folder by all models, and print a table: heft, the best of four heuristics, mct, auto
+    /// Map all workflows of a folder by all models, and print a table of heft, the best of four heuristics, mct and auto
     #[arg(long, conflicts_with_all = ["workflow", "platform", "plan", "heuristic", "model", "svg"])]
     baseline: bool,
     /// The folder of --baseline: baseline.json with the platforms, and the workflows
@@ -50,7 +50,7 @@ pub struct Options {
     /// Draw the plan into an SVG file: servers over time, and with m2 the copies on each link
     #[arg(long, value_name = "FILE", value_parser = parse_svg)]
     svg: Option<PathBuf>,
-    /// List all tasks, also of a large workflow
+    /// List all tasks, even of a large workflow
     #[arg(long, conflicts_with_all = ["baseline", "json"])]
     tasks: bool,
     /// Print JSON
@@ -58,9 +58,9 @@ pub struct Options {
     json: bool,
 }
 
-/// Tasks of a workflow that are listed unasked.
+/// A workflow of more tasks is listed with --all only.
 const TASKS_SHOWN: usize = 40;
-/// Servers that are listed: the first.
+/// More servers are not listed.
 const SERVERS_SHOWN: usize = 40;
 
 pub fn run(options: &Options) -> Result<ExitCode> {

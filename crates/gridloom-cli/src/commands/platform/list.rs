@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use gridloom_core::platform::outline::{Arm, Member, Outline, Shape, Way};
-use gridloom_core::platform::{Host, LOOPBACK, LinkId, Platform, Sharing};
+use gridloom_platform::outline::{Arm, Member, Outline, OutlineLink, Shape};
+use gridloom_platform::{Host, LOOPBACK, LinkId, Platform, Sharing};
 
 use crate::drawing::words::{cables, counted, from_to, roles, scaled};
 use crate::drawing::{self, route_rows};
@@ -145,7 +145,7 @@ fn given(lines: &mut Vec<String>, platform: &Platform, outline: &Outline, most: 
     let name = |member: usize| name_of(platform, &outline.members[member]);
     match &outline.shape {
         Shape::Routes { ways, .. } => {
-            for Way { from, to, links, both_ways } in ways {
+            for OutlineLink { from, to, links, both_ways } in ways {
                 let arrow = if *both_ways { "–" } else { "→" };
                 lines.push(format!("{} {arrow} {} over {}", name(*from), name(*to), over(links)));
             }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::{AttachConfig, Cast, GRID_PARTS, program_path};
-use gridloom_core::platform::Platform;
-use gridloom_core::platform::deployment::{self, Process};
+use gridloom::{AttachConfig, BUILTIN_LINALG, BUILTIN_WORD, GRID_ROLES, Roles, program_path, why_no_linalg};
 use gridloom_net::identity;
+use gridloom_platform::Platform;
+use gridloom_platform::deployment::{self, Process};
 use gridloom_testbed::fleet::Deployed;
 use gridloom_testbed::folder;
 use gridloom_testbed::kernel::hosts::address;
@@ -27,29 +27,29 @@ const AGENT_PORT: u16 = 7711;
 
 /// Start a testbed with agent and servers, run a program on the client's host, and take everything down again.
 ///
-/// Whatever grid the program starts or connects to is the testbed's. Ends with the program's exit status, and says what
-/// crossed each link, and whether this machine was fast enough for what was asked of it.
+/// Any grid that the program starts or connects to is the testbed's. The command ends with the program's exit status. It
+/// prints the traffic of each link, and whether this machine was fast enough for the platform.
 ///
-/// An interrupt at the terminal is the program's; another one ends it at once. One that is sent to this command alone is
-/// passed on; if the program has not ended 5 s later it is asked to end (SIGTERM), and killed after 5 s more. A request to
-/// end is passed on, too, and the program killed after 5 s. The status is then 128 and the signal's number.
+/// An interrupt (SIGINT) at the terminal goes to the program; a second one ends the program at once. An interrupt that only
+/// this command gets is passed on. If the program still runs 5 s later, it gets SIGTERM, and is killed after 5 s more. SIGTERM
+/// is passed on, too, and the program is killed after 5 s. The exit status is then 128 plus the signal's number.
 ///
-/// With a deployment of processes, the program is started once for each of them, on its host, as 'gridloom deploy' does
-/// on one machine: at its start time, with each line of its output behind its name, until its kill time. The run ends
-/// when all have ended, with the first exit status that is not 0. Processes called agent or server are parts of the grid,
-/// which the others may open; a process of such a name with an argument that is not KEY=VALUE, or --no-grid, says that
-/// all are the program's. If neither the deployment nor a host's role names agent or server, there is no grid. A grid
-/// measures its links, which costs traffic: processes that only talk by messages are better run with --no-grid.
+/// With a deployment of processes, the program starts once for each process, on its host, as 'gridloom deploy' does on one
+/// machine: from its start time to its kill time, each line of output behind the process's name. The run ends when all
+/// processes have ended, with the first exit status that is not 0. Processes called agent or server are parts of the grid,
+/// which the other processes may open. With --no-grid, or if such a process has an argument that is not KEY=VALUE, all
+/// processes are the program's. If neither the deployment nor a host's role names agent or server, there is no grid. A grid
+/// measures its links, which costs traffic: run processes that only exchange messages with --no-grid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed run -p two-sites.toml -d processes.toml -- python program.py")]
 pub struct Run {
     #[command(flatten)]
     common: Common,
-    /// Do not print what the testbed did
+    /// Print no report of the testbed
     #[arg(long)]
     quiet: bool,
-    /// Print what the testbed did as JSON
+    /// Print the report of the testbed as JSON
     #[arg(long)]
     json: bool,
     /// The program and its arguments
@@ -70,43 +70,43 @@ struct Common {
     /// Platform file: TOML, or SimGrid's XML
     #[arg(short, long, value_name = "FILE")]
     platform: PathBuf,
-    /// Deployment file: who runs on which host; processes of the program, too
+    /// Deployment file: which parts of the grid, and which processes of the program, run on which host
     #[arg(short, long, value_name = "FILE")]
     deployment: Option<PathBuf>,
     /// Name of the testbed [default: its process identifier]
     #[arg(long)]
     name: Option<String>,
-    /// Hosts and links only: no agent, no servers; all that is deployed are processes of the program
+    /// Hosts and links only, without agent and servers: all deployed processes are the program's
     #[arg(long)]
     no_grid: bool,
-    /// What the servers offer beside linear algebra: .idl and .py files; may be repeated
+    /// Functions that the servers offer: .idl and .py files, or words such as builtin:lapack; may be repeated. The servers
+    /// also offer linear algebra (builtin:linalg) if a BLAS library is found; without one the command prints that and goes on
     #[arg(long, value_name = "FILE")]
     functions: Vec<PathBuf>,
     /// Libraries for the .idl files
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
-    /// Interpreter for Python modules [default: the program, if it is one, otherwise python3]
+    /// Interpreter for Python modules [default: the program if it is Python, otherwise python3]
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Delays of links vary by up to this part of their latency, both ways
+    /// Let delays of links vary by up to this part of their latency, up and down
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
-    /// Make the platform so many times slower, if it is too fast for this machine: bandwidths and emulated speeds are
-    /// divided, latencies and dates of profiles and deployments multiplied; what programs sleep and compute themselves
-    /// takes as long as ever
+    /// Make a platform that is too fast for this machine this many times slower: bandwidths and emulated speeds are divided,
+    /// latencies and dates of profiles and deployments multiplied. Programs themselves sleep and compute as fast as before
     #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
     slower: f64,
-    /// Run a platform with ways that are much wider than this machine can carry, with a warning instead of an error
+    /// Run a platform whose routes are much wider than this machine can carry, with a warning instead of an error
     #[arg(long)]
     overload: bool,
-    /// How processor speeds are emulated: by quota where permitted, else by letting calls take longer (auto), by one of them
-    /// or not at all (quota, slowdown), or never (none)
+    /// How processor speeds are emulated. auto: by quota where permitted, else by slowing calls down; quota or slowdown: in
+    /// this way, or the testbed is refused; none: not at all
     #[arg(long, value_enum, default_value_t = Speeds::Auto)]
     speeds: Speeds,
-    /// For jitter
+    /// Seed of the jitter
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Say what agent and servers log
+    /// Print the logs of agent and servers
     #[arg(long)]
     verbose: bool,
 }
@@ -114,15 +114,15 @@ struct Common {
 pub fn run(options: &Run) -> Result<ExitCode> {
     let platform = read_platform(&options.common.platform)?;
     let parts = options.common.parts(&platform)?;
-    let mut spec = options.common.spec(&platform, &parts, &options.program)?;
+    let mut spec = options.common.spec(&platform, &parts, &options.program, options.quiet)?;
     if parts.processes.is_empty() {
-        let host = parts.grid.as_ref().map_or(0, |cast| cast.client.0 as usize);
+        let host = parts.grid.as_ref().map_or(0, |roles| roles.client.0 as usize);
         let (label, command, environment) = ("program".to_string(), options.program.clone(), Vec::new());
         spec.program = Some(Launch { host, label, command, environment, computes: false });
     }
     let is_with_processes = !parts.processes.is_empty() && parts.grid.is_some();
     if is_with_processes && !options.quiet {
-        gridloom_core::say!(
+        gridloom_base::say!(
             "gridloom: testbed: an agent and {} run beside the processes, measure the links and cost traffic; --no-grid leaves \
              them out",
             count(spec.services.len() - 1, "server")
@@ -146,7 +146,7 @@ pub fn up(options: &Up) -> Result<ExitCode> {
             process.function
         );
     }
-    let spec = options.common.spec(&platform, &parts, &[])?;
+    let spec = options.common.spec(&platform, &parts, &[], false)?;
     let build = |keeper: Keeper, signals: &Signals| {
         let testbed = options.common.start(keeper, spec, &platform, false, signals)?;
         print_line(&format!("testbed {} is up", options.common.name()))?;
@@ -155,10 +155,10 @@ pub fn up(options: &Up) -> Result<ExitCode> {
     keep_until_its_end(&options.common.name(), build, false, false)
 }
 
-/// Who runs on the hosts.
+/// The processes on the hosts.
 struct Parts {
-    grid: Option<Cast>,
-    /// Of the program.
+    grid: Option<Roles>,
+    /// Processes of the program.
     processes: Vec<Process>,
 }
 
@@ -202,9 +202,38 @@ impl Common {
         self.python.clone().or_else(of_program).unwrap_or_else(|| PathBuf::from("python3"))
     }
 
+    /// What each server offers, in words of 'gridloom serve'. The BLAS that `python` brings is `blas`.
+    fn offered(&self, blas: Option<&str>, quiet: bool) -> Result<Vec<String>> {
+        let mut offered = self.functions()?.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let named: Vec<PathBuf> = self.libraries.iter().cloned().chain(blas.map(PathBuf::from)).collect();
+        let is_asked_for = offered.iter().any(|word| word == BUILTIN_LINALG);
+        match why_no_linalg(&named) {
+            Some(why) if is_asked_for => return Err(why.into()),
+            Some(_) if !quiet => gridloom_base::say!(
+                "gridloom: testbed: linalg/... is not offered: no BLAS library is found; --library or GRIDLOOM_BLAS names one"
+            ),
+            None if !is_asked_for => offered.insert(0, BUILTIN_LINALG.into()),
+            _ => {}
+        }
+        if offered.is_empty() {
+            offered.push("--no-functions".into());
+        }
+        for library in &self.libraries {
+            let library = if library.exists() { absolute(library)? } else { library.clone() };
+            offered.extend(["--library".into(), library.display().to_string()]);
+        }
+        Ok(offered)
+    }
+
+    /// The files of functions as absolute paths, and the words for built-in descriptions.
+    fn functions(&self) -> Result<Vec<PathBuf>> {
+        let is_word = |file: &Path| file.to_string_lossy().starts_with(BUILTIN_WORD);
+        self.functions.iter().map(|file| if is_word(file) { Ok(file.clone()) } else { absolute(file) }).collect()
+    }
+
     fn parts(&self, platform: &Platform) -> Result<Parts> {
         let Some(file) = &self.deployment else {
-            let grid = if self.no_grid { None } else { Some(Cast::new(platform, None)?) };
+            let grid = if self.no_grid { None } else { Some(Roles::new(platform, None)?) };
             return Ok(Parts { grid, processes: Vec::new() });
         };
         let name = file.display().to_string();
@@ -214,11 +243,11 @@ impl Common {
         if let Some(process) = processes.iter().find(|process| platform.host(&process.host).is_none()) {
             bail!("{name}: the platform has no host '{}'", process.host);
         }
-        let is_part = |process: &Process| GRID_PARTS.contains(&process.function.as_str());
-        // What a part is told are properties; anything else is meant for a function of the program.
+        let is_part = |process: &Process| GRID_ROLES.contains(&process.function.as_str());
+        // Arguments of a part of the grid are properties; any other argument is for a function of the program.
         let is_told = |process: &Process| process.arguments.iter().any(|argument| !argument.contains('='));
         if !self.no_grid && processes.iter().all(|process| is_part(process) && !is_told(process)) {
-            return Ok(Parts { grid: Some(Cast::new(platform, Some(file))?), processes: Vec::new() });
+            return Ok(Parts { grid: Some(Roles::new(platform, Some(file))?), processes: Vec::new() });
         }
         let mut parts = Vec::new();
         if !self.no_grid && !processes.iter().any(|process| is_part(process) && is_told(process)) {
@@ -229,12 +258,12 @@ impl Common {
             "{name}: 'client' beside processes of the program, which are the grid's clients themselves: leave it out, or \
              say --no-grid if it is a function of the program"
         );
-        let grid = if self.no_grid { None } else { Cast::beside_processes(platform, &parts, &name)? };
+        let grid = if self.no_grid { None } else { Roles::beside_processes(platform, &parts, &name)? };
         Ok(Parts { grid, processes })
     }
 
     /// The testbed, without a program yet.
-    fn spec(&self, platform: &Platform, parts: &Parts, program: &[String]) -> Result<Spec> {
+    fn spec(&self, platform: &Platform, parts: &Parts, program: &[String], quiet: bool) -> Result<Spec> {
         let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
         let mut spec = Spec {
             platform: absolute(&self.platform)?,
@@ -245,15 +274,17 @@ impl Common {
             processes: Vec::new(),
             program: None,
         };
-        let Some(cast) = &parts.grid else { return Ok(spec) };
+        let Some(roles) = &parts.grid else { return Ok(spec) };
         let secret: [u8; 16] = identity::random().context("a secret for the grid")?;
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let agent_host = cast.agent.0 as usize;
+        let agent_host = roles.agent.0 as usize;
         let agent = format!("{}:{AGENT_PORT}", address(agent_host));
         let environment = vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
         let python = self.python(program);
         let mut servers_environment = environment.clone();
-        servers_environment.extend(blas(&python).map(|library| ("GRIDLOOM_BLAS".to_string(), library)));
+        let blas = blas(&python);
+        let offered = self.offered(blas.as_deref(), quiet)?;
+        servers_environment.extend(blas.map(|library| ("GRIDLOOM_BLAS".to_string(), library)));
         let program = program_path(None).display().to_string();
         let service = |host: usize, label: &str, words: Vec<String>| {
             let mut command = vec![program.clone()];
@@ -266,22 +297,16 @@ impl Common {
         };
         let words = vec!["agent".to_string(), "--listen".into(), agent.clone()];
         spec.services.push(service(agent_host, "the agent", words));
-        for part in &cast.servers {
+        for part in &roles.servers {
             let server = part.server(platform, &[])?;
             let host = part.host.0 as usize;
-            let mut words = vec!["serve".to_string(), "builtin:linalg".into()];
-            for file in &self.functions {
-                words.push(absolute(file)?.display().to_string());
-            }
-            for library in &self.libraries {
-                let library = if library.exists() { absolute(library)? } else { library.clone() };
-                words.extend(["--library".into(), library.display().to_string()]);
-            }
+            let mut words = vec!["serve".to_string()];
+            words.extend(offered.iter().cloned());
             words.extend(["--name".into(), server.name.clone(), "--slots".into(), server.slots.to_string()]);
             words.extend(["--memory".into(), server.memory_bytes.to_string()]);
             words.extend(["--listen".into(), format!("{}:0", address(host)), "--agent".into(), agent.clone()]);
             words.extend(["--python".into(), python.display().to_string()]);
-            // Times of an emulated processor are of no use to another run.
+            // Times on an emulated processor are of no use to another run.
             words.extend(["--models", "none"].map(String::from));
             if server.plain {
                 words.push("--plain".into());
@@ -289,9 +314,9 @@ impl Common {
             let server = service(host, &format!("server '{}'", server.name), words);
             spec.services.push(Launch { computes: true, ..server });
         }
-        let functions = self.functions.iter().map(|file| absolute(file)).collect::<Result<_>>()?;
         spec.environment = environment;
-        spec.environment.push(AttachConfig { agent, servers: cast.servers.len(), functions }.to_environment());
+        let attach = AttachConfig { agent, servers: roles.servers.len(), functions: self.functions()? };
+        spec.environment.push(attach.to_environment());
         Ok(spec)
     }
 }

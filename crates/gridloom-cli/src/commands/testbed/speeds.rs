@@ -1,13 +1,13 @@
-//! Whether and how a testbed's hosts get the speeds of the platform, said in words.
+//! Whether and how a testbed's hosts get the speeds of the platform.
 
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use gridloom_core::platform::Platform;
 use gridloom_net::jobs::measure_speed;
+use gridloom_platform::Platform;
 use gridloom_testbed::capacity::{self, Capacity};
-use gridloom_testbed::kernel::groups::{self, Place};
+use gridloom_testbed::kernel::groups::{self, GroupRoot};
 use gridloom_testbed::model::topology::Topology;
 use gridloom_testbed::profiles;
 use gridloom_testbed::spec::{Launch, Quota, Spec};
@@ -25,10 +25,10 @@ pub enum Speeds {
     None,
 }
 
-/// What was asked of a testbed.
+/// Options of the command that starts a testbed.
 pub struct Asked<'a> {
     pub speeds: Speeds,
-    /// Whether to run what this machine cannot carry.
+    /// Whether to run a platform that this machine cannot carry.
     pub overload: bool,
     pub name: &'a str,
     pub quiet: bool,
@@ -37,13 +37,13 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     fn say(&self, line: &str) {
         if !self.quiet {
-            gridloom_core::say!("gridloom: testbed: {line}");
+            gridloom_base::say!("gridloom: testbed: {line}");
         }
     }
 }
 
-/// Gives the processes their hosts' speeds, and says what is emulated and what this machine cannot carry. Each control
-/// group is noted before it is made.
+/// Gives the processes their hosts' speeds, and prints how, and what this machine cannot carry. Each control group is
+/// noted before it is made.
 ///
 /// # Errors
 /// If the platform is beyond what this machine can carry, or quotas are wanted and cannot be had.
@@ -78,7 +78,7 @@ pub fn apply(
     Ok(())
 }
 
-/// Refuses, or says, what the network cannot carry.
+/// Refuses a platform that the network cannot carry, or warns of it.
 fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: f64) -> Result<()> {
     let times = machine.slower_for_rate(needed);
     if times <= 1.0 {
@@ -160,7 +160,7 @@ fn emulate(
     Ok(())
 }
 
-/// Servers whose calls take as long as they would on their hosts.
+/// Slows servers down so that their calls take as long as they would on their hosts.
 fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
     for launch in spec.services.iter_mut().filter(|launch| launch.computes) {
         let speed = platform.hosts()[launch.host].speed_flops;
@@ -170,13 +170,12 @@ fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
     }
 }
 
-/// A group for each host, and in it the workers of its servers: what computes. Servers themselves, agents and programs
-/// run at full speed, as in simulation: what they do with data is the links' time. `core_speed` is what a whole core
-/// here stands for.
+/// Makes a control group for each host with the workers of its servers. Servers themselves, agents and programs run at full
+/// speed, as in simulation: the time of data is the links'. `core_speed` is the speed of a whole core here.
 fn limit(
     spec: &mut Spec,
     platform: &Platform,
-    place: &Place,
+    place: &GroupRoot,
     name: &str,
     computing: &[usize],
     core_speed: f64,
@@ -189,7 +188,7 @@ fn limit(
             .with_context(|| format!("a control group for host '{}'", described.name))?;
         let is_here = |launch: &&mut Launch| launch.host == *host && launch.computes;
         for launch in spec.services.iter_mut().filter(is_here) {
-            // What it would measure is the processor's, which its workers have for a part of the time only.
+            // A server would measure the whole processor, but its workers get only a part of the time.
             launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
             launch.command.extend(["--worker-group".to_string(), groups::members(&folder).display().to_string()]);
         }

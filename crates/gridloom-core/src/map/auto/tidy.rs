@@ -1,9 +1,9 @@
-//! Of plans that end at about the same time, the one that moves least.
+//! Chooses the plan that moves fewest bytes, of those that end at about the same time.
 //!
 //! Figures are estimates: a plan that is predicted to end 2 % earlier may well end later, and a byte not moved is one that
 //! cannot be late. So among plans that end within a tolerance of the earliest known, the one that moves fewest bytes is
-//! taken, if it uses as many servers (leaving a server idle always saves bytes); and then it is mended as `heft`'s plan
-//! is ([`super::super::polish`]), but judged with contention.
+//! taken. It must use as many servers, since leaving a server idle always saves bytes. Then it is mended as `heft`'s plan is
+//! ([`super::super::polish`]), but judged with contention.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub(super) fn of_choices(problem: &Problem, best: Choice, others: &[Choice], sla
     }
 }
 
-/// Runs choices whose sources a list finds.
+/// Runs choices; a list finds their sources.
 struct Judged<'p> {
     problem: &'p Problem,
     judge: Judge<'p>,

@@ -38,7 +38,7 @@ struct Cards {
 
 /// How a datum gets to a place.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Arrival {
     end_s: f64,
     from: u32,
     /// It passes through the client, which gets it from `from`.
@@ -217,18 +217,18 @@ impl<'p> Lister<'p> {
     }
 
     /// The way by which a datum would be at a place first.
-    fn way(&mut self, datum: u32, to: u32) -> Way {
+    fn way(&mut self, datum: u32, to: u32) -> Arrival {
         let row = datum as usize * self.places;
         let there_s = self.have_s[row + to as usize];
         if there_s < f64::INFINITY {
-            return Way { end_s: there_s, from: to, is_relayed: false };
+            return Arrival { end_s: there_s, from: to, is_relayed: false };
         }
         let client = self.problem.client() as u32;
         let bytes = self.problem.data()[datum as usize].size_bytes as f64;
-        let mut best = Way { end_s: f64::INFINITY, from: to, is_relayed: false };
+        let mut best = Arrival { end_s: f64::INFINITY, from: to, is_relayed: false };
         self.steps += self.holders[datum as usize].len() as u64;
         let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
-        // Recorded plans have no word for who sends something to the client: it is who made it, the first to have it.
+        // Recorded plans do not name the sender of what goes to the client: it is the maker, the first to have it.
         let is_makers = to == client && self.problem.has_exact_figures();
         for from in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
             if is_passed_on && *from == client {
@@ -237,13 +237,13 @@ impl<'p> Lister<'p> {
             let start_s = self.have_s[row + *from as usize];
             let end_s = self.end_of(start_s, *from, to, bytes);
             if end_s < best.end_s {
-                best = Way { end_s, from: *from, is_relayed: false };
+                best = Arrival { end_s, from: *from, is_relayed: false };
             }
         }
         if best.end_s == f64::INFINITY {
             let up = self.way(datum, client);
             let end_s = self.end_of(up.end_s, client, to, bytes);
-            best = Way { end_s, from: up.from, is_relayed: true };
+            best = Arrival { end_s, from: up.from, is_relayed: true };
         }
         best
     }

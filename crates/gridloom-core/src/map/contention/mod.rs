@@ -9,11 +9,11 @@
 //! **The model.** Every place (server or client) has a card, each way its own, as wide as the widest of its links that
 //! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
 //! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
-//! is copied to a place at most once, as soon as its source has it, if a task there reads it, or a copy from there is
-//! made, or (for the client) it is wanted; in real groups after what goes the same way before it ([`sharing`]). It is
-//! used and passed on when it is whole. Between servers that cannot talk it goes through the client, which has it then.
-//! A server starts its tasks in their order, each as soon as a slot is free and its inputs are there; where tasks are known
-//! to disturb one another, each goes on as slowly as those beside it make it ([`side_by_side`]).
+//! is copied to a place at most once, if a task there reads it, a copy from there is made, or (for the client) it is
+//! wanted. The copy sets out as soon as its source has the datum; in real groups, after earlier copies that go the same
+//! way ([`sharing`]). A copy is used and passed on when it is whole. Between servers that cannot talk it goes through the
+//! client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and its inputs are
+//! there. Where tasks are known to disturb one another, each is slowed down by those beside it ([`side_by_side`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice; no task starts before its inputs are there; a place
 //! that has a datum gets no copy of it.
@@ -39,7 +39,6 @@ pub use times::{PlanTimes, can_judge};
 /// What a plan decides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// Server of each task.
     pub servers: Vec<u32>,
     /// All tasks; each server runs its own in this order.
     pub order: Vec<u32>,
@@ -51,7 +50,6 @@ pub struct Choice {
 /// A copy of a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Copied {
-    /// The datum.
     pub datum: u32,
     /// The place that had it.
     pub from: u32,
@@ -68,9 +66,7 @@ pub struct Copied {
 pub struct Outcome {
     /// End of the last task or copy, seconds.
     pub makespan_s: f64,
-    /// Start of each task, seconds.
     pub start_s: Vec<f64>,
-    /// End of each task, seconds.
     pub end_s: Vec<f64>,
     /// All copies, in order of their ends.
     pub copies: Vec<Copied>,
@@ -80,28 +76,19 @@ pub struct Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
-    /// A source waits for a copy that waits for it, or for nobody.
+    /// The sources of a datum wait for one another, or none of them ever gets it.
     #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
     NeverThere {
-        /// The datum.
         datum: u32,
         /// A place that waits for it.
         place: u32,
     },
     /// The order has a task before one that it depends on, on the same server or across servers.
     #[error("task {task} is never run: the order has it before a task that it depends on")]
-    NeverRun {
-        /// The task.
-        task: u32,
-    },
+    NeverRun { task: u32 },
     /// The server cannot run it.
     #[error("task {task} cannot run on server {server}")]
-    CannotRun {
-        /// The task.
-        task: u32,
-        /// The server.
-        server: u32,
-    },
+    CannotRun { task: u32, server: u32 },
 }
 
 /// Runs choices for one problem. Buffers are kept from run to run.
@@ -114,7 +101,7 @@ pub struct Judge<'p> {
     presence: Vec<Presence>,
     /// Entries of `presence` in use.
     touched: Vec<u32>,
-    /// Who waits for what, as lists through this one.
+    /// The waiters of each presence, as lists linked through this one.
     waiters: Vec<(Waiter, u32)>,
     missing: Vec<u32>,
     queues: Vec<Vec<u32>>,
@@ -144,9 +131,9 @@ struct Presence {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Nobody asked for it.
+    /// It was not asked for.
     Unknown,
-    /// Somebody asked, and it will come.
+    /// It was asked for, and it will come.
     Asked,
     /// It is on its way.
     Coming,
@@ -172,7 +159,7 @@ struct Timed {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     TaskEnds(u32),
-    /// The next task of a server whose tasks disturb one another, as of that turn.
+    /// The next task to end on a server where tasks disturb one another, as of that turn.
     NextEnds(u32, u32),
     SlotFree(u32),
     /// A task of others on a slot that the group does not need.
@@ -216,7 +203,7 @@ impl<'p> Judge<'p> {
         self.steps + self.sharing.steps()
     }
 
-    /// What comes of a choice in plain GridRPC: the client sends each input for each task, as soon as it has it, and gets
+    /// Runs a choice in plain GridRPC: the client sends each input for each task, as soon as it has it, and gets
     /// each output; nothing stays. Sources do not count.
     ///
     /// # Errors
@@ -228,7 +215,7 @@ impl<'p> Judge<'p> {
         ran.map(|()| Some(&self.outcome))
     }
 
-    /// What comes of a choice; `None` if it ends after `limit_s`, for searches that know something better.
+    /// Runs a choice; `None` if it ends after `limit_s`, for searches that know a better one.
     ///
     /// # Errors
     /// [`ChoiceError`] if something never happens.
@@ -301,7 +288,7 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Says who waits for what, and lets what is there go.
+    /// Enters every task as a waiter for its inputs, and serves those that are there.
     fn ask_for_all(&mut self, choice: &Choice) {
         let problem = self.problem;
         self.steps += (problem.data().len() + problem.task_count()) as u64 / 2;
@@ -338,7 +325,7 @@ impl<'p> Judge<'p> {
         presence
     }
 
-    /// Somebody at a place waits for a datum.
+    /// A task or copy at a place asks for a datum.
     fn ask(&mut self, choice: &Choice, datum: u32, place: u32, waiter: Waiter) {
         self.demand(choice, datum, place);
         let number = self.waiters.len() as u32;
@@ -378,7 +365,7 @@ impl<'p> Judge<'p> {
         self.ask(choice, datum, client, Waiter::CopyTo(place));
     }
 
-    /// A datum is at a place: whoever waits for it goes on.
+    /// A datum is at a place: its waiters there go on.
     fn arrive(&mut self, datum: u32, place: u32) {
         let presence = self.touch(datum, place);
         presence.state = State::There;

@@ -4,8 +4,9 @@
 //!    speed, of the client's link, and of what one of them would need for the whole group; and the choices handed in.
 //! 2. For a few tasks, all ways to give them servers.
 //! 3. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
-//!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then found anew. A worse choice is kept with a probability that falls with the
-//!    budget (simulated annealing; Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983).
+//!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then
+//!    found anew. A worse choice is kept with a probability that falls with the budget (simulated annealing; Kirkpatrick,
+//!    Gelatt, Vecchi, *Science* 220, 1983).
 //!
 //! The budget is in steps, not seconds: same problem, same choice.
 
@@ -150,8 +151,8 @@ impl Search<'_> {
         }
     }
 
-    /// Every way to give a tiny group servers, where changes of one task at a time may not lead from a good one to the best:
-    /// in the order of the best and in that of the calls, with data sent once as for the best and not.
+    /// Tries every assignment of servers for a tiny group, since changes of one task at a time may not lead from a good one
+    /// to the best. Tries the order of the best choice and that of the calls, with data sent once, as for the best, and not.
     fn all_of_a_tiny_group(&mut self) {
         let Some((best, _)) = &self.best else { return };
         let (best, servers) = (best.order.clone(), self.problem.client() as u64);

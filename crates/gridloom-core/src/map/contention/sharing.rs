@@ -1,18 +1,18 @@
 //! Rates of copies under way: max-min fair over cards, links and what links share.
 //!
-//! Copies between the same two places get the same rate, so that they are kept together as a **class**: it has served so
-//! many bytes of each of its copies, and the copy that needs fewest ends next. Rates are computed by progressive filling
+//! Copies between the same two places get the same rate, so they are kept together as a **class**. It counts the bytes that
+//! it has served of each of its copies; the copy that needs fewest ends next. Rates are computed by progressive filling
 //! (Bertsekas, Gallager, *Data Networks*, 6.5.2) over classes, not copies.
 //!
-//! Nodes send each peer one large datum after another, so that in the plans of real groups the copies of a class go **in
-//! turn**: the class is one user of what it crosses, and each copy ends when those before it and itself are served. Small
+//! Nodes send each peer one large datum after another. So in the plans of real groups the copies of a class go **in turn**:
+//! the class is one user of what it crosses, and each copy ends when those before it and itself are served. Small
 //! data travel between the messages, beside them. In recorded workflows ([`Problem::has_exact_figures`]) all copies share.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::problem::Problem;
-use crate::base::limits::EAGER_BYTES_MAX;
+use gridloom_base::limits::EAGER_BYTES_MAX;
 
 /// A copy of which so many bytes are missing has ended: less than what rounding leaves.
 const BYTES_OVER: f64 = 1e-6;
@@ -218,7 +218,7 @@ impl Sharing {
             last_level = level;
             let limit = level * (1.0 + PART_OVER);
             let mut open = std::mem::take(&mut self.open);
-            // First who is held back, then what they use: bounds must not move in between.
+            // First find the classes that are held back, then take what they use: bounds must not move in between.
             let mut fixed = 0;
             for at in 0..open.len() {
                 if self.bound(&self.classes[open[at] as usize]) <= limit {

@@ -1,4 +1,4 @@
-//! The judge against small cases by hand; `tests/map_oracle.rs` has plans whose makespans are known.
+//! The judge against small cases by hand; `tests/map_oracle.rs` has plans with known makespans.
 
 use super::*;
 use crate::map::recorded::{CLIENT, Case, Model, Servers, Workflow};

@@ -1,8 +1,8 @@
-//! Times of tasks whose servers and order are given: the sources of copies are chosen, and all of it judged.
+//! Times of tasks on given servers in a given order. The sources of copies are chosen here; the judge runs the whole.
 
 use super::super::problem::Problem;
 use super::{Choice, Judge, Lister, Outcome};
-use crate::base::limits::JUDGE_ENTRIES_MAX;
+use gridloom_base::limits::JUDGE_ENTRIES_MAX;
 
 /// For one problem; buffers are kept from run to run.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct PlanTimes<'p> {
 }
 
 impl<'p> PlanTimes<'p> {
-    /// `None` for problems whose plans are not judged with contention: copies do not share links, or there are too many data for
+    /// `None` if plans of that problem are not judged with contention: copies do not share links, or there are too many data for
     /// the judge's tables.
     pub fn new(problem: &'p Problem) -> Option<PlanTimes<'p>> {
         can_judge(problem).then(|| PlanTimes { lister: Lister::new(problem), judge: Judge::new(problem) })

@@ -1,8 +1,8 @@
 //! A problem made simpler: one datum for each pair of tasks, straight links, no contention.
 //!
-//! What two tasks share is sent from one to the other by itself, whoever else reads it; servers that cannot talk have a link
-//! as slow as the way through the client. So [`crate::map::pairs::Pass`] takes it, which is fast. What is lost, that data stay
-//! where they have been and that copies share links, is for who judges what comes of it.
+//! What two tasks share is sent from one to the other by itself, even if other tasks read it too. Servers that cannot talk
+//! have a link as slow as the way through the client. So [`crate::map::pairs::Pass`], which is fast, takes it. It is lost
+//! that data stay where they have been and that copies share links: the judge of the resulting plan accounts for that.
 
 use std::collections::BTreeMap;
 

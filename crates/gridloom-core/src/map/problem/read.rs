@@ -1,11 +1,11 @@
 //! Reading an outline and a grid into a problem, and checking them: what breaks an invariant is an error that names it.
 
 use super::{Cost, Datum, NO_LINK, Problem, SECONDS_MAX, SELF_LINK, Server, Task};
-use crate::base::limits::{PACE_MAX, PACE_MIN};
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::map::error::MapError;
-use crate::map::given::cannot_run;
+use crate::map::imposed::cannot_run;
 use crate::perf::{GridView, LinkEstimate, ServerView, Size};
+use gridloom_base::limits::{PACE_MAX, PACE_MIN};
 
 impl Problem {
     pub(super) fn read_servers(&mut self, grid: &GridView, tasks: usize) -> Result<(), MapError> {
@@ -21,7 +21,7 @@ impl Problem {
                 return Err(bad_server(server, format!("a slot is busy for {busy} s")));
             }
             // The group can use no more slots than it has tasks: the ones free first. Whatever number of slots a server
-            // states, no more memory is asked for. Adding 0 makes a plain zero of -0, whose bits would sort last.
+            // states, no more memory is asked for. Adding 0 makes a plain zero of -0: its bits would sort last.
             let stated = server.busy_s.iter().take(server.slots as usize).map(|busy| busy.max(0.0) + 0.0);
             let mut busy_s: Vec<f64> = stated.collect();
             let slots = server.slots.min(tasks.max(1) as u32);

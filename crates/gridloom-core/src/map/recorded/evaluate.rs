@@ -1,5 +1,5 @@
-//! Maps recorded workflows, and says what comes of a plan: the same way for plans that were just made and for those of
-//! files, so that what is printed with a plan is what the plan gives when it is read again.
+//! Maps recorded workflows and evaluates plans. New plans and plans read from files are evaluated alike: the makespan that
+//! is printed with a plan is the one that it has when it is read again.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,13 @@ use crate::map::spec::Spec;
 /// Times of plans without contention are compared with this part of the makespan as tolerance.
 const TOLERANCE: f64 = 1e-9;
 
-/// What comes of a plan.
+/// The times that a plan comes to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluated {
     /// The plan; with contention its starts are when tasks start, and its sources are those of all copies.
     pub plan: RecordedPlan,
     /// End of the last task or copy, seconds.
     pub makespan_s: f64,
-    /// End of each task, seconds.
     pub end_s: Vec<f64>,
     /// All copies in order of their starts, with contention: data are files, and places are servers, or the client by the number
     /// after theirs.
@@ -36,9 +35,7 @@ pub enum EvaluateError {
     /// A task starts before one of its inputs is there.
     #[error("task '{task}' starts at {start_s} s, and '{input}' is there at {arrival_s} s")]
     TooEarly {
-        /// The task.
         task: String,
-        /// Its start.
         start_s: f64,
         /// The task that makes the input, or the client.
         input: String,
@@ -48,15 +45,11 @@ pub enum EvaluateError {
     /// Two tasks run on one server at the same time.
     #[error("task '{task}' starts at {start_s} s on server {server}, where '{other}' ends at {end_s} s")]
     Overlap {
-        /// The task.
         task: String,
-        /// Its start.
         start_s: f64,
-        /// The server.
         server: u32,
         /// The task that runs there.
         other: String,
-        /// Its end.
         end_s: f64,
     },
     /// Copies or tasks wait for one another.
@@ -103,7 +96,7 @@ impl Case<'_> {
         Ok(self.timed(plan, &order))
     }
 
-    /// What comes of a plan.
+    /// The times that a plan comes to.
     ///
     /// # Errors
     /// If a task starts before its inputs are there or while its server is taken (without contention), or waits for
@@ -147,7 +140,7 @@ impl Case<'_> {
         plan.start_s[task] + self.workflow.tasks[task].work_s / self.servers.speed(plan.servers[task] as usize)
     }
 
-    /// Without contention: from whom a task waits for something, the client as `None`, and when that is there.
+    /// Without contention: the makers of a task's inputs, the client as `None`, and when each input is there.
     fn arrivals<'a>(&'a self, plan: &'a RecordedPlan, task: usize) -> impl Iterator<Item = (Option<usize>, f64)> + 'a {
         let (workflow, servers) = (self.workflow, self.servers);
         let to = plan.servers[task] as usize;
@@ -224,7 +217,7 @@ impl Case<'_> {
         Ok(Evaluated { plan, makespan_s, end_s, copies })
     }
 
-    /// A task that stands in the order before one whose result it reads, in words: one of the same server before others,
+    /// A task that stands in the order before the maker of one of its inputs, in words: one of the same server before others,
     /// which may only be unusual.
     fn read_before_made(&self, choice: &Choice) -> Option<String> {
         let mut rank = vec![0; choice.order.len()];

@@ -1,4 +1,4 @@
-//! Recorded workflows on described servers: what mappers are compared on, as files.
+//! Recorded workflows on described servers, as files: the cases on which mappers are compared.
 //!
 //! ```text
 //! workflow.json ──Workflow::parse──┐
@@ -30,9 +30,9 @@ pub use workflow::{CaseError, File, Workflow, WorkflowTask};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use crate::base::NodeId;
 use crate::graph::{Outline, OutlineDatum, OutlineTask};
 use crate::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
+use gridloom_base::NodeId;
 
 /// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].
 pub const CLIENT: NodeId = NodeId(1);
@@ -70,11 +70,8 @@ impl FromStr for Model {
 /// A workflow on servers, by one of the models.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
-    /// The workflow.
     pub workflow: &'a Workflow,
-    /// The servers.
     pub servers: &'a Servers,
-    /// The model.
     pub model: Model,
 }
 
@@ -87,7 +84,6 @@ impl Case<'_> {
         }
     }
 
-    /// The grid.
     pub fn grid(&self) -> GridView {
         let servers = self.servers;
         let count = servers.len();
@@ -122,9 +118,8 @@ impl Case<'_> {
         }
     }
 
-    /// What no plan can go below by this model: for [`Model::M0`] the critical path on the fastest server and the work
-    /// over all speeds; for the others the critical path has its outside inputs and results over the client's best link
-    /// too.
+    /// A lower bound on the makespan by this model: the larger of the critical path on the fastest server and the work over
+    /// all speeds. But for [`Model::M0`], outside inputs and results count in the critical path, over the client's best link.
     pub fn lower_bound_s(&self) -> f64 {
         let (workflow, servers) = (self.workflow, self.servers);
         let fastest = servers.speeds().iter().copied().fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Plain GridRPC on recorded workflows: what groups are compared with.
+//! Plain GridRPC on recorded workflows: the baseline for groups.
 //!
 //! A call is issued when the client has all its inputs, those that are ready first before others, ties in the order of the
 //! file. By itself it goes to the server that completes it first: input bytes over the client's link, then work, then output

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::servers::Servers;
 use super::workflow::{CaseError, Workflow};
-use crate::base::json;
 use crate::map::contention::{Choice, Outcome};
 use crate::map::plan::Plan;
 use crate::map::problem::Problem;
+use gridloom_base::json;
 
 /// A plan of a workflow on servers.
 #[derive(Clone, PartialEq, Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::workflow::CaseError;
-use crate::base::json::{self, JsonError};
+use gridloom_base::json::{self, JsonError};
 
 /// Servers, numbered from 0. Links are alike both ways.
 #[derive(Clone, Debug)]
@@ -89,7 +89,6 @@ impl Servers {
         Ok(Servers { speeds: text.speeds, client: text.client_bytes_per_s, direct })
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.speeds.len()
     }
@@ -104,7 +103,6 @@ impl Servers {
         &self.speeds
     }
 
-    /// Speed of a server.
     pub fn speed(&self, server: usize) -> f64 {
         self.speeds[server]
     }

@@ -5,29 +5,25 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::base::json;
+use gridloom_base::json;
 
 /// Why a file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}: {why}")]
 pub struct CaseError {
-    /// Its name.
     pub file: String,
-    /// What is wrong with it.
     pub why: String,
 }
 
-/// A workflow. Tasks come after those whose files they read; tasks that do not depend on one another are in the order of
-/// the file.
+/// A workflow. Tasks come after the makers of the files that they read; tasks that do not depend on one another are in
+/// the order of the file.
 #[derive(Clone, Debug)]
 pub struct Workflow {
-    /// The tasks.
     pub tasks: Vec<WorkflowTask>,
     /// The files, in order of their names.
     pub files: Vec<File>,
 }
 
-/// A task.
 #[derive(Clone, Debug)]
 pub struct WorkflowTask {
     /// What plans call it.
@@ -44,12 +40,9 @@ pub struct WorkflowTask {
     pub outputs: Vec<u32>,
 }
 
-/// A file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its name.
     pub name: String,
-    /// Its size.
     pub size_bytes: u64,
     /// The task that makes it; `None` if the client has it.
     pub producer: Option<u32>,

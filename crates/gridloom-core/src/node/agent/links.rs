@@ -5,10 +5,18 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::*;
-use crate::base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
+use super::{Agent, Registered, send};
+use crate::map::Plan;
+use crate::node::AgentTimer;
 use crate::node::message::SeenTransfer;
+use crate::node::message::{DirectoryToServer, MapToClient};
+use crate::node::protocol::Effect;
 use crate::perf::{Bottleneck, LinkReport, Seen};
+use crate::perf::{LinkEstimate, host_of};
+use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
+use gridloom_base::{GroupId, NodeId, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An ordered pair of hosts.
 pub(super) type Pair = (String, String);
@@ -74,7 +82,7 @@ impl Agent {
             let seen = Seen { from, to: at.clone(), size_bytes: one.size_bytes, start: end - one.took_ns, end };
             let settles = self.links.saw(now, seen);
             if !std::mem::replace(&mut self.settling, true) {
-                out.push(Effect::SetTimer { timer: SETTLED, at: settles });
+                out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at: settles });
             }
         }
     }
@@ -83,7 +91,7 @@ impl Agent {
         let (changed, again) = self.links.settle(now);
         self.settling = again.is_some();
         if let Some(at) = again {
-            out.push(Effect::SetTimer { timer: SETTLED, at });
+            out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at });
         }
         for pair in changed {
             self.link_changed(&pair, out);
@@ -175,7 +183,7 @@ impl Agent {
             plan.told.insert(pair.clone(), before * change);
             let (from, to) = (&pair.0, &pair.1);
             let why = format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when it was mapped");
-            send(out, group.client, Message::Stale { group: *group, why });
+            send(out, group.client, MapToClient::Stale { group: *group, why });
         }
     }
 
@@ -192,7 +200,7 @@ impl Agent {
         self.links.ask(now, (self.place(from), self.place(to)));
         self.measure_anew(from, to);
         let address = self.servers[&to].registration.address.clone();
-        send(out, from, Message::MeasureLink { to, address });
+        send(out, from, DirectoryToServer::MeasureLink { to, address });
     }
 
     /// The server whose turn it is, and of those to which its link is due for a probe the one not measured for longest.

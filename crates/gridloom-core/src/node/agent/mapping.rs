@@ -1,11 +1,19 @@
 //! Mapping: the grid as a client sees it, and the plans that are asked for.
 
-use super::*;
-use crate::base::limits::MEASURE_WAIT_NS_MAX;
-use crate::base::time::seconds_to_ns;
+use super::{Agent, Promise, Registered, send};
 use crate::map::Seen;
+use crate::node::AgentTimer;
+use crate::node::message::MapRequest;
+use crate::node::message::MapToClient;
 use crate::node::message::Purpose;
+use crate::node::protocol::Effect;
+use crate::perf::{GridView, host_of};
 use crate::perf::{LinkEstimate, ServerView};
+use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::time::seconds_to_ns;
+use gridloom_base::{GroupId, NodeId, Time};
+use std::collections::BTreeMap;
 
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
 /// loopback device.
@@ -114,7 +122,7 @@ impl Agent {
             .filter(|until| *until > now)
             .max();
         if let Some(until) = unmeasured {
-            out.push(Effect::SetTimer { timer: MEASURED, at: until });
+            out.push(Effect::SetTimer { timer: AgentTimer::Measured.into(), at: until });
             return;
         }
         for request in std::mem::take(&mut self.waiting) {
@@ -154,9 +162,9 @@ impl Agent {
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
                 let addresses = addresses.collect();
                 let seen = (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, outline, grid)));
-                send(out, client, Message::GroupMapped { group, round, plan, addresses, seen });
+                send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
             }
-            Err(why) => send(out, client, Message::GroupNotMapped { group, round, why: why.to_string() }),
+            Err(why) => send(out, client, MapToClient::GroupNotMapped { group, round, why: why.to_string() }),
         }
     }
 }

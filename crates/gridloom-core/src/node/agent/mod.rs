@@ -10,27 +10,24 @@ mod registry;
 mod stale;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use crate::base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
-use crate::base::time::ns_to_seconds;
-use crate::base::{GroupId, Machine, NodeId, Time};
-use crate::idl::Signature;
-use crate::map::Plan;
 use crate::member::Members;
-use crate::node::message::{MapRequest, Message, Registration};
-use crate::node::protocol::{Effect, Event, Input, TimerId};
-use crate::perf::{GridView, LinkEstimate, Links, host_of};
+use crate::node::message::{
+    DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber, MapMessage,
+    MapRequest, MapToAgent, Message, Registration,
+};
+use crate::node::protocol::{Effect, Event, Input};
+use crate::node::{AgentTimer, Timer};
+use crate::perf::{LinkEstimate, Links, host_of};
+use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{GroupId, Machine, NodeId, Time};
+use gridloom_idl::Signature;
 use links::Planned;
 use models::Models;
 use turns::Turns;
 
-const HEARTBEAT: TimerId = TimerId(0);
-const MEASURED: TimerId = TimerId(1);
-const DIRECTORY: TimerId = TimerId(2);
-const SETTLED: TimerId = TimerId(3);
-const TURNS: TimerId = TimerId(4);
 /// Changes within this time are told to clients together.
 const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
 /// Models that were learned are told to clients no more often than this.
@@ -39,9 +36,7 @@ const MODELS_PAUSE_NS: u64 = 200_000_000;
 /// How it is set up.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Its identifier.
     pub id: NodeId,
-    /// Its name.
     pub name: String,
 }
 
@@ -124,12 +119,10 @@ impl Agent {
         let _ = self.members.heard(now, peer);
     }
 
-    /// Its identifier.
     pub fn id(&self) -> NodeId {
         self.config.id
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
@@ -142,12 +135,48 @@ impl Agent {
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
         match message {
-            Message::Ping { token } => send(out, from, Message::Pong { token }),
-            Message::Pong { token } => {
+            Message::Link(LinkMessage::Ping { token }) => send(out, from, LinkMessage::Pong { token }),
+            Message::Link(LinkMessage::Pong { token }) => {
                 self.members.pong(now, from, token);
             }
-            Message::Register(registration) => self.on_register(now, from, registration, out),
-            Message::Speed { flops } => {
+            Message::Link(LinkMessage::ToAgent(message)) => self.on_link_message(now, from, message, out),
+            Message::Directory(DirectoryMessage::ToAgent(message)) => {
+                self.on_directory_message(now, from, message, out);
+            }
+            Message::Map(MapMessage::ToAgent(message)) => self.on_map_message(now, from, message, out),
+            Message::Link(LinkMessage::ToProber(_))
+            | Message::Directory(DirectoryMessage::ToServer(_) | DirectoryMessage::ToClient(_))
+            | Message::Map(MapMessage::ToClient(_))
+            | Message::Task(_)
+            | Message::Data(_) => not_taken(from, out),
+        }
+    }
+
+    fn on_link_message(&mut self, now: Time, from: NodeId, message: LinkToAgent, out: &mut Vec<Effect>) {
+        match message {
+            LinkToAgent::LinkMeasured { to, link } => self.on_link_measured(now, from, to, link, out),
+            LinkToAgent::TransfersSeen { transfers } => self.on_transfers_seen(now, from, &transfers, out),
+            LinkToAgent::LinkBroken { to } => {
+                if let Some(server) = self.servers.get_mut(&from) {
+                    server.links.insert(to, None);
+                }
+            }
+            LinkToAgent::AskTurn { to } => self.on_ask_turn(now, from, to, out),
+            LinkToAgent::TurnOver { to } => self.on_turn_over(now, from, to, out),
+            LinkToAgent::LinksDone => {
+                if let Some(server) = self.servers.get_mut(&from) {
+                    server.links_done = true;
+                    self.newly_usable(from, out);
+                    self.map_waiting(now, out);
+                }
+            }
+        }
+    }
+
+    fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToAgent, out: &mut Vec<Effect>) {
+        match message {
+            DirectoryToAgent::Register(registration) => self.on_register(now, from, registration, out),
+            DirectoryToAgent::Speed { flops } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
                     self.tell(now + DIRECTORY_PAUSE_NS, out);
@@ -155,44 +184,38 @@ impl Agent {
                     self.map_waiting(now, out);
                 }
             }
-            Message::LinkMeasured { to, link } => self.on_link_measured(now, from, to, link, out),
-            Message::TransfersSeen { transfers } => self.on_transfers_seen(now, from, &transfers, out),
-            Message::AskLinks => send(out, from, Message::LinksKnown { links: self.link_reports(now) }),
-            Message::LinkBroken { to } => {
-                if let Some(server) = self.servers.get_mut(&from) {
-                    server.links.insert(to, None);
-                }
-            }
-            Message::AskTurn { to } => self.on_ask_turn(now, from, to, out),
-            Message::TurnOver { to } => self.on_turn_over(now, from, to, out),
-            Message::LinksDone => {
-                if let Some(server) = self.servers.get_mut(&from) {
-                    server.links_done = true;
-                    self.newly_usable(from, out);
-                    self.map_waiting(now, out);
-                }
-            }
-            Message::Model { function, model } => self.on_model(now, from, &function, model, out),
-            // Who asked may be the client of another agent, or have gone.
-            Message::ModelsTold { client } if self.subscribers.contains_key(&client) => {
+            DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
+            // The client that asked may be another agent's, or may have gone.
+            DirectoryToAgent::ModelsTold { client } if self.subscribers.contains_key(&client) => {
                 self.send_directory(now, client, out);
-                send(out, client, Message::ModelsKnown { server: from });
+                send(out, client, DirectoryToClient::ModelsKnown { server: from });
             }
-            Message::ModelsTold { .. } => {}
-            Message::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => self.on_pace(now, from, pace, out),
-            Message::Subscribe => {
+            DirectoryToAgent::ModelsTold { .. } => {}
+            DirectoryToAgent::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => {
+                self.on_pace(now, from, pace, out);
+            }
+            DirectoryToAgent::Pace { .. } => not_taken(from, out),
+            DirectoryToAgent::Subscribe => {
                 self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
             }
-            Message::MapGroup(MapRequest { group, .. }) if group.client != from => {
+            DirectoryToAgent::AskLinks => {
+                send(out, from, DirectoryToClient::LinksKnown { links: self.link_reports(now) });
+            }
+        }
+    }
+
+    fn on_map_message(&mut self, now: Time, from: NodeId, message: MapToAgent, out: &mut Vec<Effect>) {
+        match message {
+            MapToAgent::MapGroup(MapRequest { group, .. }) if group.client != from => {
                 log(out, format!("{from} asked for a plan of {group}, which is another client's"));
             }
-            Message::MapGroup(mut request) => {
+            MapToAgent::MapGroup(mut request) => {
                 request.client_links.retain(|(_, link)| link.is_sane());
                 self.waiting.push(request);
                 self.map_waiting(now, out);
             }
-            Message::GroupEnded { group } => {
+            MapToAgent::GroupEnded { group } => {
                 if group.client == from {
                     self.plans.remove(&group);
                     self.waiting.retain(|request| request.group != group);
@@ -201,34 +224,35 @@ impl Agent {
                     });
                 }
             }
-            Message::ProbeArrived { .. }
-            | Message::Turn { .. }
-            | Message::Registered { .. }
-            | Message::MeasureLink { .. }
-            | Message::LinksKnown { .. }
-            | Message::RegistrationRefused { .. }
-            | Message::Directory { .. }
-            | Message::GroupMapped { .. }
-            | Message::GroupNotMapped { .. }
-            | Message::Call { .. }
-            | Message::RunTasks { .. }
-            | Message::Resupply { .. }
-            | Message::Recall { .. }
-            | Message::Recalled { .. }
-            | Message::Stale { .. }
-            | Message::TellModels
-            | Message::ModelsKnown { .. }
-            | Message::Pace { .. }
-            | Message::CallsBack(_)
-            | Message::CalledBack { .. }
-            | Message::Cancel { .. }
-            | Message::Release { .. }
-            | Message::TasksEnded { .. }
-            | Message::Dropped { .. }
-            | Message::SupplyFailed { .. }
-            | Message::Fetch { .. }
-            | Message::FetchRefused { .. } => log(out, format!("{from} sent an agent what no agent takes")),
         }
+    }
+
+    fn on_timer(&mut self, now: Time, timer: AgentTimer, out: &mut Vec<Effect>) {
+        match timer {
+            AgentTimer::Heartbeat => self.on_heartbeat(now, out),
+            AgentTimer::Settled => self.on_settled(now, out),
+            AgentTimer::Measured => self.map_waiting(now, out),
+            AgentTimer::Turns => self.on_turns_timer(now, out),
+            AgentTimer::Directory => {
+                self.telling = false;
+                for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
+                    self.send_directory(now, client, out);
+                }
+            }
+        }
+    }
+
+    fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
+        let beat = self.members.beat(now);
+        for (peer, token) in beat.pings {
+            send(out, peer, LinkMessage::Ping { token });
+        }
+        for (peer, silence_ns) in beat.silent {
+            out.push(Effect::HangUp { peer });
+            self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
+        }
+        self.probe_one(now, out);
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
@@ -254,18 +278,18 @@ impl Agent {
     fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
         if !self.telling {
             self.telling = true;
-            out.push(Effect::SetTimer { timer: DIRECTORY, at });
+            out.push(Effect::SetTimer { timer: AgentTimer::Directory.into(), at });
         }
     }
 
     fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
-        // Who maps needs the links between servers; who only calls does not, and they are many.
+        // The agent maps with the links between servers. A client that only calls does not need them, and they are many.
         let grid = self.grid_view(now, &[], &[], None);
         let known = self.subscribers.insert(to, self.functions_version);
         let functions = (known != Some(self.functions_version))
             .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
         self.version += 1;
-        send(out, to, Message::Directory { version: self.version, grid, functions });
+        send(out, to, DirectoryToClient::Directory { version: self.version, grid, functions });
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
@@ -294,7 +318,7 @@ impl Machine for Agent {
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Start => out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS }),
+            Input::Start => out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS }),
             Input::PeerUp { peer, .. } => self.members.up(now, peer, ()),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
@@ -302,28 +326,8 @@ impl Machine for Agent {
                     self.on_message(now, from, message, out);
                 }
             }
-            Input::Timer(HEARTBEAT) => {
-                out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
-                let beat = self.members.beat(now);
-                for (peer, token) in beat.pings {
-                    send(out, peer, Message::Ping { token });
-                }
-                for (peer, silence_ns) in beat.silent {
-                    out.push(Effect::HangUp { peer });
-                    self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
-                }
-                self.probe_one(now, out);
-            }
-            Input::Timer(SETTLED) => self.on_settled(now, out),
-            Input::Timer(MEASURED) => self.map_waiting(now, out),
-            Input::Timer(TURNS) => self.on_turns_timer(now, out),
-            Input::Timer(DIRECTORY) => {
-                self.telling = false;
-                for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
-                    self.send_directory(now, client, out);
-                }
-            }
-            Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
+            Input::Timer(Timer::Agent(timer)) => self.on_timer(now, timer, out),
+            Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::DatumArrived { datum, .. } => out.push(Effect::DropDatum { datum }),
             Input::Timer(_)
             | Input::DialFailed { .. }
@@ -336,8 +340,12 @@ impl Machine for Agent {
     }
 }
 
-fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
-    out.push(Effect::Send { to, message });
+fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
+    out.push(Effect::Send { to, message: message.into() });
+}
+
+fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
+    log(out, format!("{from} sent an agent what no agent takes"));
 }
 
 fn log(out: &mut Vec<Effect>, line: String) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::limits::SPEED_FLOPS_DEFAULT;
 use crate::perf::FunctionModel;
+use gridloom_base::limits::SPEED_FLOPS_DEFAULT;
 
 /// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns
 /// holds for all, and noise does not make equals unequal.
@@ -79,7 +79,7 @@ mod tests {
         let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
         let (peer, name) = (NodeId(node), format!("server-{node}"));
         handle(Input::PeerUp { peer, role: crate::node::Role::Server, name: name.clone(), address: address.into() });
-        let signature = crate::idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
+        let signature = gridloom_idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
         let registration = Registration {
             name,
             address: address.into(),
@@ -89,11 +89,11 @@ mod tests {
             slowdown,
             functions: vec![signature],
         };
-        handle(Input::Received { from: peer, message: Message::Register(registration) });
-        handle(Input::Received { from: peer, message: Message::Speed { flops: 1e9 / slowdown } });
+        handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
+        handle(Input::Received { from: peer, message: DirectoryToAgent::Speed { flops: 1e9 / slowdown }.into() });
         let mut learner = Learner::default();
         learner.learn(Size::Work(1e9), seconds, 1.0, false);
-        let message = Message::Model { function: "m/f".into(), model: learner.model() };
+        let message = DirectoryToAgent::Model { function: "m/f".into(), model: learner.model() }.into();
         handle(Input::Received { from: peer, message });
     }
 

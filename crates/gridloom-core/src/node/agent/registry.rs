@@ -1,7 +1,13 @@
 //! Servers that register: which are taken, and what they offer.
 
-use super::*;
-use crate::base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
+use super::{Agent, Registered, log, send};
+use crate::node::message::DirectoryToServer;
+use crate::node::message::Registration;
+use crate::node::protocol::Effect;
+use gridloom_base::limits::HEARTBEAT_NS;
+use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
+use gridloom_base::{NodeId, Time};
+use std::collections::BTreeMap;
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
@@ -12,7 +18,7 @@ impl Agent {
             self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
         if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
             log(out, format!("refused server '{}': {why}", registration.name));
-            send(out, from, Message::RegistrationRefused { why, may_pass });
+            send(out, from, DirectoryToServer::RegistrationRefused { why, may_pass });
             return;
         }
         for node in before {
@@ -48,7 +54,7 @@ impl Agent {
                 promised: BTreeMap::new(),
             },
         );
-        send(out, from, Message::Registered { peers });
+        send(out, from, DirectoryToServer::Registered { peers });
         self.changed(now, out);
     }
 
@@ -71,8 +77,8 @@ impl Agent {
     ) -> Result<(), (bool, String)> {
         let name = &registration.name;
         let for_good = |why: String| (false, why);
-        if name.is_empty() || name.len() > crate::base::limits::NAME_BYTES_MAX {
-            return Err(for_good(format!("a server's name has 1 to {} bytes", crate::base::limits::NAME_BYTES_MAX)));
+        if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
+            return Err(for_good(format!("a server's name has 1 to {} bytes", gridloom_base::limits::NAME_BYTES_MAX)));
         }
         if registration.slots > SLOTS_MAX {
             return Err(for_good(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots)));

@@ -1,8 +1,13 @@
 //! News on which plans under way rest: models and paces that have changed by much, servers that have come.
 
-use super::*;
-use crate::base::limits::{STALE_FACTOR, SURPRISE_FACTOR, TURNS_NOISE_S};
+use super::{Agent, DIRECTORY_PAUSE_NS, MODELS_PAUSE_NS, send};
+use crate::node::message::MapToClient;
+use crate::node::message::Registration;
+use crate::node::protocol::Effect;
 use crate::perf::{Curve, FunctionModel, Size};
+use gridloom_base::limits::{STALE_FACTOR, SURPRISE_FACTOR, TURNS_NOISE_S};
+use gridloom_base::{GroupId, NodeId, Time};
+use std::collections::BTreeSet;
 
 impl Agent {
     pub(super) fn on_model(
@@ -48,7 +53,7 @@ impl Agent {
         let there = self.servers.values().filter(|server| server.processors == processors);
         let groups: BTreeSet<GroupId> = there.flat_map(|server| server.promised.keys().copied()).collect();
         for group in groups {
-            send(out, group.client, Message::Stale { group, why: why.to_string() });
+            send(out, group.client, MapToClient::Stale { group, why: why.to_string() });
         }
     }
 
@@ -61,7 +66,7 @@ impl Agent {
             if !(1.0 / STALE_FACTOR..STALE_FACTOR).contains(&change) {
                 promise.pace = pace;
                 let why = format!("calls on server '{name}' take {change:.1} times as long as when it was mapped");
-                send(out, group.client, Message::Stale { group: *group, why });
+                send(out, group.client, MapToClient::Stale { group: *group, why });
             }
         }
         self.tell(now + DIRECTORY_PAUSE_NS, out);
@@ -73,7 +78,7 @@ impl Agent {
         let why = format!("server '{}' has come", server.registration.name);
         let groups: BTreeSet<GroupId> = self.servers.values().flat_map(|s| s.promised.keys().copied()).collect();
         for group in groups.into_iter().filter(|group| !server.promised.contains_key(group)) {
-            send(out, group.client, Message::Stale { group, why: why.clone() });
+            send(out, group.client, MapToClient::Stale { group, why: why.clone() });
         }
     }
 }

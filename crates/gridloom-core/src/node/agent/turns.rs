@@ -5,7 +5,13 @@
 //! need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
 //! takes little of a card, or who had it is silent.
 
-use super::*;
+use super::{Agent, send};
+use crate::node::AgentTimer;
+use crate::node::message::LinkToProber;
+use crate::node::protocol::Effect;
+use crate::perf::host_of;
+use gridloom_base::{NodeId, Time};
+use std::collections::BTreeMap;
 
 /// After that time a turn keeps nobody waiting.
 const TURN_NS_MAX: u64 = 1_000_000_000;
@@ -164,16 +170,16 @@ impl Agent {
             self.on_turn_over(now, prober, peer, out);
         }
         if let Some(at) = self.turns.due() {
-            out.push(Effect::SetTimer { timer: TURNS, at });
+            out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
         }
     }
 
     fn grant_turns(&mut self, now: Time, from: &Card, to: &Card, out: &mut Vec<Effect>) {
         for (Pair { prober, peer }, is_needed) in self.turns.grant(now, from, to) {
-            send(out, prober, Message::Turn { to: peer, is_needed });
+            send(out, prober, LinkToProber::Turn { to: peer, is_needed });
         }
         if let Some(at) = self.turns.due() {
-            out.push(Effect::SetTimer { timer: TURNS, at });
+            out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
         }
     }
 }

@@ -1,9 +1,16 @@
 //! Plain calls: each mapped by itself when it is made, its results back to the client.
 
-use super::*;
-use crate::base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
-use crate::call::Call;
-use crate::node::message::Supply;
+use std::sync::Arc;
+
+use super::{Client, mapping};
+use crate::call::{Call, Way};
+use crate::graph::Task;
+use crate::node::ClientTimer;
+use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
+use crate::node::protocol::{Effect, Event};
+use gridloom_base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, Time};
 
 impl Client {
     #[allow(clippy::too_many_arguments)]
@@ -19,27 +26,28 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         let sent_bytes = sources.iter().map(|(_, meta)| meta.size_bytes()).sum();
-        let chosen = self.calls.choose(&self.grid, &self.links, &task, sent_bytes, way.only);
+        let chosen = self.calls.choose(&self.grid, self.links.estimates(), &task, sent_bytes, way.only);
         // It is there, though an agent that began anew may not know of it yet.
-        let home = way.only.filter(|home| self.members.is_up(*home)).map(|home| (home, 0.0));
+        let home = way.only.filter(|home| self.contacts.is_up(*home)).map(|home| (home, 0.0));
         let Some((server, run_s)) = chosen.or(home) else {
-            let function = task.function.clone();
-            let error = match (way.only, self.agent_was_lost && self.grid.servers.is_empty()) {
+            let function = task.name().to_string();
+            let error = match (way.only, self.contacts.agent_was_lost() && self.grid.servers.is_empty()) {
                 (_, true) => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
                 (None, false) => TaskError::NoSuchFunction { function, near: String::new() },
                 (Some(only), false) => {
-                    let server = self.server_name(only);
+                    let server = self.contacts.name_of(only);
                     TaskError::ServerLost { function, server, why: mapping::BOUND.into() }
                 }
             };
             self.call_failed(now, &task, &sources, None, error, out);
             return;
         };
-        let message = Message::Call { task: (*task).clone(), supplies: sources.clone(), calibrates: way.calibrates };
-        self.post(server, Parcel::Message(message), out);
+        let message =
+            TaskToServer::Call { task: (*task).clone(), supplies: sources.clone(), calibrates: way.calibrates };
+        self.contacts.post(server, message, out);
         for (datum, meta) in &sources {
             if meta.size_bytes() <= EAGER_BYTES_MAX {
-                self.post(server, Parcel::Datum(*datum), out);
+                self.contacts.post_datum(server, *datum, out);
             }
         }
         self.calls.sent(task, sources, server, run_s, way, attempts, limit_ns, deadline);
@@ -89,12 +97,13 @@ impl Client {
     ) {
         let Some((task, times)) = self.calls.astray(datum, server) else { return };
         if times <= BROKEN_MAX {
-            self.astray.insert((datum, server));
+            self.supplies.strayed(datum, server);
             return;
         }
         let call = self.calls.remove(task).expect("found above");
-        self.post(server, Parcel::Message(Message::Cancel { tasks: vec![task] }), out);
-        let why = format!("it went astray {times} times on its way to server '{}': {why}", self.server_name(server));
+        self.contacts.post(server, TaskToServer::Cancel { tasks: vec![task] }, out);
+        let why =
+            format!("it went astray {times} times on its way to server '{}': {why}", self.contacts.name_of(server));
         let error = TaskError::DatumLost { datum, why };
         self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
     }
@@ -112,7 +121,7 @@ impl Client {
         let Some((_, meta)) = call.sources.iter().find(|(source, _)| *source == datum) else { return };
         // Not the datum itself: the server asks for it, so that it can say if that fails again.
         let supply = Supply { datum, meta: meta.clone(), from: self.config.id, address: String::new() };
-        self.post(place, Parcel::Message(Message::Resupply { supplies: vec![supply] }), out);
+        self.contacts.post(place, TaskToServer::Resupply { supplies: vec![supply] }, out);
     }
 
     /// Sends a call again of which a result broke off on its way here: its server has not kept it.
@@ -135,11 +144,11 @@ impl Client {
 
     /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.
     pub(super) fn calls_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
-        let name = self.server_name(server);
+        let name = self.contacts.name_of(server);
         for call in self.calls.take_of_server(server) {
-            let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(&call.task.function));
+            let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(call.task.name()));
             if call.attempts >= TASK_ATTEMPTS_MAX || !offered || call.way.only.is_some() || call.way.is_once {
-                let function = call.task.function.clone();
+                let function = call.task.name().to_string();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
             } else {
@@ -159,14 +168,14 @@ impl Client {
 
     pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
         if let Some(at) = self.calls.next_deadline() {
-            out.push(Effect::SetTimer { timer: DEADLINE, at });
+            out.push(Effect::SetTimer { timer: ClientTimer::Deadline.into(), at });
         }
     }
 
     pub(super) fn on_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
         for call in self.calls.take_expired(now) {
-            let cancel = Message::Cancel { tasks: vec![call.task.id] };
-            self.post(call.server, Parcel::Message(cancel), out);
+            let cancel = TaskToServer::Cancel { tasks: vec![call.task.id] };
+            self.contacts.post(call.server, cancel, out);
             let limit_seconds = ns_to_seconds(call.limit_ns.unwrap_or(0));
             let error = TaskError::DeadlineExceeded { limit_seconds };
             self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);

@@ -1,10 +1,15 @@
 //! Tasks that take their places in a plan that was made before: calls of a group that was described beforehand, as they come.
 //!
-//! The agent has mapped the whole and is not asked again. Where data are is known here better than it was then: the plan's
-//! sources are taken while they are there, and others else. A task whose server is lost is mapped by itself.
+//! The agent has mapped the whole and is not asked again. The client may know better now where data are: it takes the
+//! plan's sources while they are there, and others else. A task is mapped by itself if its server is lost.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use super::{Client, LostServer, Mapping, Status};
 use crate::map::{Assignment, Plan, Transfer};
+use crate::node::message::MapToAgent;
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 
 /// Where tasks of one server run, and where what they read comes from, as far as the plan says.
 #[derive(Clone, Debug)]
@@ -22,10 +27,10 @@ impl Client {
         if tasks.is_empty() {
             return;
         }
-        let is_there = !self.lost.contains_key(&placed.server) && self.grid.server(placed.server).is_some();
+        let is_there = !self.contacts.is_lost(placed.server) && self.grid.server(placed.server).is_some();
         let part = self.part(id, &tasks).filter(|_| is_there);
         let Some(part) = part else {
-            if is_there && tasks.iter().all(|task| self.tasks[task].task.is_placement()) {
+            if is_there && tasks.iter().all(|task| self.tasks[task].task.is_replicate()) {
                 self.place_later(now, id, tasks, placed, out);
             } else {
                 self.request_map(now, id, tasks, out);
@@ -38,7 +43,7 @@ impl Client {
             let Some(source) = part.sources.get(datum).filter(|source| !source.at.contains(&placed.server)) else {
                 continue;
             };
-            let planned = placed.from.get(datum).filter(|from| !self.lost.contains_key(from));
+            let planned = placed.from.get(datum).filter(|from| !self.contacts.is_lost(**from));
             let known = source.at.iter().find(|holder| self.can_send(**holder, placed.server));
             transfers.push(Transfer {
                 datum: index as u32,
@@ -74,7 +79,7 @@ impl Client {
     /// Data were to go to one server, and no other will do.
     pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(run) = self.tasks.get(&id).filter(|run| run.status == Status::Unmapped) else { return };
-        let function = run.task.function.clone();
+        let function = run.task.name().to_string();
         let error = match &run.lost_with {
             Some(LostServer { name, why, .. }) => {
                 TaskError::ServerLost { function, server: name.clone(), why: why.clone() }
@@ -94,15 +99,13 @@ impl Client {
     /// Whether data can go straight from one place to a server, as far as is known; else they go through the client.
     fn can_send(&self, from: NodeId, to: NodeId) -> bool {
         let is_plain = |node| self.grid.server(node).is_some_and(|at| self.grid.servers[at].plain);
-        let is_server_way = !is_plain(from) && !is_plain(to) && !self.apart.contains(&(to, from));
-        from == self.config.id || (is_server_way && !self.lost.contains_key(&from))
+        let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_apart(to, from);
+        from == self.config.id || (is_server_way && !self.contacts.is_lost(from))
     }
 
     /// Nothing more will be placed by that plan: its servers are no longer promised.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.groups.remove(&group);
-        if let Some(agent) = self.agent {
-            send(out, agent, Message::GroupEnded { group });
-        }
+        self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
     }
 }

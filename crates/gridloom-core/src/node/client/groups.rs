@@ -1,8 +1,17 @@
 //! Groups: taken in, followed to their end, forgotten when nothing needs them.
 
-use super::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::following::Placed;
+use super::remapping::Remapping;
+use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
+use crate::graph::{Group, Task};
+use crate::map::MapBy;
 use crate::node::client::recovery::nested_error;
-use crate::node::message::Supply;
+use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
+use crate::node::protocol::{Effect, Event};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
     /// `placed` says where the tasks run, if that is known already.
@@ -20,7 +29,7 @@ impl Client {
         let refusal = is_valid(&group).err();
         self.register(group);
         let run = GroupRun {
-            is_given: placed.is_some() || matches!(heuristic, MapBy::Given(_)),
+            is_given: placed.is_some() || matches!(heuristic, MapBy::Imposed(_)),
             heuristic,
             left: count,
             remembered: count,
@@ -97,7 +106,7 @@ impl Client {
     pub(super) fn supply(&self, datum: DatumId, from: NodeId) -> Supply {
         let address = match from == self.config.id {
             true => String::new(),
-            false => self.addresses.get(&from).cloned().unwrap_or_default(),
+            false => self.contacts.address_of(from),
         };
         Supply { datum, meta: self.data[&datum].meta.clone(), from, address }
     }
@@ -106,13 +115,13 @@ impl Client {
     pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let Some(run) = self.data.get(&datum) else { return false };
         // What broke off on its way here is fetched again in a while, however often it is asked for.
-        if run.here || run.fetching.is_some() || self.astray.contains(&(datum, self.config.id)) {
+        if run.here || run.fetching.is_some() || self.supplies.is_astray(datum, self.config.id) {
             return true;
         }
-        let holder = run.holders.iter().copied().find(|node| !self.lost.contains_key(node));
+        let holder = run.holders.iter().copied().find(|node| !self.contacts.is_lost(*node));
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
-        self.post(from, Parcel::Message(Message::Fetch { datum }), out);
+        self.contacts.post(from, DataMessage::Fetch { datum }, out);
         true
     }
 
@@ -181,9 +190,7 @@ impl Client {
 
     fn group_ended(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::GroupEnded { at: now, group }));
-        if let Some(agent) = self.agent {
-            send(out, agent, Message::GroupEnded { group });
-        }
+        self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
         if self.groups.get(&group).is_some_and(|run| run.remembered == 0) {
             self.groups.remove(&group);
         }
@@ -215,7 +222,7 @@ impl Client {
             let (task, group) = (run.task.clone(), run.group);
             self.emit_task_ended(at, server, id, error.clone(), out);
             if let Some(server) = server.filter(|_| reported_by.is_none() || id != work_root(&error, id)) {
-                self.post(server, Parcel::Message(Message::Cancel { tasks: vec![id] }), out);
+                self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
             }
             for output in &task.outputs {
                 let Some(data) = self.data.get(&output.datum) else { continue };
@@ -234,7 +241,8 @@ impl Client {
 
     // ---- forgetting
 
-    /// A server turns out to have a datum. Who waits for it can have it; one that nobody needs any more is given up again.
+    /// A server turns out to have a datum. Readers that wait for it can have it. If nobody needs the datum any more,
+    /// the server gives it up again.
     pub(super) fn copy_at(&mut self, now: Time, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
             Some(run) => {
@@ -245,7 +253,7 @@ impl Client {
                 self.supply_waiting(now, datum, out);
                 self.tidy(datum, out);
             }
-            None => self.post(server, Parcel::Message(Message::Release { data: vec![datum] }), out),
+            None => self.contacts.post(server, TaskToServer::Release { data: vec![datum] }, out),
         }
     }
 
@@ -273,7 +281,7 @@ impl Client {
                 out.push(Effect::DropDatum { datum });
             }
         } else if run.holders.remove(&at) {
-            self.post(at, Parcel::Message(Message::Release { data: vec![datum] }), out);
+            self.contacts.post(at, TaskToServer::Release { data: vec![datum] }, out);
         }
     }
 
@@ -297,8 +305,8 @@ impl Client {
                 }
             }
             for holder in std::mem::take(&mut run.holders) {
-                if !self.lost.contains_key(&holder) {
-                    self.post(holder, Parcel::Message(Message::Release { data: vec![datum] }), out);
+                if !self.contacts.is_lost(holder) {
+                    self.contacts.post(holder, TaskToServer::Release { data: vec![datum] }, out);
                 }
             }
             if let Some(producer) = self.data[&datum].producer {
@@ -310,10 +318,7 @@ impl Client {
                     out.push(Effect::DropDatum { datum });
                 }
                 self.data.remove(&datum);
-                self.broken.retain(|(known, _), _| *known != datum);
-                for server in self.unsupplied_servers(datum) {
-                    self.unsupplied.remove(&(datum, server));
-                }
+                self.supplies.forget_datum(datum);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What a client still remembers when nothing is under way: for invariants, which want it to be nothing.
 
-use super::*;
+use super::Client;
 
 impl Client {
     /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
     /// released.
     pub fn leftovers(&self) -> [(&'static str, usize); 10] {
+        let (waiting, astray) = self.supplies.counts();
         [
             ("tasks", self.tasks.len()),
             ("calls", self.calls.len()),
@@ -13,9 +14,9 @@ impl Client {
             ("groups", self.groups.len()),
             ("commands before the first directory", self.early_calls.len() + self.early_plans.len()),
             ("data to be placed", self.early_placements.len()),
-            ("servers with messages that wait for a connection", self.outbox.len()),
-            ("data that a server waits for", self.unsupplied.len()),
-            ("data that broke off on their way", self.astray.len()),
+            ("servers with messages that wait for a connection", self.contacts.awaited()),
+            ("data that a server waits for", waiting),
+            ("data that broke off on their way", astray),
             ("data of calls", self.calls.data()),
         ]
     }

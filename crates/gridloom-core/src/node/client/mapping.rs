@@ -1,10 +1,16 @@
 //! Mapping: the part of a group that can be mapped now goes to the agent, its plan comes back and is handed to the servers.
 
-use super::*;
-use crate::base::limits::TASKS_PER_MESSAGE;
-use crate::graph::{Outline, Source};
-use crate::map::{Plan, Seen};
-use crate::node::message::MapRequest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::remapping::Remapping;
+use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
+use crate::graph::{Group, Outline, Source, Task};
+use crate::map::{MapBy, Plan, Seen};
+use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
+use crate::node::protocol::{Effect, Event};
+use gridloom_base::limits::TASKS_PER_MESSAGE;
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 
 /// Why a call fails though other servers could run it.
 pub(super) const BOUND: &str = "the call is bound to it; it is not there";
@@ -18,10 +24,10 @@ impl Client {
         purpose: Purpose,
         out: &mut Vec<Effect>,
     ) {
-        if self.agent.is_some() && (!self.links_known() || self.reads_unplaced(&group)) {
+        if self.contacts.agent().is_some() && (!self.links.are_known() || self.reads_unplaced(&group)) {
             self.early_plans.push((group, heuristic, purpose));
-            if !self.links_known() {
-                self.wait_for_links(now, out);
+            if !self.links.are_known() {
+                self.links.wait(now, out);
             }
             return;
         }
@@ -42,10 +48,10 @@ impl Client {
             remapping: Remapping::default(),
         };
         self.groups.insert(group.id, run);
-        match self.agent {
+        match self.contacts.agent() {
             Some(agent) => {
                 let request = self.map_request(group.id, outlined.outline, heuristic);
-                send(out, agent, Message::MapGroup(MapRequest { purpose, ..request }));
+                send(out, agent, MapToAgent::MapGroup(MapRequest { purpose, ..request }));
             }
             None => {
                 let address = self.config.agent.clone();
@@ -68,8 +74,8 @@ impl Client {
             outline,
             heuristic,
             purpose: Purpose::Run,
-            client_links: self.links.iter().map(|(node, link)| (*node, *link)).collect(),
-            without: self.lost.keys().copied().collect(),
+            client_links: self.links.estimates().iter().map(|(node, link)| (*node, *link)).collect(),
+            without: self.contacts.lost().collect(),
             busy: Vec::new(),
         }
     }
@@ -77,7 +83,7 @@ impl Client {
     /// Has these tasks of a group mapped as soon as that can be.
     pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
         let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) =
-            tasks.into_iter().partition(|id| self.tasks.get(id).is_some_and(|run| run.task.is_placement()));
+            tasks.into_iter().partition(|id| self.tasks.get(id).is_some_and(|run| run.task.is_replicate()));
         for id in placements {
             self.cannot_place(now, id, out);
         }
@@ -111,8 +117,8 @@ impl Client {
     }
 
     fn try_map(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
-        let Some(agent) = self.agent else {
-            if self.agent_was_lost {
+        let Some(agent) = self.contacts.agent() else {
+            if self.contacts.agent_was_lost() {
                 let address = self.config.agent.clone();
                 let error = TaskError::AgentLost { address, why: "not connected".into() };
                 self.mapping_failed(now, group, error, out);
@@ -122,8 +128,8 @@ impl Client {
         if !self.has_directory {
             return;
         }
-        if !self.links_known() {
-            self.wait_for_links(now, out);
+        if !self.links.are_known() {
+            self.links.wait(now, out);
             return;
         }
         let Some(mut mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
@@ -143,7 +149,7 @@ impl Client {
             mapping.data = outlined.data;
             let heuristic = self.groups.get_mut(&group).expect("found above").heuristic.take();
             let request = self.map_request(group, outlined.outline, heuristic);
-            send(out, agent, Message::MapGroup(MapRequest { busy: self.busy(now, group), ..request }));
+            send(out, agent, MapToAgent::MapGroup(MapRequest { busy: self.busy(now, group), ..request }));
         }
         self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
         for datum in lost {
@@ -160,7 +166,7 @@ impl Client {
         for id in tasks {
             let only = self.tasks.get(id).and_then(|run| run.task.only);
             // One that is connected may be unknown to an agent that began anew; it will be known again.
-            let is_away = |server: NodeId| self.grid.server(server).is_none() && !self.members.is_up(server);
+            let is_away = |server: NodeId| self.grid.server(server).is_none() && !self.contacts.is_up(server);
             if only.is_some_and(is_away) {
                 let error = self.bound_to_nobody(*id);
                 self.fail_task(now, *id, error, out);
@@ -168,12 +174,12 @@ impl Client {
         }
     }
 
-    /// Why a task cannot run whose only server is not there.
+    /// The error of a task that is bound to one server, when that server is not there.
     pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
         let TaskRun { task, lost_with, .. } = &self.tasks[&id];
-        let server = task.only.map_or_else(String::new, |server| self.server_name(server));
+        let server = task.only.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.as_ref().map(|lost| lost.why.clone());
-        TaskError::ServerLost { function: task.function.clone(), server, why: why.unwrap_or_else(|| BOUND.into()) }
+        TaskError::ServerLost { function: task.name().to_string(), server, why: why.unwrap_or_else(|| BOUND.into()) }
     }
 
     /// What those tasks read that was made and is nowhere any more.
@@ -182,7 +188,7 @@ impl Client {
         inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
     }
 
-    /// The part of a group that those tasks are, or `None` if one reads a datum whose place is not yet decided.
+    /// The part of a group that those tasks are, or `None` if one reads a datum that has no place yet.
     pub(super) fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
         let made: BTreeSet<DatumId> =
             tasks.iter().flat_map(|task| self.tasks[task].task.outputs.iter().map(|output| output.datum)).collect();
@@ -232,7 +238,7 @@ impl Client {
             let Some(task) = self.tasks.get(&id).filter(|task| task.status == Status::Unmapped) else { continue };
             let error = match (&task.lost_with, &error) {
                 (Some(LostServer { name, why, .. }), TaskError::NotMapped { .. }) => TaskError::ServerLost {
-                    function: task.task.function.clone(),
+                    function: task.task.name().to_string(),
                     server: name.clone(),
                     why: why.clone(),
                 },
@@ -259,7 +265,7 @@ impl Client {
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
             return;
         }
-        if plan.tasks.iter().any(|task| self.lost.contains_key(&task.server)) {
+        if plan.tasks.iter().any(|task| self.contacts.is_lost(task.server)) {
             self.request_map(now, group, mapping.tasks, out);
             return;
         }
@@ -310,7 +316,7 @@ impl Client {
                     .filter_map(|datum| from.get(&(server, datum)).map(|from| self.supply(datum, *from)))
                     .collect();
                 let tasks = tasks.iter().map(|task| (**task).clone()).collect();
-                self.post(server, Parcel::Message(Message::RunTasks { tasks, supplies }), out);
+                self.contacts.post(server, TaskToServer::RunTasks { tasks, supplies }, out);
             }
         }
     }
@@ -326,7 +332,7 @@ impl Client {
         for datum in waiting {
             self.fetch_here(datum, out);
         }
-        let unsupplied: BTreeSet<DatumId> = self.unsupplied.iter().map(|(datum, _)| *datum).collect();
+        let unsupplied: BTreeSet<DatumId> = self.supplies.awaited();
         for datum in unsupplied {
             self.supply_waiting(now, datum, out);
         }

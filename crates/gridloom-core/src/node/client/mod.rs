@@ -1,49 +1,50 @@
 //! The client: sends calls, has groups mapped, hands each server its part, follows them, and owns the names of data.
 //!
-//! What it knows of a datum (who made it, who holds it, who still needs it) is the lineage from which lost results are
+//! What it knows of a datum (its producer, its holders, its readers to come) is the lineage from which lost results are
 //! computed again. A task is forgotten when nothing depends on its being run again: its results are here, or nobody
 //! wants them any more.
 
 mod calls;
+mod contacts;
 mod following;
 mod groups;
 mod leftovers;
 mod links;
 mod mapping;
+mod own_links;
 mod peers;
 mod recovery;
 mod remapping;
+mod supplies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::limits::HEARTBEAT_NS;
-use crate::base::time::ns_to_seconds;
-use crate::base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use crate::call::{Calls, Way};
 use crate::graph::{Group, Task};
-use crate::idl::Signature;
 use crate::map::MapBy;
-use crate::member::Members;
-use crate::node::measuring::Measuring;
-use crate::node::message::{Message, Purpose, TaskReport, Timing, TransferReport};
-use crate::node::protocol::{Command, Effect, Event, Input, Role, TimerId};
-use crate::node::seen::SeenTransfers;
-use crate::perf::{GridView, LinkEstimate, Links};
+use crate::node::message::{
+    DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToProber,
+    MapMessage, MapToClient, Message, Purpose, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing,
+    TransferReport,
+};
+use crate::node::protocol::{Command, Effect, Event, Input};
+use crate::node::{ClientTimer, Timer};
+use crate::perf::GridView;
+use contacts::Contacts;
 use following::Placed;
+use gridloom_base::limits::HEARTBEAT_NS;
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_idl::Signature;
+use own_links::OwnLinks;
 use remapping::Remapping;
-
-const HEARTBEAT: TimerId = TimerId(0);
-const DEADLINE: TimerId = TimerId(1);
-const LINKS: TimerId = TimerId(2);
-const SETTLED: TimerId = TimerId(3);
+use supplies::Supplies;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Its identifier.
     pub id: NodeId,
-    /// Its name.
     pub name: String,
     /// Where its agent is.
     pub agent: String,
@@ -110,15 +111,6 @@ struct LostServer {
     why: String,
 }
 
-/// What is known of a lost server.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lost {
-    /// The agent has noticed since; whoever is in its directory later has come back.
-    was_absent: bool,
-    /// The agent still knows it, so perhaps only the connection was lost: it is dialled.
-    is_dialled: bool,
-}
-
 /// A request for a plan that is out, or waits to go out.
 #[derive(Debug)]
 struct Mapping {
@@ -142,28 +134,17 @@ struct GroupRun {
     remapping: Remapping,
 }
 
-/// What waits for a connection.
-#[derive(Debug)]
-enum Parcel {
-    Message(Message),
-    Datum(DatumId),
-}
-
-/// The machine.
+/// The machine. What it knows of nodes, of ways that failed and of its own links is private to three sub-machines, which do
+/// not see one another; tasks, data and groups are one graph, and are kept together here.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
-    agent: Option<NodeId>,
-    agent_was_lost: bool,
-    members: Members<Role>,
+    contacts: Contacts,
+    supplies: Supplies,
+    links: OwnLinks,
     grid: Arc<GridView>,
     has_directory: bool,
     functions: Arc<Vec<Signature>>,
-    names: BTreeMap<NodeId, String>,
-    addresses: BTreeMap<NodeId, String>,
-    outbox: BTreeMap<NodeId, Vec<Parcel>>,
-    /// Servers that were lost and have not come back.
-    lost: BTreeMap<NodeId, Lost>,
     calls: Calls,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
@@ -176,43 +157,18 @@ pub struct Client {
     groups: BTreeMap<GroupId, GroupRun>,
     /// Number of the last request for a plan.
     round: u64,
-    /// Data that a server waits for and that nobody could give it yet.
-    unsupplied: BTreeSet<(DatumId, NodeId)>,
-    /// Data that broke off on their way to a place.
-    astray: BTreeSet<(DatumId, NodeId)>,
-    /// How often a datum of a group broke off on its way to a place, since it last arrived there.
-    broken: BTreeMap<(DatumId, NodeId), u32>,
-    /// Servers that could not get a datum from another (first from second).
-    apart: BTreeSet<(NodeId, NodeId)>,
-    measuring: Measuring,
-    /// Servers whose links were measured, or are to be.
-    probed: BTreeSet<NodeId>,
-    /// The time that groups wait for links to be measured has passed.
-    waited_for_links: bool,
-    /// Its own links, as plans are made with them: both ways alike.
-    links: BTreeMap<NodeId, LinkEstimate>,
-    /// What they are learned from.
-    learned: Links<NodeId>,
-    /// What came here, for the agent: it sees what moved beside it.
-    received: SeenTransfers,
-    /// Transfers wait to be learned from.
-    settling: bool,
 }
 
 impl Client {
     /// A machine that has not started.
     pub fn new(config: ClientConfig) -> Client {
         Client {
+            contacts: Contacts::default(),
+            supplies: Supplies::default(),
+            links: OwnLinks::new(config.id),
             config,
-            agent: None,
-            agent_was_lost: false,
-            members: Members::default(),
             grid: Arc::default(),
             has_directory: false,
-            names: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            outbox: BTreeMap::new(),
-            lost: BTreeMap::new(),
             functions: Arc::default(),
             calls: Calls::default(),
             early_calls: Vec::new(),
@@ -222,31 +178,18 @@ impl Client {
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
             round: 0,
-            unsupplied: BTreeSet::new(),
-            astray: BTreeSet::new(),
-            broken: BTreeMap::new(),
-            apart: BTreeSet::new(),
-            measuring: Measuring::default(),
-            probed: BTreeSet::new(),
-            waited_for_links: false,
-            links: BTreeMap::new(),
-            learned: Links::default(),
-            received: SeenTransfers::default(),
-            settling: false,
         }
     }
 
     /// A peer has been heard of in another way than by what it sends here: it lives.
     pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
-        let _ = self.members.heard(now, peer);
+        let _ = self.contacts.heard(now, peer);
     }
 
-    /// Its identifier.
     pub fn id(&self) -> NodeId {
         self.config.id
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
@@ -256,38 +199,65 @@ impl Client {
         (self.tasks.len() + self.calls.len(), self.data.len(), self.groups.len())
     }
 
-    /// Sends to a server, over a connection that stands or is made.
-    fn post(&mut self, to: NodeId, parcel: Parcel, out: &mut Vec<Effect>) {
-        if self.members.is_up(to) {
-            out.push(match parcel {
-                Parcel::Message(message) => Effect::Send { to, message },
-                Parcel::Datum(datum) => Effect::SendDatum { to, datum },
-            });
-            return;
-        }
-        let waiting = self.outbox.entry(to).or_default();
-        if waiting.is_empty() {
-            let address = self.addresses.get(&to).cloned().unwrap_or_default();
-            out.push(Effect::Dial { address });
-        }
-        waiting.push(parcel);
-    }
-
     /// Whether a datum is in the client's store: an argument of a call under way, or of a group.
     fn is_here(&self, datum: DatumId) -> bool {
         self.calls.of_datum(datum).is_some_and(|call| call.sources.iter().any(|(source, _)| *source == datum))
             || self.data.get(&datum).is_some_and(|run| run.here)
     }
 
-    fn server_name(&self, node: NodeId) -> String {
-        self.names.get(&node).cloned().unwrap_or_else(|| node.to_string())
-    }
-
     // ---- messages
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
         match message {
-            Message::TasksEnded { reports, transfers } => {
+            Message::Link(LinkMessage::Ping { token }) => send(out, from, LinkMessage::Pong { token }),
+            Message::Link(LinkMessage::Pong { token }) => self.on_pong(now, from, token, out),
+            Message::Link(LinkMessage::ToProber(LinkToProber::ProbeArrived { size_bytes })) => {
+                self.on_probe_arrived(now, from, size_bytes, out);
+            }
+            Message::Link(LinkMessage::ToProber(LinkToProber::Turn { to, is_needed })) => {
+                self.on_turn(now, to, is_needed, out);
+            }
+            Message::Directory(DirectoryMessage::ToClient(message)) => self.on_directory_message(now, message, out),
+            Message::Map(MapMessage::ToClient(message)) => self.on_map_message(now, message, out),
+            Message::Task(TaskMessage::ToClient(message)) => self.on_task_message(now, from, message, out),
+            Message::Data(message) => self.on_data_message(now, from, message, out),
+            Message::Link(LinkMessage::ToAgent(_))
+            | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToServer(_))
+            | Message::Map(MapMessage::ToAgent(_))
+            | Message::Task(TaskMessage::ToServer(_)) => {
+                out.push(Effect::Emit(Event::Log(format!("{from} sent a client what no client takes"))));
+            }
+        }
+    }
+
+    fn on_directory_message(&mut self, now: Time, message: DirectoryToClient, out: &mut Vec<Effect>) {
+        match message {
+            DirectoryToClient::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
+            DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
+            DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
+        }
+    }
+
+    fn on_map_message(&mut self, now: Time, message: MapToClient, out: &mut Vec<Effect>) {
+        match message {
+            MapToClient::GroupMapped { group, round, plan, addresses, seen } if self.is_current(group, round) => {
+                for (server, address) in addresses {
+                    self.contacts.learn_address(server, address);
+                }
+                self.on_mapped(now, group, plan, seen, out);
+            }
+            MapToClient::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
+                self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
+            }
+            // The group was cancelled, or mapped again since.
+            MapToClient::GroupMapped { .. } | MapToClient::GroupNotMapped { .. } => {}
+            MapToClient::Stale { group, why } => self.on_stale(now, group, &why, out),
+        }
+    }
+
+    fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
+        match message {
+            TaskToClient::TasksEnded { reports, transfers } => {
                 for report in transfers {
                     self.on_transfer_report(now, report, out);
                 }
@@ -299,13 +269,31 @@ impl Client {
                     }
                 }
             }
-            Message::CallsBack(call) => {
+            TaskToClient::CallsBack(call) => {
                 if self.calls.get(call.task).is_some_and(|known| known.server == from) {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
                 }
             }
-            Message::Fetch { datum } => self.on_fetch(now, from, datum, out),
-            Message::FetchRefused { datum, why } => {
+            TaskToClient::Recalled { group, tasks, running } => {
+                self.on_recalled(now, from, group, &tasks, &running, out);
+            }
+            TaskToClient::Dropped { data } => {
+                for datum in data {
+                    if let Some(run) = self.data.get_mut(&datum) {
+                        run.holders.remove(&from);
+                    }
+                }
+            }
+            TaskToClient::SupplyFailed { datum, from: source, fault, why } => {
+                self.on_supply_failed(now, from, datum, source, fault, &why, out);
+            }
+        }
+    }
+
+    fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
+        match message {
+            DataMessage::Fetch { datum } => self.on_fetch(now, from, datum, out),
+            DataMessage::FetchRefused { datum, why } => {
                 if let Some(run) = self.data.get_mut(&datum)
                     && run.fetching == Some(from)
                 {
@@ -314,72 +302,25 @@ impl Client {
                     self.missing(now, datum, &why, out);
                 }
             }
-            Message::Dropped { data } => {
-                for datum in data {
-                    if let Some(run) = self.data.get_mut(&datum) {
-                        run.holders.remove(&from);
-                    }
-                }
-            }
-            Message::SupplyFailed { datum, from: source, fault, why } => {
-                self.on_supply_failed(now, from, datum, source, fault, &why, out);
-            }
-            Message::GroupMapped { group, round, plan, addresses, seen } if self.is_current(group, round) => {
-                self.addresses.extend(addresses);
-                self.on_mapped(now, group, plan, seen, out);
-            }
-            Message::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
-                self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
-            }
-            // The group was cancelled, or mapped again since.
-            Message::GroupMapped { .. } | Message::GroupNotMapped { .. } => {}
-            Message::Stale { group, why } => self.on_stale(now, group, &why, out),
-            Message::Recalled { group, tasks, running } => self.on_recalled(now, from, group, &tasks, &running, out),
-            Message::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
-            Message::Ping { token } => send(out, from, Message::Pong { token }),
-            Message::Pong { token } => self.on_pong(now, from, token, out),
-            Message::ProbeArrived { size_bytes } => self.on_probe_arrived(now, from, size_bytes, out),
-            Message::Turn { to, is_needed } => self.on_turn(now, to, is_needed, out),
-            Message::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
-            Message::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
-            Message::Register(_)
-            | Message::Speed { .. }
-            | Message::LinkMeasured { .. }
-            | Message::TransfersSeen { .. }
-            | Message::MeasureLink { .. }
-            | Message::AskLinks
-            | Message::LinkBroken { .. }
-            | Message::LinksDone
-            | Message::AskTurn { .. }
-            | Message::TurnOver { .. }
-            | Message::Model { .. }
-            | Message::TellModels
-            | Message::ModelsTold { .. }
-            | Message::Pace { .. }
-            | Message::CalledBack { .. }
-            | Message::Recall { .. }
-            | Message::Registered { .. }
-            | Message::RegistrationRefused { .. }
-            | Message::Subscribe
-            | Message::MapGroup(_)
-            | Message::GroupEnded { .. }
-            | Message::Call { .. }
-            | Message::RunTasks { .. }
-            | Message::Resupply { .. }
-            | Message::Cancel { .. }
-            | Message::Release { .. } => {
-                out.push(Effect::Emit(Event::Log(format!("{from} sent a client what no client takes"))));
-            }
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, timer: ClientTimer, out: &mut Vec<Effect>) {
+        match timer {
+            ClientTimer::Heartbeat => self.on_heartbeat(now, out),
+            ClientTimer::Deadline => self.on_deadline(now, out),
+            ClientTimer::Links => self.on_links_timer(now, out),
+            ClientTimer::Settled => self.on_settled(now, out),
         }
     }
 
     fn on_transfer_report(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
-        self.broken.remove(&(report.datum, report.to));
+        self.supplies.arrived(report.datum, report.to);
         // Arguments of plain calls are given up by their server.
         if self.calls.of_datum(report.datum).is_none() {
             self.copy_at(now, report.to, report.datum, out);
         }
-        self.saw_transfer(now, &report, out);
+        self.links.saw_transfer(now, &report, out);
         let at = now - report.age_ns;
         out.push(Effect::Emit(Event::Transferred { at, report }));
     }
@@ -388,7 +329,7 @@ impl Client {
         let size_bytes = meta.size_bytes();
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         out.push(Effect::Emit(Event::Transferred { at: now, report }));
-        self.saw_transfer(now, &report, out);
+        self.links.saw_transfer(now, &report, out);
         if self.calls.of_datum(datum).is_some() {
             if let Some(call) = self.calls.arrived(datum) {
                 self.call_complete(now, call, out);
@@ -402,9 +343,9 @@ impl Client {
         run.meta = meta.clone();
         run.here = true;
         run.fetching = None;
-        self.broken.remove(&(datum, self.config.id));
+        self.supplies.arrived(datum, self.config.id);
         for server in std::mem::take(&mut run.fetchers) {
-            self.post(server, Parcel::Datum(datum), out);
+            self.contacts.post_datum(server, datum, out);
         }
         self.supply_waiting(now, datum, out);
         if std::mem::take(&mut self.data.get_mut(&datum).expect("found above").wanted) {
@@ -421,15 +362,15 @@ impl Client {
         match self.data.get_mut(&datum) {
             Some(DatumRun { error: Some(error), .. }) => {
                 let why = error.to_string();
-                send(out, from, Message::FetchRefused { datum, why });
+                send(out, from, DataMessage::FetchRefused { datum, why });
             }
             Some(run) => {
                 run.fetchers.insert(from);
-                // Who asks for it does not have it, whatever was heard before.
+                // A node that asks for it does not have it, whatever was heard before.
                 run.holders.remove(&from);
                 self.missing(now, datum, "no server holds it any more", out);
             }
-            None => send(out, from, Message::FetchRefused { datum, why: "the client has released it".into() }),
+            None => send(out, from, DataMessage::FetchRefused { datum, why: "the client has released it".into() }),
         }
     }
 
@@ -437,7 +378,9 @@ impl Client {
 
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
-            Command::Call { .. } if !self.has_directory && !self.agent_was_lost => self.early_calls.push(command),
+            Command::Call { .. } if !self.has_directory && !self.contacts.agent_was_lost() => {
+                self.early_calls.push(command)
+            }
             Command::Call { task, sources, limit_ns, only, calibrates, is_once } => {
                 let deadline = limit_ns.map(|limit| now + limit);
                 let way = Way { only, calibrates, is_once };
@@ -445,7 +388,7 @@ impl Client {
                 self.set_deadline(out);
             }
             Command::CalledBack { server, task, answer } => {
-                self.post(server, Parcel::Message(Message::CalledBack { task, answer }), out);
+                self.contacts.post(server, TaskToServer::CalledBack { task, answer }, out);
             }
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),
             Command::Plan { group, heuristic, is_followed } => {
@@ -461,11 +404,11 @@ impl Client {
             Command::Erase { datum } => self.release(datum, true, out),
             Command::GiveUp { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
-            Command::Links => match self.agent {
-                Some(agent) => send(out, agent, Message::AskLinks),
+            Command::Links => match self.contacts.agent() {
+                Some(agent) => send(out, agent, DirectoryToAgent::AskLinks),
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
             },
-            Command::Models { server } => self.post(server, Parcel::Message(Message::TellModels), out),
+            Command::Models { server } => self.contacts.post(server, DirectoryToServer::TellModels, out),
         }
     }
 
@@ -491,7 +434,7 @@ impl Client {
         for id in tasks {
             if let Some(call) = self.calls.get(id) {
                 let server = call.server;
-                self.post(server, Parcel::Message(Message::Cancel { tasks: vec![id] }), out);
+                self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
                 let call = self.calls.remove(id).expect("found above");
                 self.call_failed(now, &call.task, &call.sources, Some(server), TaskError::Cancelled, out);
             } else {
@@ -505,12 +448,37 @@ impl Client {
         out.push(Effect::Emit(Event::TaskEnded { at, server, report }));
     }
 
+    /// Panics if an invariant of the client's state is broken. Debug builds call it at each heartbeat.
+    pub fn check(&self) {
+        self.contacts.check();
+        self.supplies.check();
+        self.links.check();
+        let mut left: BTreeMap<GroupId, usize> = BTreeMap::new();
+        let mut pending: BTreeMap<DatumId, usize> = BTreeMap::new();
+        for (id, run) in &self.tasks {
+            assert!(self.groups.contains_key(&run.group), "the group of {id} is forgotten");
+            if matches!(run.status, Status::Unmapped | Status::Sent(_)) {
+                *left.entry(run.group).or_default() += 1;
+                let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
+                inputs.into_iter().for_each(|datum| *pending.entry(datum).or_default() += 1);
+            }
+        }
+        for (id, group) in self.groups.iter().filter(|(_, group)| !group.plan_only) {
+            assert_eq!(group.left, left.get(id).copied().unwrap_or(0), "open tasks of {id}");
+        }
+        for (id, run) in &self.data {
+            assert_eq!(run.pending, pending.get(id).copied().unwrap_or(0), "open readers of {id}");
+        }
+    }
+
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
-        out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
-        if self.agent.is_none() {
+        #[cfg(debug_assertions)]
+        self.check();
+        out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
+        if self.contacts.agent().is_none() {
             out.push(Effect::Dial { address: self.config.agent.clone() });
         }
-        self.dial_lost(out);
+        self.contacts.dial_lost(out);
         self.retry_astray(now, out);
         self.calls_again(now, out);
         self.place_waiting(now, out);
@@ -519,9 +487,9 @@ impl Client {
             self.map_waiting(now, out);
         }
         self.probe_fallen(now, out);
-        let beat = self.members.beat(now);
+        let beat = self.contacts.beat(now);
         for (peer, token) in beat.pings {
-            send(out, peer, Message::Ping { token });
+            send(out, peer, LinkMessage::Ping { token });
         }
         for (peer, silence_ns) in beat.silent {
             out.push(Effect::HangUp { peer });
@@ -538,26 +506,23 @@ impl Machine for Client {
         match input {
             Input::Start => {
                 out.push(Effect::Dial { address: self.config.agent.clone() });
-                out.push(Effect::SetTimer { timer: HEARTBEAT, at: now + HEARTBEAT_NS });
+                out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
             Input::PeerUp { peer, role, name, address } => self.on_peer_up(now, peer, role, name, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
-                if self.members.heard(now, from) {
+                if self.contacts.heard(now, from) {
                     self.on_message(now, from, message, out);
                 }
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
-                let _ = self.members.heard(now, from);
+                let _ = self.contacts.heard(now, from);
                 self.on_arrived(now, from, datum, meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, why } => self.on_broken(now, from, datum, &why, out),
-            Input::ProbeArrived { from, size_bytes } => send(out, from, Message::ProbeArrived { size_bytes }),
-            Input::Timer(HEARTBEAT) => self.on_heartbeat(now, out),
-            Input::Timer(DEADLINE) => self.on_deadline(now, out),
-            Input::Timer(LINKS) => self.on_links_timer(now, out),
-            Input::Timer(SETTLED) => self.on_settled(now, out),
+            Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
+            Input::Timer(Timer::Client(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_) | Input::TaskEnded { .. } | Input::CallsBack(_) | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
@@ -584,13 +549,13 @@ fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
 }
 
 fn is_valid(group: &Group) -> Result<(), String> {
-    if group.tasks.len() > crate::base::limits::GROUP_TASKS_MAX {
-        let limit = crate::base::limits::GROUP_TASKS_MAX;
+    if group.tasks.len() > gridloom_base::limits::GROUP_TASKS_MAX {
+        let limit = gridloom_base::limits::GROUP_TASKS_MAX;
         return Err(format!("a group of {} calls exceeds the limit of {limit}; cut it in parts", group.tasks.len()));
     }
     Ok(())
 }
 
-fn send(out: &mut Vec<Effect>, to: NodeId, message: Message) {
-    out.push(Effect::Send { to, message });
+fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
+    out.push(Effect::Send { to, message: message.into() });
 }

@@ -1,7 +1,14 @@
-//! Who is there: the agent and its directory, servers that come, cannot be reached, or are lost.
+//! What follows when the agent and its directory come, and when nodes come, cannot be reached or are lost.
 
-use super::*;
-use crate::base::dial::GONE;
+use std::sync::Arc;
+
+use super::Client;
+use super::contacts::Parcel;
+use crate::node::protocol::{Command, Effect, Event, Role};
+use crate::perf::GridView;
+use gridloom_base::dial::GONE;
+use gridloom_base::{GroupId, NodeId, TaskError, Time};
+use gridloom_idl::Signature;
 
 impl Client {
     pub(super) fn on_peer_up(
@@ -13,28 +20,21 @@ impl Client {
         address: String,
         out: &mut Vec<Effect>,
     ) {
-        self.members.up(now, peer, role);
         if role == Role::Agent {
-            self.agent = Some(peer);
-            self.agent_was_lost = false;
-            send(out, peer, Message::Subscribe);
+            self.contacts.agent_up(now, peer, out);
             return;
         }
-        if address == self.config.agent && self.agent.is_none() {
+        if address == self.config.agent && self.contacts.agent().is_none() {
             self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and no agent"), out);
         }
-        if self.lost.remove(&peer).is_some()
-            && let Some(agent) = self.agent
-        {
-            // It is not in the grid as known here any more: the directory comes again.
-            send(out, agent, Message::Subscribe);
+        let waited = self.contacts.peer_up(now, peer, role, name, out);
+        for other in self.contacts.expected_at(&address, peer) {
+            self.on_server_lost(now, other, &format!("another node answers at {address}"), out);
         }
-        self.names.insert(peer, name);
-        self.others_at(now, peer, &address, out);
         self.ask_turns(out);
-        for parcel in self.outbox.remove(&peer).unwrap_or_default() {
+        for parcel in waited {
             match parcel {
-                Parcel::Message(message) => send(out, peer, message),
+                Parcel::Message(message) => out.push(Effect::Send { to: peer, message }),
                 // Its call may have been given up while the connection was made.
                 Parcel::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
                 Parcel::Datum(_) => {}
@@ -42,47 +42,30 @@ impl Client {
         }
     }
 
-    /// Whoever was expected at an address where another node answers is not there.
-    fn others_at(&mut self, now: Time, peer: NodeId, address: &str, out: &mut Vec<Effect>) {
-        let is_other = |node: &NodeId| *node != peer && self.addresses.get(node).is_some_and(|known| known == address);
-        let others: Vec<NodeId> = self.outbox.keys().copied().filter(is_other).collect();
-        for node in others {
-            self.on_server_lost(now, node, &format!("another node answers at {address}"), out);
-        }
-    }
-
     pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
-        if address == self.config.agent && self.agent.is_none() {
+        if address == self.config.agent && self.contacts.agent().is_none() {
             self.on_agent_lost(now, why, out);
         }
-        let nodes: Vec<NodeId> =
-            self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node).collect();
-        for node in nodes {
-            if !self.members.is_up(node) {
-                self.on_server_lost(now, node, why, out);
-                if let Some(lost) = self.lost.get_mut(&node) {
-                    lost.is_dialled = false;
-                }
-            }
+        for node in self.contacts.unreached_at(address) {
+            self.on_server_lost(now, node, why, out);
+            self.contacts.dial_failed(node);
         }
     }
 
     pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
-        if self.members.lost(peer).is_none() {
-            return;
-        }
-        if self.agent == Some(peer) {
-            self.agent = None;
-            self.measuring.forget_turns();
-            self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
-        } else {
-            self.on_server_lost(now, peer, why, out);
+        match self.contacts.peer_lost(peer) {
+            Some(true) => {
+                self.links.forget_turns();
+                self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
+            }
+            Some(false) => self.on_server_lost(now, peer, why, out),
+            None => {}
         }
     }
 
     fn on_agent_lost(&mut self, now: Time, why: &str, out: &mut Vec<Effect>) {
-        if !self.agent_was_lost {
-            self.agent_was_lost = true;
+        let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
+        if self.contacts.agent_lost() {
             let address = self.config.agent.clone();
             out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
         }
@@ -90,16 +73,14 @@ impl Client {
         let waiting: Vec<GroupId> =
             self.groups.iter().filter(|(_, group)| group.mapping.is_some()).map(|(id, _)| *id).collect();
         for group in waiting {
-            let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
-            self.mapping_failed(now, group, error, out);
+            self.mapping_failed(now, group, error.clone(), out);
         }
         for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
             self.plan_only(now, group, heuristic, purpose, out);
         }
         for command in std::mem::take(&mut self.early_calls) {
             if let Command::Call { task, sources, .. } = command {
-                let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
-                self.call_failed(now, &task, &sources, None, error, out);
+                self.call_failed(now, &task, &sources, None, error.clone(), out);
             }
         }
     }
@@ -111,39 +92,24 @@ impl Client {
         functions: Option<Vec<Signature>>,
         out: &mut Vec<Effect>,
     ) {
-        // A server that was lost here may be in the directory still; once it has left it, it may come back.
-        self.lost.retain(|node, lost| {
-            let is_absent = !grid.servers.iter().any(|server| server.node == *node);
-            let is_back = !is_absent && lost.was_absent;
-            lost.was_absent |= is_absent;
-            !is_back
-        });
-        grid.servers.retain(|server| !self.lost.contains_key(&server.node));
+        self.contacts.directory_has(|node| grid.servers.iter().any(|server| server.node == node));
+        grid.servers.retain(|server| !self.contacts.is_lost(server.node));
         grid.client_links.clear();
         for server in &grid.servers {
-            self.addresses.insert(server.node, server.address.clone());
-            self.names.insert(server.node, server.name.clone());
+            self.contacts.learn_address(server.node, server.address.clone());
+            self.contacts.learn_name(server.node, server.name.clone());
         }
         if let Some(functions) = functions {
             self.functions = Arc::new(functions);
         }
         self.grid = Arc::new(grid);
         self.has_directory = true;
-        self.probe_new_servers(out);
+        self.links.probe_new_servers(&self.grid, self.contacts.members(), out);
+        self.ask_turns(out);
         out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: self.functions.clone() }));
         for command in std::mem::take(&mut self.early_calls) {
             self.on_command(now, command, out);
         }
         self.map_waiting(now, out);
-    }
-
-    /// Servers that the agent still knows, but to which the connection was lost, are tried again.
-    pub(super) fn dial_lost(&mut self, out: &mut Vec<Effect>) {
-        for (node, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.was_absent && !lost.is_dialled) {
-            if let Some(address) = self.addresses.get(node).filter(|address| !address.is_empty()) {
-                lost.is_dialled = true;
-                out.push(Effect::Dial { address: address.clone() });
-            }
-        }
     }
 }

@@ -10,28 +10,29 @@
 //! Stateless tasks may so run more than once; a datum is immutable, so whichever copy comes first counts. A task that only the
 //! lost server may run fails, and so does a result of one that is needed again.
 
-use super::*;
-use crate::base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
-use crate::node::message::SupplyFault;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Client, LostServer, Status};
+use crate::node::message::{DataMessage, SupplyFault, TaskToServer};
+use crate::node::protocol::{Effect, Event};
+use gridloom_base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
     pub(super) fn on_server_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
-        if self.lost.contains_key(&server) {
+        if !self.contacts.server_lost(server) {
             return;
         }
-        self.lost.insert(server, Lost::default());
-        let name = self.server_name(server);
-        self.outbox.remove(&server);
-        self.apart.retain(|(a, b)| *a != server && *b != server);
+        let name = self.contacts.name_of(server);
         let grid = Arc::make_mut(&mut self.grid);
         if let Some(index) = grid.server(server) {
             grid.servers.remove(index);
         }
-        self.probe_over(now, server, out);
-        self.learned.forget(&server);
+        self.end_measuring(now, server, out);
+        self.links.forget(server);
         self.calls_lost(now, server, why, out);
-        self.unsupplied.retain(|(_, waiting)| *waiting != server);
-        self.broken.retain(|(_, place), _| *place != server);
+        self.supplies.forget_server(server);
         let lost = LostServer { node: server, name: name.clone(), why: why.to_string() };
         let (mut broken_off, mut unasked) = (Vec::new(), Vec::new());
         for (datum, run) in &mut self.data {
@@ -51,7 +52,7 @@ impl Client {
         }
         let mut again = Vec::new();
         let mut hopeless = Vec::new();
-        // Whose plan is on its way with calls that are bound to that server: without those it is another.
+        // Groups that may have a plan on its way with calls bound to that server: the plan without them is another one.
         let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
             let is_bound = run.task.only == Some(server);
@@ -67,7 +68,7 @@ impl Client {
         for id in hopeless {
             // What read the result of one before has failed, and been forgotten, with it.
             let Some(run) = self.tasks.get(&id) else { continue };
-            let function = run.task.function.clone();
+            let function = run.task.name().to_string();
             let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
             self.fail_task(now, id, error, out);
         }
@@ -182,7 +183,7 @@ impl Client {
         if !self.is_made(datum) {
             return;
         }
-        // Why it cannot be had is known: a later refusal by somebody who was asked for it says no more.
+        // The client knows why it cannot be had: a later refusal by a server that was asked for it says no more.
         if let Some(error) = self.data.get(&datum).and_then(|run| run.error.clone()) {
             self.datum_failed(now, datum, error, out);
             return;
@@ -236,8 +237,8 @@ impl Client {
             out.push(Effect::Emit(Event::DatumLost { datum, error: error.clone() }));
         }
         for server in fetchers {
-            let refusal = Message::FetchRefused { datum, why: error.to_string() };
-            self.post(server, Parcel::Message(refusal), out);
+            let refusal = DataMessage::FetchRefused { datum, why: error.to_string() };
+            self.contacts.post(server, refusal, out);
         }
     }
 
@@ -256,11 +257,11 @@ impl Client {
             self.argument_astray(now, server, datum, why, out);
             return;
         }
-        let name = self.server_name(server);
-        let line = format!("server '{name}' cannot get {datum} from '{}': {why}", self.server_name(source));
+        let name = self.contacts.name_of(server);
+        let line = format!("server '{name}' cannot get {datum} from '{}': {why}", self.contacts.name_of(source));
         let Some(run) = self.data.get_mut(&datum) else { return };
         out.push(Effect::Emit(Event::Log(line)));
-        // Who waits for it will not send it either.
+        // A server that waits for it will not send it either.
         if run.fetching == Some(server) {
             run.fetching = None;
         }
@@ -268,30 +269,19 @@ impl Client {
             // The source says so itself; it may have made it again since this was sent.
             SupplyFault::Gone => {}
             SupplyFault::Unreachable => {
-                self.apart.insert((server, source));
+                self.supplies.part(server, source);
             }
             SupplyFault::Broken => {
-                if self.broke_off(datum, server) {
+                if self.supplies.count_broken(datum, server) {
                     let why = format!("it broke off {BROKEN_MAX} times on its way to server '{name}': {why}");
                     self.fail_readers_at(now, server, datum, &why, out);
                 } else {
-                    self.astray.insert((datum, server));
+                    self.supplies.strayed(datum, server);
                 }
                 return;
             }
         }
         self.resupply(now, datum, server, Some(source), out);
-    }
-
-    /// Counts that a datum broke off on its way to a place; whether that was too often, and then forgets it.
-    fn broke_off(&mut self, datum: DatumId, place: NodeId) -> bool {
-        let times = self.broken.entry((datum, place)).or_default();
-        *times += 1;
-        let too_often = *times > BROKEN_MAX;
-        if too_often {
-            self.broken.remove(&(datum, place));
-        }
-        too_often
     }
 
     /// A server cannot take a datum in: the tasks there that read it fail.
@@ -307,7 +297,7 @@ impl Client {
     /// What broke off on its way is sent, fetched or computed again: not at once, since what stood in its way (no
     /// memory, no descriptors) may pass.
     pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (datum, place) in std::mem::take(&mut self.astray) {
+        for (datum, place) in self.supplies.take_astray() {
             if self.calls.of_datum(datum).is_some() {
                 self.retry_argument(place, datum, out);
             } else if place != self.config.id {
@@ -319,7 +309,7 @@ impl Client {
     }
 
     /// Names a new source of a datum to a server that waits for it: another holder, else the client itself as a relay,
-    /// else whoever makes it (again).
+    /// else the server that makes it (again).
     pub(super) fn resupply(
         &mut self,
         now: Time,
@@ -329,27 +319,27 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         let Some(run) = self.data.get(&datum) else { return };
-        if self.lost.contains_key(&server) || run.error.is_some() {
+        if self.contacts.is_lost(server) || run.error.is_some() {
             return;
         }
         let maker = self.maker(run);
         if maker == Some(server) {
             // It will be there when that task has ended; unless it is given up again before: then it is asked for here.
-            self.unsupplied.insert((datum, server));
+            self.supplies.wait(datum, server);
             return;
         }
         let usable = |node: &NodeId| {
-            let together = !self.apart.contains(&(server, *node));
-            *node != server && Some(*node) != failed && !self.lost.contains_key(node) && together
+            let together = !self.supplies.are_apart(server, *node);
+            *node != server && Some(*node) != failed && !self.contacts.is_lost(*node) && together
         };
         let holder = run.holders.iter().copied().find(usable).or(maker.filter(usable));
-        let reachable = |node: &NodeId| self.members.is_up(*node) && !self.lost.contains_key(node);
+        let reachable = |node: &NodeId| self.contacts.is_up(*node) && !self.contacts.is_lost(*node);
         let relay = run.here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
         let from = match holder {
             Some(holder) if !run.here => holder,
             _ if relay => self.config.id,
             _ => {
-                self.unsupplied.insert((datum, server));
+                self.supplies.wait(datum, server);
                 // Where it is made is being dialled: it is supplied when it is there.
                 if maker.is_none() {
                     self.missing(now, datum, "no copy is left", out);
@@ -358,21 +348,15 @@ impl Client {
             }
         };
         let supplies = vec![self.supply(datum, from)];
-        self.post(server, Parcel::Message(Message::Resupply { supplies }), out);
+        self.contacts.post(server, TaskToServer::Resupply { supplies }, out);
     }
 
     /// A datum has come to a place, or its task was sent to one: servers that nobody could give it are told.
     pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        for server in self.unsupplied_servers(datum) {
-            self.unsupplied.remove(&(datum, server));
+        for server in self.supplies.waiting_for(datum) {
+            self.supplies.end_wait(datum, server);
             self.resupply(now, datum, server, None, out);
         }
-    }
-
-    /// Servers that nobody could give that datum yet.
-    pub(super) fn unsupplied_servers(&self, datum: DatumId) -> Vec<NodeId> {
-        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
-        self.unsupplied.range(all).map(|(_, server)| *server).collect()
     }
 
     pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
@@ -386,8 +370,8 @@ impl Client {
         }
         run.fetching = None;
         let here = self.config.id;
-        if !self.broke_off(datum, here) {
-            self.astray.insert((datum, here));
+        if !self.supplies.count_broken(datum, here) {
+            self.supplies.strayed(datum, here);
             return;
         }
         let run = self.data.get_mut(&datum).expect("found above");
@@ -404,7 +388,7 @@ impl Client {
     }
 }
 
-/// The error of a task whose argument will not come.
+/// The error of a task that waits for an argument that will not come.
 pub(super) fn nested_error(producer: Option<TaskId>, error: TaskError) -> TaskError {
     match (producer, error) {
         (_, nested @ TaskError::DependencyFailed { .. }) => nested,

@@ -9,10 +9,15 @@
 //! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it
 //! passes before the next time, twice as much before each further one.
 
-use super::*;
-use crate::base::limits::REMAP_PART_MAX;
-use crate::base::time::seconds_to_ns;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Client, Status, TaskRun};
+use crate::node::message::TaskToServer;
+use crate::node::protocol::{Effect, Event};
 use crate::perf::Size;
+use gridloom_base::limits::REMAP_PART_MAX;
+use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
+use gridloom_base::{GroupId, NodeId, TaskId, Time};
 
 /// Plans of these are kept as they are: they were not made from times.
 const STEADFAST: [&str; 2] = ["round-robin", "random"];
@@ -40,7 +45,8 @@ impl Client {
         if let Some(run) = self.groups.get_mut(&group) {
             run.remapping.map_ns = map_ns;
             run.remapping.end = now + seconds_to_ns(makespan_s);
-            run.remapping.links = self.links.iter().map(|(server, link)| (*server, link.bandwidth)).collect();
+            run.remapping.links =
+                self.links.estimates().iter().map(|(server, link)| (*server, link.bandwidth)).collect();
             run.remapping.pause_until = run.remapping.pause_until.max(now + map_ns);
         }
     }
@@ -48,7 +54,7 @@ impl Client {
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
         let Some(run) = self.groups.get(&group) else { return };
         let spec = run.heuristic.spec();
-        // Who gives a plan wants that one.
+        // A caller that gives a plan wants that one.
         let is_steadfast = run.is_given || STEADFAST.contains(&spec.split('[').next().unwrap_or_default());
         let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && !run.plan_only;
         if !is_idle || is_steadfast || now < run.remapping.pause_until {
@@ -58,8 +64,11 @@ impl Client {
         let Some(work_s) = self.left_s(&left) else { return };
         let left_s = work_s.max(ns_to_seconds(run.remapping.end.since(now)));
         // There and back for the tasks, and once more for the plan.
-        let latency_s =
-            left.keys().filter_map(|node| self.links.get(node)).map(|link| link.latency_s).fold(0.0, f64::max);
+        let latency_s = left
+            .keys()
+            .filter_map(|node| self.links.estimates().get(node))
+            .map(|link| link.latency_s)
+            .fold(0.0, f64::max);
         let cost_s = ns_to_seconds(self.groups[&group].remapping.map_ns) + 4.0 * latency_s;
         if cost_s > REMAP_PART_MAX * left_s {
             return;
@@ -71,7 +80,7 @@ impl Client {
         run.remapping.times += 1;
         run.remapping.pause_until = now + seconds_to_ns(pause_s);
         for (server, tasks) in left {
-            self.post(server, Parcel::Message(Message::Recall { group, tasks }), out);
+            self.contacts.post(server, TaskToServer::Recall { group, tasks }, out);
         }
     }
 
@@ -105,7 +114,7 @@ impl Client {
         self.no_more_asked(now, from, group, out);
     }
 
-    /// A server was lost: whoever waits for its answer waits no more.
+    /// A server was lost: groups that wait for its answer wait no more.
     pub(super) fn recalls_lost(&mut self, now: Time, server: NodeId, out: &mut Vec<Effect>) {
         let groups: Vec<GroupId> =
             self.groups.iter().filter(|(_, run)| run.remapping.asked.contains(&server)).map(|(id, _)| *id).collect();
@@ -150,7 +159,7 @@ impl Client {
     fn task_s(&self, server: NodeId, run: &TaskRun) -> Option<f64> {
         let view = &self.grid.servers[self.grid.server(server)?];
         let bytes_of = |datum| self.data.get(&datum).map_or(0, |known| known.meta.size_bytes());
-        view.task_seconds(&run.task.function, Size::of_task(&run.task, bytes_of))
+        view.task_seconds(run.task.name(), Size::of_task(&run.task, bytes_of))
     }
 
     /// For how long tasks of the group that are out keep their servers busy, an entry a task.

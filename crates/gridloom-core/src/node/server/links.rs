@@ -1,112 +1,208 @@
-//! Links to the other servers: measured when the agent names them, each in its turn, and again when it asks. What comes here is told
-//! to the agent, who learns from it.
+//! Links to the other servers: measured when the agent names them, each in its turn, and again when the agent asks.
+//!
+//! What is news for the agent is returned; the server tells it.
 
-use super::*;
-use crate::base::limits::LINK_QUIET_NS;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-impl Server {
-    /// `from` maps onto this server: it has these measured, and gives turns.
-    pub(super) fn on_registered(&mut self, from: NodeId, mut peers: Vec<(NodeId, String)>, out: &mut Vec<Effect>) {
-        self.refused_since = None;
-        self.measures_for = Some(from);
-        peers.truncate(if self.config.plain { 0 } else { PROBE_PEERS_MAX });
-        self.links_done = false;
-        let unconnected = peers.iter().filter(|(node, _)| !self.members.is_up(*node));
-        let unconnected: BTreeSet<String> = unconnected.map(|(_, address)| address.clone()).collect();
-        out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
-        self.measuring.restart(peers);
-        self.ask_turns(out);
-        self.links_done_if_so(out);
-    }
+use super::{ServerConfig, send};
+use crate::member::Members;
+use crate::node::measuring::Measuring;
+use crate::node::message::LinkToAgent;
+use crate::node::protocol::{Effect, Role};
+use crate::perf::LinkEstimate;
+use gridloom_base::limits::{LINK_QUIET_NS, PROBE_PEERS_MAX};
+use gridloom_base::{NodeId, Time};
 
-    pub(super) fn probe_over(&mut self, peer: NodeId, out: &mut Vec<Effect>) {
-        self.measuring.end(peer, self.measures_for, out);
-        self.links_done_if_so(out);
-    }
+#[derive(Debug)]
+pub(super) struct Links {
+    config: Arc<ServerConfig>,
+    measuring: Measuring,
+    /// The node that named what is measured: the agent, or a client that maps by itself.
+    measures_for: Option<NodeId>,
+    /// The agent knows that all links are measured.
+    done_is_told: bool,
+    /// When data were last sent to other servers.
+    last_sent: BTreeMap<NodeId, Time>,
+}
 
-    pub(super) fn ask_turns(&mut self, out: &mut Vec<Effect>) {
-        self.measuring.ask_turns(self.measures_for, &self.members, out);
-    }
-
-    pub(super) fn on_turn(&mut self, now: Time, from: NodeId, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
-        if self.measures_for != Some(from) || !self.measuring.has_asked(to) {
-            send(out, from, Message::TurnOver { to });
-        } else if !self.measuring.begin(now, to, is_needed, &mut self.members, out) {
-            self.probe_over(to, out);
+impl Links {
+    pub(super) fn new(config: Arc<ServerConfig>) -> Links {
+        Links {
+            config,
+            measuring: Measuring::default(),
+            measures_for: None,
+            done_is_told: false,
+            last_sent: BTreeMap::new(),
         }
     }
 
-    /// Who has links measured is gone.
-    pub(super) fn measurer_lost(&mut self, out: &mut Vec<Effect>) {
-        self.measures_for = None;
-        self.measuring.restart(Vec::new());
-        self.links_done_if_so(out);
+    /// `from` maps onto this server: it has these links measured, and gives turns.
+    pub(super) fn registered(
+        &mut self,
+        from: NodeId,
+        mut peers: Vec<(NodeId, String)>,
+        members: &Members<Role>,
+        out: &mut Vec<Effect>,
+    ) -> Option<LinkToAgent> {
+        self.measures_for = Some(from);
+        peers.truncate(if self.config.plain { 0 } else { PROBE_PEERS_MAX });
+        self.done_is_told = false;
+        let unconnected = peers.iter().filter(|(node, _)| !members.is_up(*node));
+        let unconnected: BTreeSet<String> = unconnected.map(|(_, address)| address.clone()).collect();
+        out.extend(unconnected.into_iter().map(|address| Effect::Dial { address }));
+        self.measuring.restart(peers);
+        self.ask_turns(members, out);
+        self.tell_done()
     }
 
-    /// Measures a link, unless something moves over it as far as is known here.
-    pub(super) fn on_measure_link(
+    pub(super) fn ask_turns(&mut self, members: &Members<Role>, out: &mut Vec<Effect>) {
+        self.measuring.ask_turns(self.measures_for, members, out);
+    }
+
+    pub(super) fn turn(
         &mut self,
         now: Time,
         from: NodeId,
         to: NodeId,
-        address: String,
+        is_needed: bool,
+        members: &mut Members<Role>,
+        out: &mut Vec<Effect>,
+    ) -> Option<LinkToAgent> {
+        if self.measures_for != Some(from) || !self.measuring.has_asked(to) {
+            send(out, from, LinkToAgent::TurnOver { to });
+            return None;
+        }
+        if self.measuring.begin(now, to, is_needed, members, out) { None } else { self.end(to, out) }
+    }
+
+    pub(super) fn answered(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
+        self.measuring.answered(now, from, rtt_ns, out);
+    }
+
+    /// A peer has a probe: the link, if that was the last.
+    pub(super) fn probe_arrived(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        size_bytes: u64,
+        out: &mut Vec<Effect>,
+    ) -> Option<LinkEstimate> {
+        self.measuring.probe_arrived(now, from, size_bytes, out)
+    }
+
+    /// The link to a peer is measured, or cannot be.
+    pub(super) fn end(&mut self, peer: NodeId, out: &mut Vec<Effect>) -> Option<LinkToAgent> {
+        self.measuring.end(peer, self.measures_for, out);
+        self.tell_done()
+    }
+
+    pub(super) fn peer_lost(&mut self, peer: NodeId, out: &mut Vec<Effect>) -> Option<LinkToAgent> {
+        self.last_sent.remove(&peer);
+        self.end(peer, out)
+    }
+
+    /// If the lost peer has had links measured, they need not be.
+    pub(super) fn measurer_lost(&mut self, peer: NodeId) -> Option<LinkToAgent> {
+        if self.measures_for != Some(peer) {
+            return None;
+        }
+        self.measures_for = None;
+        self.measuring.restart(Vec::new());
+        self.tell_done()
+    }
+
+    /// Measures a link, unless something moves over it as far as is known here: `is_awaited` says that data are to come.
+    pub(super) fn measure(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        (to, address): (NodeId, String),
+        is_awaited: bool,
+        members: &Members<Role>,
         out: &mut Vec<Effect>,
     ) {
         if !self.measuring.is_done() && self.measures_for != Some(from) {
             return;
         }
         self.measures_for = Some(from);
-        let is_quiet = self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS)
-            && !self.awaited.values().any(|awaited| awaited.from == to && awaited.asked);
+        let is_quiet = !is_awaited && self.last_sent.get(&to).is_none_or(|at| now.since(*at) >= LINK_QUIET_NS);
         let peers = self.measuring.peers();
         let is_known = peers.iter().any(|(node, _)| *node == to);
         if self.config.plain || to == self.config.id || is_known || !is_quiet || peers.len() >= PROBE_PEERS_MAX {
             return;
         }
-        if !self.members.is_up(to) {
+        if !members.is_up(to) {
             out.push(Effect::Dial { address: address.clone() });
         }
         self.measuring.add(to, address);
-        self.ask_turns(out);
+        self.ask_turns(members, out);
     }
 
-    /// Remembers to whom data go.
-    pub(super) fn sent_to_servers(&mut self, now: Time, effects: &[Effect]) {
+    /// Servers to be measured that share an address that cannot be reached.
+    pub(super) fn unreachable(&self, address: &str, members: &Members<Role>) -> Vec<NodeId> {
+        let is_there = |(node, known): &&(NodeId, String)| known == address && !members.is_up(*node);
+        self.measuring.peers().iter().filter(is_there).map(|(node, _)| *node).collect()
+    }
+
+    /// Remembers to which servers data go.
+    pub(super) fn sent(&mut self, now: Time, effects: &[Effect], members: &Members<Role>) {
         for effect in effects {
             if let Effect::SendDatum { to, .. } = effect
-                && self.members.get(*to).is_some_and(|peer| peer.about == Role::Server)
+                && members.get(*to).is_some_and(|peer| peer.about == Role::Server)
             {
                 self.last_sent.insert(*to, now);
             }
         }
     }
 
-    /// A transfer has ended here: the agent and the owner of the datum are told soon, with others.
-    pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
-        let TransferReport { from, size_bytes, run_ns: took_ns, .. } = *report;
-        if !self.seen.add(now, from, size_bytes, took_ns) {
-            return;
-        }
-        if !std::mem::replace(&mut self.transfers_timer, true) {
-            out.push(Effect::SetTimer { timer: TRANSFERS, at: now + RATE_REPORT_NS });
-        }
+    fn tell_done(&mut self) -> Option<LinkToAgent> {
+        let is_news = self.measuring.is_done() && !self.done_is_told;
+        self.done_is_told |= is_news;
+        is_news.then_some(LinkToAgent::LinksDone)
     }
 
-    pub(super) fn report_seen(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.transfers_timer = false;
-        let transfers = self.seen.take(now);
-        if !transfers.is_empty() {
-            self.tell(Message::TransfersSeen { transfers }, out);
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.measures_for.is_none() && !self.measuring.is_done() {
+            return Err("links are to be measured, and no node gives turns".into());
         }
-        for client in self.transfers.keys().copied().collect::<Vec<_>>() {
-            self.report_transfers(now, client, out);
-        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::server::tests::offering_nothing;
+
+    const AGENT: NodeId = NodeId(2);
+    const OTHER: NodeId = NodeId(3);
+
+    #[test]
+    fn that_all_links_are_measured_is_told_once() {
+        let (mut links, mut members) = (Links::new(Arc::new(offering_nothing())), Members::default());
+        let mut out = Vec::new();
+        assert_eq!(links.registered(AGENT, vec![(OTHER, "there:1".into())], &members, &mut out), None);
+        assert_eq!(out, [Effect::Dial { address: "there:1".into() }]);
+        members.up(Time(0), OTHER, Role::Server);
+        links.ask_turns(&members, &mut out);
+        assert_eq!(links.turn(Time(1), AGENT, OTHER, false, &mut members, &mut out), Some(LinkToAgent::LinksDone));
+        assert_eq!(links.peer_lost(OTHER, &mut out), None);
+        links.check().unwrap();
     }
 
-    fn links_done_if_so(&mut self, out: &mut Vec<Effect>) {
-        if self.measuring.is_done() && !self.links_done {
-            self.links_done = true;
-            self.tell(Message::LinksDone, out);
-        }
+    #[test]
+    fn a_link_over_which_data_move_is_not_measured() {
+        let (mut links, mut members) = (Links::new(Arc::new(offering_nothing())), Members::default());
+        members.up(Time(0), OTHER, Role::Server);
+        let datum = gridloom_base::DatumId { client: NodeId(9), serial: 1 };
+        links.sent(Time(5), &[Effect::SendDatum { to: OTHER, datum }], &members);
+        let mut out = Vec::new();
+        let there = || (OTHER, "there:1".to_string());
+        links.measure(Time(6), AGENT, there(), false, &members, &mut out);
+        links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), true, &members, &mut out);
+        assert_eq!(out, []);
+        links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), false, &members, &mut out);
+        assert_eq!(out.len(), 1, "a turn is asked for: {out:?}");
     }
 }

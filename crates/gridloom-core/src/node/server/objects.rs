@@ -1,17 +1,16 @@
-//! Objects of classes: which are here. Each has a process of its own, made by the first method that runs there; its methods run
-//! one at a time in the order of the calls ([`Executor`]), and at most once.
+//! Objects of classes that are here. Each has a process of its own, made by the first method that runs there. Its methods
+//! run one at a time in the order of the calls (`exec/lines.rs`), and at most once.
 //!
-//! **Invariant:** a method runs only on an object whose state is that of all its methods before: with whatever breaks one off
-//! in its middle (a crash, a stop) the object is lost, and its other methods fail.
+//! **Invariant:** a method runs only on an object that holds the state of all its methods before. A method that is
+//! broken off in its middle (by a crash, a stop) loses the object, and the other methods fail.
 
-use crate::base::ObjectId;
-use crate::base::limits::OBJECTS_MAX;
-use crate::idl::class_of;
-use crate::idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
+use std::collections::BTreeMap;
 
-use super::*;
+use crate::graph::{Task, TaskKind};
+use gridloom_base::limits::OBJECTS_MAX;
+use gridloom_base::{NodeId, ObjectId, TaskError, TaskId};
+use gridloom_idl::class_of;
 
-/// Those that are here.
 #[derive(Debug, Default)]
 pub(super) struct Objects(BTreeMap<ObjectId, Object>);
 
@@ -27,40 +26,33 @@ impl Objects {
         self.0.len()
     }
 
-    /// A client is gone, and with it its objects.
-    pub(super) fn forget_client(&mut self, client: NodeId) -> Vec<ObjectId> {
-        let (first, last) = (ObjectId { client, serial: 0 }, ObjectId { client, serial: u64::MAX });
-        let gone: Vec<ObjectId> = self.0.range(first..=last).map(|(object, _)| *object).collect();
-        self.0.retain(|object, _| object.client != client);
-        gone
-    }
-}
-
-impl Server {
-    /// Whether a task may run as the method that it is, or is none; a new object is entered.
-    pub(super) fn check_object(&mut self, task: &Task, is_call: bool) -> Result<(), TaskError> {
-        let (function, server) = (task.function.clone(), self.config.name.clone());
+    /// Whether a task may run as the method that it is, or is none. A new object is entered.
+    pub(super) fn enter(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
+        let (function, server) = (task.name().to_string(), server.to_string());
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
-        let (object, class, method) = match (task.object, class_of(&task.function)) {
-            (None, None) => return Ok(()),
-            (Some(_), None) => return Err(refused("it is no method, and was called as one of an object".into())),
-            (None, Some((class, _))) => {
-                return Err(refused(format!("it is a method of class '{class}': make an object, and call it there")));
-            }
-            (Some(object), Some((class, method))) => (object, class, method),
+        let (method, object) = match &task.kind {
+            TaskKind::Method { method, object, .. } => (method, *object),
+            TaskKind::Replicate(_) => return Ok(()),
+            TaskKind::Call { function, .. } => match class_of(function) {
+                None => return Ok(()),
+                Some((class, _)) => {
+                    let why = format!("it is a method of class '{class}': make an object, and call it there");
+                    return Err(refused(why));
+                }
+            },
         };
         if !is_call || object.client != task.id.client {
             return Err(refused("only its maker calls an object's methods, each by itself".into()));
         }
-        match self.objects.0.get(&object) {
-            None if method == INITIALIZE && self.objects.0.len() < OBJECTS_MAX => {
-                self.objects.0.insert(object, Object { class: class.to_string(), made_by: task.id });
+        match self.0.get(&object) {
+            None if method.is_initialize() && self.0.len() < OBJECTS_MAX => {
+                self.0.insert(object, Object { class: method.class().to_string(), made_by: task.id });
                 Ok(())
             }
-            None if method == INITIALIZE => Err(refused(format!(
+            None if method.is_initialize() => Err(refused(format!(
                 "it keeps {OBJECTS_MAX} objects, as many as a server may; end some, or add a server"
             ))),
-            Some(known) if known.class == class && method != INITIALIZE => Ok(()),
+            Some(known) if known.class == method.class() && !method.is_initialize() => Ok(()),
             Some(known) => Err(refused(format!("the object is there, of class '{}'", known.class))),
             None => {
                 let why = "it has ended, or was lost with its process".to_string();
@@ -69,64 +61,103 @@ impl Server {
         }
     }
 
-    /// The call that was to make an object is none.
+    /// The call that was to make an object, which has no methods here, is none.
     pub(super) fn not_made(&mut self, object: ObjectId, task: TaskId) {
-        let is_of = |known: &Object| known.made_by == task;
-        if self.executor.of_object(object).is_empty() && self.objects.0.get(&object).is_some_and(is_of) {
-            self.objects.0.remove(&object);
+        if self.0.get(&object).is_some_and(|known| known.made_by == task) {
+            self.0.remove(&object);
         }
     }
 
-    /// A method has ended. Gives its object if that is no more.
-    pub(super) fn after_method<T>(
-        &mut self,
-        task: &Task,
-        outcome: &Result<T, TaskError>,
-        out: &mut Vec<Effect>,
-    ) -> Option<ObjectId> {
-        let object = task.object?;
-        let method = class_of(&task.function).map_or("", |(_, method)| method);
+    /// A method has ended. Gives its object if that ends with it.
+    #[must_use]
+    pub(super) fn method_ended<T>(&mut self, task: &Task, outcome: &Result<T, TaskError>) -> Option<ObjectId> {
+        let (method, object) = task.method()?;
         let goes_on = match outcome {
-            _ if method == FINALIZE => false,
+            _ if method.is_finalize() => false,
             Ok(_) => true,
-            Err(_) if method == INITIALIZE => false,
+            Err(_) if method.is_initialize() => false,
             Err(TaskError::Crashed { .. } | TaskError::Cancelled | TaskError::ObjectLost { .. }) => false,
             Err(_) => true,
         };
         if goes_on {
             return None;
         }
-        self.objects.0.remove(&object);
-        out.push(Effect::EndObject { object });
+        self.0.remove(&object);
         Some(object)
     }
 
-    /// A call is given up by its client, that has ended here before: an object that it has made is nobody's.
-    pub(super) fn made_for_nobody(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
-        let made = self.objects.0.iter().find(|(_, object)| object.made_by == task);
-        let Some(object) = made.map(|(object, _)| *object) else { return };
-        self.objects.0.remove(&object);
-        out.push(Effect::EndObject { object });
-        self.object_lost(now, object, out);
+    /// A client gives up a call that has ended here before. Gives the object that the call has made: it is nobody's.
+    #[must_use]
+    pub(super) fn give_up_made_by(&mut self, task: TaskId) -> Option<ObjectId> {
+        let made = self.0.iter().find(|(_, object)| object.made_by == task);
+        let object = made.map(|(object, _)| *object)?;
+        self.0.remove(&object);
+        Some(object)
     }
 
-    /// A method did not run: without its beginning or its end an object is none.
-    pub(super) fn method_given_up(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
-        let Some((object, (_, method))) = task.object.zip(class_of(&task.function)) else { return };
-        if runs_by_itself(method) && self.objects.0.remove(&object).is_some() {
-            out.push(Effect::EndObject { object });
-            self.object_lost(now, object, out);
+    /// A method did not run. Gives its object if that ends: without its beginning or its end an object is none.
+    #[must_use]
+    pub(super) fn method_given_up(&mut self, task: &Task) -> Option<ObjectId> {
+        let (method, object) = task.method()?;
+        let ends = (method.is_initialize() || method.is_finalize()) && self.0.remove(&object).is_some();
+        ends.then_some(object)
+    }
+
+    /// A client is gone, and with it its objects.
+    pub(super) fn forget_client(&mut self, client: NodeId) -> Vec<ObjectId> {
+        let (first, last) = (ObjectId { client, serial: 0 }, ObjectId { client, serial: u64::MAX });
+        let gone: Vec<ObjectId> = self.0.range(first..=last).map(|(object, _)| *object).collect();
+        self.0.retain(|object, _| object.client != client);
+        gone
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.0.len() > OBJECTS_MAX || self.0.iter().any(|(id, object)| id.client != object.made_by.client) {
+            return Err(format!(
+                "{} objects are here, of at most {OBJECTS_MAX}, or one has another's maker",
+                self.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(serial: u64, method: &str) -> Task {
+        let client = NodeId(7);
+        Task {
+            id: TaskId { client, serial },
+            kind: TaskKind::method(&format!("m/c.{method}"), ObjectId { client, serial: 1 }, 0),
+            args: Vec::new(),
+            outputs: Vec::new(),
+            work_flops: None,
+            only: None,
         }
     }
 
-    /// What still waits for its turn on an object that is no more fails.
-    pub(super) fn object_lost(&mut self, now: Time, object: ObjectId, out: &mut Vec<Effect>) {
-        for id in self.executor.of_object(object) {
-            // One that runs ends with its process.
-            let Some(entry) = self.executor.get(id).filter(|entry| entry.state != State::Running) else { continue };
-            let (function, server) = (entry.task.function.clone(), self.config.name.clone());
-            let why = "it ended, or was lost, in a call before this one".to_string();
-            self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);
-        }
+    #[test]
+    fn an_object_is_made_once_and_lost_with_a_method_that_breaks_off() {
+        let mut objects = Objects::default();
+        let lost = |refusal| matches!(refusal, Err(TaskError::ObjectLost { .. }));
+        assert!(lost(objects.enter(&task(1, "add"), true, "s")));
+        objects.enter(&task(2, "_initialize"), true, "s").unwrap();
+        assert!(matches!(objects.enter(&task(3, "_initialize"), true, "s"), Err(TaskError::Refused { .. })));
+        objects.enter(&task(4, "add"), true, "s").unwrap();
+        assert_eq!(objects.method_ended(&task(4, "add"), &Ok(())), None);
+        assert!(objects.method_ended::<()>(&task(5, "add"), &Err(TaskError::Cancelled)).is_some());
+        assert!(lost(objects.enter(&task(6, "add"), true, "s")));
+        objects.check().unwrap();
+    }
+
+    #[test]
+    fn a_function_is_no_method_and_a_method_is_called_on_an_object() {
+        let mut objects = Objects::default();
+        let call = |name: &str| Task { kind: TaskKind::call(name, 0), ..task(1, "add") };
+        objects.enter(&call("m/f"), false, "s").unwrap();
+        assert!(objects.enter(&call("m/c.add"), true, "s").is_err());
+        assert!(objects.enter(&task(1, "_initialize"), false, "s").is_err(), "in a group");
     }
 }

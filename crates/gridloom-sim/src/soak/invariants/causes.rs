@@ -1,13 +1,13 @@
 //! Every error has a cause that the run knows of: a store that is too small, a limit, a cancellation, a lost agent, the loss
-//! of all servers, a store that stayed full. Anything else is an error that should not be.
+//! of all servers, a store that stayed full. Any other error breaks the invariant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_core::base::{NodeId, TaskError, TaskId, Time};
+use gridloom_base::{NodeId, TaskError, TaskId, Time};
 use gridloom_core::node::Event;
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::{LOSSES_OF_ALL, Ledger};
 
@@ -25,8 +25,8 @@ struct Causes {
 }
 
 impl Check for Causes {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, sighting: &Sighting) -> Result<(), String> {
-        let Sighting::Told { node, event } = sighting else { return Ok(()) };
+    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Told { node, event } = event else { return Ok(()) };
         match event {
             Event::TaskEnded { report, .. } => match &report.outcome {
                 Ok(_) => Ok(()),
@@ -42,7 +42,7 @@ impl Check for Causes {
                 *self.errors.entry("a client lost a server that ran tasks").or_default() += 1;
                 Ok(())
             }
-            Event::AgentLost { .. } if !ledger.agent_is_away(now) => {
+            Event::AgentLost { .. } if !ledger.damage.agent_is_away(now) => {
                 Err(format!("{node} lost the agent, which was there"))
             }
             _ => Ok(()),
@@ -63,7 +63,7 @@ impl Causes {
         task: Option<TaskId>,
         error: &TaskError,
     ) -> Result<(), String> {
-        let no_server = ledger.agent_is_away(now) || ledger.losses >= LOSSES_OF_ALL;
+        let no_server = ledger.damage.agent_is_away(now) || ledger.damage.losses() >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
             TaskError::StoreFull { .. } => ("a store was too small", ledger.is_tight),
             TaskError::Cancelled => {
@@ -73,26 +73,31 @@ impl Causes {
             TaskError::DeadlineExceeded { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
-            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.agent_is_away(now)),
+            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.damage.agent_is_away(now)),
             // An object is lost with its server, or by the call of a method that was given up.
             TaskError::ObjectLost { .. } | TaskError::ServerLost { .. } | TaskError::DatumLost { .. }
                 if task.is_some_and(|task| ledger.methods.contains(&task)) =>
             {
                 let is_given_up = |task: &TaskId| task.client == node && ledger.methods.contains(task);
                 let given_up = ledger.limited.iter().chain(&ledger.cancelled).any(is_given_up);
-                ("an object was lost", given_up || ledger.losses > 0 || ledger.was_full || no_server || ledger.is_tight)
+                (
+                    "an object was lost",
+                    given_up || ledger.damage.losses() > 0 || ledger.damage.was_full() || no_server || ledger.is_tight,
+                )
             }
             TaskError::NotMapped { .. } | TaskError::ServerLost { .. }
                 if task.is_some_and(|task| ledger.placements.contains(&task)) =>
             {
-                ("the server of a placement was lost", ledger.losses > 0 || ledger.agent_is_away(now))
+                ("the server of a placement was lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))
             }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
-            TaskError::DatumLost { .. } => ("a datum could not be taken in", ledger.was_full || ledger.has_erased),
+            TaskError::DatumLost { .. } => {
+                ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased)
+            }
             TaskError::DependencyFailed { task, .. } => {
-                ("a dependency failed", self.failed.contains(task) || ledger.was_full || ledger.has_erased)
+                ("a dependency failed", self.failed.contains(task) || ledger.damage.was_full() || ledger.has_erased)
             }
             _ => ("another error", false),
         };

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use gridloom_core::base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time};
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
@@ -31,23 +31,23 @@ struct ClientTraffic {
 }
 
 impl Check for ClientTraffic {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        match *sighting {
-            Sighting::Wants { datum, .. } => {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match *event {
+            SimEvent::Wants { datum, .. } => {
                 self.wanted.insert(datum);
             }
-            Sighting::SupplyFailed { node } => {
+            SimEvent::SupplyFailed { node } => {
                 self.supplies_failed += 1;
                 self.told.insert(node);
             }
-            Sighting::Asked { node, datum } if sim.client(node).is_some() => {
+            SimEvent::Asked { node, datum } if sim.client(node).is_some() => {
                 if sim.node(node).store.value(datum).is_some() {
                     return Ok(());
                 }
                 self.relayed.insert(datum);
             }
-            Sighting::Fetches { node, from, datum } if sim.client(node).is_some() => {
-                let has_reason = ledger.has_plain || !ledger.struck.is_empty() || self.told.contains(&node);
+            SimEvent::Fetches { node, from, datum } if sim.client(node).is_some() => {
+                let has_reason = ledger.has_plain || !ledger.damage.struck().is_empty() || self.told.contains(&node);
                 let is_relayed = has_reason && self.relayed.contains(&datum);
                 if !self.wanted.contains(&datum) && !is_relayed {
                     return Err(format!(
@@ -56,7 +56,7 @@ impl Check for ClientTraffic {
                 }
                 self.fetched.insert(datum);
             }
-            Sighting::Arrived { node, from, datum }
+            SimEvent::Arrived { node, from, datum }
                 if sim.client(node).is_some()
                     && !self.fetched.contains(&datum)
                     && !ledger.call_results.contains(&datum) =>

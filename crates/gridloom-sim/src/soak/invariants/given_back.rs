@@ -1,12 +1,12 @@
 //! When all handles are released and all is quiet, everything has been given back: stores are empty, and clients, servers
 //! and the agent remember nothing of tasks and data.
 //!
-//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and everybody remembers who the others
-//! are: both bounded. Of nodes that are stopped or gone nothing is asked.
+//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its peers: both
+//! are bounded. Nodes that are stopped or gone are not asked.
 //!
 //! DESIGN.md, 3.
 
-use gridloom_core::base::NodeId;
+use gridloom_base::NodeId;
 use gridloom_core::node::Role;
 
 use super::{Check, Invariant};
@@ -16,7 +16,7 @@ use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "everything is given back",
-    about: "when all is released and quiet, stores are empty and nobody remembers tasks or data",
+    about: "when all is released and quiet, stores are empty and no node remembers tasks or data",
     make: || Box::new(GivenBack),
 };
 
@@ -31,6 +31,9 @@ impl Check for GivenBack {
             remembers(sim, node, &sim.server(node).map(|server| server.leftovers()).unwrap_or_default())?;
         }
         for node in Stage::running(sim, Role::Client) {
+            if let Some(client) = sim.client(node) {
+                client.check();
+            }
             remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::{DatumId, Time};
+use gridloom_base::{DatumId, Time};
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 use crate::soak::workload::first;
@@ -23,8 +23,8 @@ struct Immutable {
 }
 
 impl Check for Immutable {
-    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        let Sighting::Stored { node, datum, value } = sighting else { return Ok(()) };
+    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Stored { node, datum, value } = event else { return Ok(()) };
         let bits = value.bytes.as_ref().map_or(0, |bytes| first(bytes).to_bits());
         let copy = (value.meta.size_bytes(), bits);
         match *self.known.entry(*datum).or_insert(copy) {

@@ -13,16 +13,15 @@ mod results;
 mod silence;
 mod store_bound;
 
-use gridloom_core::base::Time;
+use gridloom_base::Time;
 
 use super::ledger::Ledger;
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 
 /// Something that must hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Invariant {
-    /// Its name.
     pub name: &'static str,
     /// What it says.
     pub about: &'static str,
@@ -45,7 +44,7 @@ pub const ALL: &[Invariant] = &[
 /// How an invariant is checked. An `Err` says what was seen instead.
 pub(super) trait Check {
     /// A fact; `sim` is as it is after the step that brought it.
-    fn see(&mut self, _sim: &Simulation, _ledger: &Ledger, _at: Time, _sighting: &Sighting) -> Result<(), String> {
+    fn see(&mut self, _sim: &Simulation, _ledger: &Ledger, _at: Time, _event: &SimEvent) -> Result<(), String> {
         Ok(())
     }
 

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::{NodeId, ObjectId, TaskId, Time};
+use gridloom_base::{NodeId, ObjectId, TaskId, Time};
 use gridloom_core::graph::Task;
-use gridloom_core::idl::class_of;
-use gridloom_core::idl::method::{FINALIZE, INITIALIZE};
+use gridloom_idl::MethodName;
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
@@ -33,42 +32,41 @@ struct Object {
 }
 
 impl Objects {
-    fn started(&mut self, node: NodeId, task: &Task, id: ObjectId) -> Result<(), String> {
-        let method = class_of(&task.function).map_or("", |(_, method)| method);
+    fn started(&mut self, node: NodeId, task: &Task, method: &MethodName, id: ObjectId) -> Result<(), String> {
         self.methods += 1;
         let Some(object) = self.all.get_mut(&id) else {
             let begun = Object { at: node, last: task.id, is_running: true, is_over: false };
             self.all.insert(id, begun);
-            return if method == INITIALIZE { Ok(()) } else { Err(format!("{id} begins with {method}")) };
+            return if method.is_initialize() { Ok(()) } else { Err(format!("{id} begins with {}", method.method())) };
         };
         let what = match () {
-            () if method == INITIALIZE => "begins once more",
+            () if method.is_initialize() => "begins once more",
             () if object.at != node => "runs elsewhere",
             () if object.is_over => "runs after its end",
             () if object.is_running => "runs two methods",
             () if object.last >= task.id => "runs a method late, or again",
             () => {
-                (object.last, object.is_running, object.is_over) = (task.id, true, method == FINALIZE);
+                (object.last, object.is_running, object.is_over) = (task.id, true, method.is_finalize());
                 return Ok(());
             }
         };
-        Err(format!("{id} {what}: {} ({method}) on {node}, after {}", task.id, object.last))
+        Err(format!("{id} {what}: {} ({}) on {node}, after {}", task.id, method.method(), object.last))
     }
 }
 
 impl Check for Objects {
-    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        match sighting {
-            Sighting::Started { node, task } => match task.object {
-                Some(object) => self.started(*node, task, object),
+    fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match event {
+            SimEvent::Started { node, task } => match task.method() {
+                Some((method, object)) => self.started(*node, task, method, object),
                 None => Ok(()),
             },
-            Sighting::Ended { node, task } => {
+            SimEvent::Ended { node, task } => {
                 let ended = self.all.values_mut().filter(|object| object.at == *node && object.last == *task);
                 ended.for_each(|object| object.is_running = false);
                 Ok(())
             }
-            Sighting::Begins { node } => {
+            SimEvent::Begins { node } => {
                 self.all.values_mut().filter(|object| object.at == *node).for_each(|object| object.is_over = true);
                 Ok(())
             }

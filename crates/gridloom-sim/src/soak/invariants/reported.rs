@@ -1,15 +1,15 @@
-//! Whoever asks for a datum is answered once all is quiet; what was given stays with the client until the program releases
-//! it, and is never said to be lost afterwards.
+//! A program that asks for a datum is answered once all is quiet. What it was given stays with the client until the program
+//! releases it, and is never said to be lost afterwards.
 //!
 //! DESIGN.md, 1.
 
 use std::collections::BTreeSet;
 
-use gridloom_core::base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::Event;
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
@@ -28,33 +28,33 @@ struct Reported {
 }
 
 impl Check for Reported {
-    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        match sighting {
-            Sighting::Wants { node, datum } => {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match event {
+            SimEvent::Wants { node, datum } => {
                 self.asked.insert((*node, *datum));
             }
-            Sighting::Releases { data } => self.released.extend(data),
-            Sighting::Dropped { node, datum } => {
+            SimEvent::Releases { data } => self.released.extend(data),
+            SimEvent::Dropped { node, datum } => {
                 let is_kept = self.given.contains(datum) && !self.released.contains(datum);
                 if is_kept && sim.client(*node).is_some() {
                     return Err(format!("{datum} was given to {node}, not released, and dropped"));
                 }
             }
-            Sighting::Told { node, event: Event::DatumHere { datum, .. } } => {
+            SimEvent::Told { node, event: Event::DatumHere { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(datum) {
                     return Err(format!("{datum} is given to {node} and is not in its store"));
                 }
                 self.given.insert(*datum);
             }
-            Sighting::Told { node, event: Event::DatumLost { datum, .. } } => {
+            SimEvent::Told { node, event: Event::DatumLost { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 self.lost += 1;
                 if self.given.contains(datum) && !self.released.contains(datum) {
                     return Err(format!("{datum} was given to {node} and is said to be lost now"));
                 }
             }
-            Sighting::Told { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
+            SimEvent::Told { node, event: Event::TaskEnded { report, .. } } if report.outcome.is_ok() => {
                 let results = ledger.calls.get(&report.task).into_iter().flatten();
                 for datum in results {
                     if sim.node(*node).store.value(*datum).is_none() {

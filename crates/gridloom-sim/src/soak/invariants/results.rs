@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::{TaskId, Time};
+use gridloom_base::{TaskId, Time};
 use gridloom_core::node::Event;
 
 use super::{Check, Invariant};
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 use crate::soak::workload::first;
@@ -27,20 +27,20 @@ struct Results {
 }
 
 impl Check for Results {
-    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        match sighting {
-            Sighting::Stored { node, datum, value } => {
+    fn see(&mut self, _: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match event {
+            SimEvent::Stored { node, datum, value } => {
                 let Some(expected) = ledger.expected.get(datum) else { return Ok(()) };
                 let bytes = value.bytes.as_ref().ok_or_else(|| format!("{datum} at {node} has no bytes"))?;
                 let (got, last) = (first(bytes), first(&bytes[bytes.len() - 8..]));
                 let is_right = got == *expected && last == got && bytes.len() as u64 == value.meta.size_bytes();
                 is_right.then_some(()).ok_or_else(|| format!("{datum} at {node} is {got}, expected {expected}"))
             }
-            Sighting::Started { task, .. } => {
+            SimEvent::Started { task, .. } => {
                 self.runs.entry(task.id).or_default().0 += 1;
                 Ok(())
             }
-            Sighting::Told { event: Event::TaskEnded { report, .. }, .. } => {
+            SimEvent::Told { event: Event::TaskEnded { report, .. }, .. } => {
                 if ledger.placements.contains(&report.task) {
                     return Ok(());
                 }

@@ -4,24 +4,24 @@
 //! heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
 //! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it, and only if the peer was
 //! stopped or gone, or the way to or from it lost, in that time, or the peer has forgotten the connection. An agent
-//! also closes that of a server at whose address another has been started.
+//! also closes that of a server if another server has been started at its address.
 //!
 //! DESIGN.md, 4.
 
 use std::collections::BTreeMap;
 
-use gridloom_core::base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use gridloom_base::{NodeId, Time};
 
 use super::{Check, Invariant};
-use crate::node::Life;
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
+use crate::nodes::Life;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "silence is noticed, slowness is not death",
-    about: "a peer silent for 12 s is given up; nobody is given up who could be heard in the last 10 s",
+    about: "a peer silent for 12 s is given up; a peer that could be heard in the last 10 s is not",
     make: || Box::<Silence>::default(),
 };
 
@@ -36,15 +36,15 @@ struct Silence {
 }
 
 impl Check for Silence {
-    fn see(&mut self, sim: &Simulation, _: &Ledger, at: Time, sighting: &Sighting) -> Result<(), String> {
-        match *sighting {
-            Sighting::Up { node, peer } | Sighting::Heard { node, from: peer } => {
+    fn see(&mut self, sim: &Simulation, _: &Ledger, at: Time, event: &SimEvent) -> Result<(), String> {
+        match *event {
+            SimEvent::Up { node, peer } | SimEvent::Heard { node, from: peer } => {
                 self.beats.entry(node).or_insert(at);
                 self.heard.insert((node, peer), at);
                 Ok(())
             }
-            Sighting::Beat { node } => self.on_beat(sim, at, node),
-            Sighting::HungUp { node, peer } => self.on_hung_up(sim, at, node, peer),
+            SimEvent::Beat { node } => self.on_beat(sim, at, node),
+            SimEvent::HungUp { node, peer } => self.on_hung_up(sim, at, node, peer),
             _ => Ok(()),
         }
     }
@@ -60,7 +60,7 @@ impl Silence {
             self.since.insert(node, at);
         }
         let since = self.since.get(&node).copied().unwrap_or(Time::ZERO);
-        for peer in sim.connections.peers(node) {
+        for peer in sim.links.peers(node) {
             let Some(heard) = self.heard.get(&(node, peer)) else { continue };
             let silence_ns = at.since(since.max(*heard));
             if silence_ns > SILENCE_NS_MAX + 2 * HEARTBEAT_NS {
@@ -72,8 +72,8 @@ impl Silence {
 
     fn on_hung_up(&mut self, sim: &Simulation, at: Time, node: NodeId, peer: NodeId) -> Result<(), String> {
         let state = sim.node(peer);
-        let heir = sim.listeners.get(&state.address);
-        if heir.is_some_and(|heir| *heir != peer) {
+        let heir = sim.nodes.listener(&state.address);
+        if heir.is_some_and(|heir| heir != peer) {
             return Ok(());
         }
         let silence_ns = at.since(self.heard.get(&(node, peer)).copied().unwrap_or(Time::ZERO));
@@ -82,9 +82,12 @@ impl Silence {
         }
         self.noticed += 1;
         let recent = |when: Time| when != Time::ZERO && at.since(when) <= SILENCE_NS_MAX + 2 * HEARTBEAT_NS;
-        let lost = |from, to| sim.is_lost(from, to) || sim.healed(from, to).is_some_and(recent);
+        let lost = |from: NodeId, to: NodeId| {
+            let way = (sim.node(from).host, sim.node(to).host);
+            sim.routes.is_lost(way) || sim.routes.healed(way).is_some_and(recent)
+        };
         let was_away = state.life != Life::Running || recent(state.resumed);
-        let has_forgotten = sim.connections.end(peer, node).is_none();
+        let has_forgotten = !sim.links.is_connected(peer, node);
         if was_away || has_forgotten || lost(node, peer) || lost(peer, node) {
             return Ok(());
         }

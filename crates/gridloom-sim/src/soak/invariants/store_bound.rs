@@ -9,11 +9,11 @@
 
 use std::collections::BTreeSet;
 
-use gridloom_core::base::{NodeId, Time};
+use gridloom_base::{NodeId, Time};
 
 use super::{Check, Invariant};
-use crate::node::Life;
-use crate::sighting::Sighting;
+use crate::event::SimEvent;
+use crate::nodes::Life;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 
@@ -25,18 +25,18 @@ pub(super) const INVARIANT: Invariant = Invariant {
 
 #[derive(Default)]
 struct StoreBound {
-    /// Servers whose stores have grown since they were judged.
+    /// Servers with stores that have grown since they were judged.
     grown: BTreeSet<NodeId>,
     evictions: u64,
 }
 
 impl Check for StoreBound {
-    fn see(&mut self, sim: &Simulation, _: &Ledger, _: Time, sighting: &Sighting) -> Result<(), String> {
-        match sighting {
-            Sighting::Stored { node, .. } | Sighting::Heard { node, .. } if sim.server(*node).is_some() => {
+    fn see(&mut self, sim: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match event {
+            SimEvent::Stored { node, .. } | SimEvent::Heard { node, .. } if sim.server(*node).is_some() => {
                 self.grown.insert(*node);
             }
-            Sighting::Evicted => self.evictions += 1,
+            SimEvent::Evicted => self.evictions += 1,
             _ => {}
         }
         Ok(())

@@ -1,0 +1,151 @@
+//! Why a task did not give its result. Travels from server to client; the texts name value, limit and remedy.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::dial::agent_remedy;
+use super::id::{DatumId, TaskId};
+
+/// Why a task failed.
+#[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// The worker process died under the function.
+    #[error("function '{function}' crashed its worker process on server '{server}' ({how}); the server lives on")]
+    Crashed {
+        function: String,
+        server: String,
+        /// Signal or exit status, in words.
+        how: String,
+    },
+    /// The function raised an exception.
+    #[error("function '{function}' raised {kind} on server '{server}': {message}{traceback}")]
+    Raised {
+        function: String,
+        server: String,
+        /// Class of the exception.
+        kind: String,
+        message: String,
+        /// Where it was raised, empty or starting with a line break.
+        traceback: String,
+    },
+    /// A Python function returned something else than its signature says.
+    #[error("function '{function}' on server '{server}' returned a wrong result: {why}")]
+    WrongResult {
+        function: String,
+        server: String,
+        /// What was expected and got.
+        why: String,
+    },
+    /// No server offers the function.
+    #[error("no server offers function '{function}'{near}")]
+    NoSuchFunction {
+        function: String,
+        /// Names like it, empty or starting with a semicolon.
+        near: String,
+    },
+    /// The function's worker could not be started.
+    #[error("server '{server}' cannot run function '{function}': {why}")]
+    CannotRun {
+        function: String,
+        server: String,
+        /// What is missing.
+        why: String,
+    },
+    /// A task needs more room than the server's store has.
+    #[error(
+        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
+         {limit} bytes are held; \
+         release results that are no longer needed, or start the server with a larger --memory"
+    )]
+    StoreFull {
+        function: String,
+        server: String,
+        task: TaskId,
+        /// Bytes its arguments and results take.
+        needed: u64,
+        /// Bytes that cannot be given up now.
+        held: u64,
+        limit: u64,
+    },
+    /// A call that was to be measured met other work, before which it gave way.
+    #[error("server '{server}' has other work: a call of '{function}' that was to be measured gave way to it")]
+    GaveWay { function: String, server: String },
+    /// The caller cancelled the call.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The call's time limit ran out.
+    #[error("the call exceeded its time limit of {limit_seconds} s")]
+    DeadlineExceeded { limit_seconds: f64 },
+    /// The server was lost and no other could take over.
+    #[error("server '{server}' was lost ({why}) and no other server could run function '{function}'")]
+    ServerLost {
+        function: String,
+        server: String,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// A datum that the task needs is gone and cannot be computed again.
+    #[error("data are lost: {why}")]
+    DatumLost {
+        datum: DatumId,
+        /// How it was lost.
+        why: String,
+    },
+    /// A task that it depends on failed.
+    #[error("a call that it depends on failed: {why}")]
+    DependencyFailed {
+        /// The task that failed first.
+        task: TaskId,
+        /// Its error, in words.
+        why: String,
+    },
+    /// The group could not be mapped.
+    #[error("the group could not be mapped: {why}")]
+    NotMapped {
+        /// What stands against it.
+        why: String,
+    },
+    /// The agent cannot be reached.
+    #[error("cannot use the agent at {address}: {why}{}", agent_remedy(why))]
+    AgentLost {
+        /// Where it was.
+        address: String,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// The call does not fit the signature that the server has.
+    #[error("server '{server}' refused the call of '{function}': {why}")]
+    Refused {
+        function: String,
+        server: String,
+        /// What was expected and got.
+        why: String,
+    },
+    /// The object of the method call is not there, or not any more.
+    #[error("server '{server}' has no such object to run '{function}' on: {why}")]
+    ObjectLost {
+        /// The method.
+        function: String,
+        server: String,
+        /// How it was lost.
+        why: String,
+    },
+}
+
+impl TaskError {
+    /// The same error, naming that function and that server: the code that runs a task need not know them.
+    pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
+        if let TaskError::Crashed { function, server, .. }
+        | TaskError::Raised { function, server, .. }
+        | TaskError::WrongResult { function, server, .. }
+        | TaskError::CannotRun { function, server, .. }
+        | TaskError::Refused { function, server, .. }
+        | TaskError::ObjectLost { function, server, .. } = &mut self
+        {
+            its_function.clone_into(function);
+            its_server.clone_into(server);
+        }
+        self
+    }
+}

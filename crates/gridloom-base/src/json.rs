@@ -1,0 +1,331 @@
+//! Reads JSON files that people write. Errors are in the words of JSON, with line and column. A name that stands twice in
+//! an object is refused, as one of its two values would be ignored. So is a list in place of an object.
+
+mod named;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use thiserror::Error;
+
+use named::Named;
+
+/// What is wrong with a text that was to be JSON of a given shape.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("line {line}, column {column}: {why}")]
+pub struct JsonError {
+    /// Where, counted from 1.
+    pub line: usize,
+    /// See `line`.
+    pub column: usize,
+    pub why: String,
+}
+
+/// Reads a text as JSON.
+///
+/// # Errors
+/// If it is no JSON, has a name twice in an object, or is not of that shape.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
+    serde_json::from_str::<Unique>(text).map_err(|error| wrong(&error, no_json))?;
+    // It is JSON: whatever is wrong from here on is its shape.
+    let mut reader = serde_json::Deserializer::from_str(text);
+    T::deserialize(Named(&mut reader)).map_err(|error| wrong(&error, another_shape))
+}
+
+fn wrong(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
+    let (line, column) = (error.line(), error.column());
+    let why = error.to_string();
+    let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
+    // Before a line's first character it says 0.
+    JsonError { line, column: column.max(1), why: in_words(why) }
+}
+
+/// The names at the top of a text that is an object, whatever else is wrong with it.
+pub fn names(text: &str) -> Option<BTreeSet<String>> {
+    let object: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(text).ok()?;
+    Some(object.into_keys().collect())
+}
+
+/// Whether the text is an object with that name at its top.
+pub fn has(text: &str, name: &str) -> bool {
+    names(text).is_some_and(|names| names.contains(name))
+}
+
+/// The text under that name at the top of an object, if it is one.
+pub fn text_of(text: &str, name: &str) -> Option<String> {
+    let mut names: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+    names.remove(name).and_then(|value| value.as_str().map(str::to_string))
+}
+
+/// Anything in which no object has a name twice.
+struct Unique;
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
+        deserializer.deserialize_any(Anything)
+    }
+}
+
+struct Anything;
+
+impl<'de> Visitor<'de> for Anything {
+    type Value = Unique;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Unique, E> {
+        Ok(Unique)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Unique, A::Error> {
+        while list.next_element::<Unique>()?.is_some() {}
+        Ok(Unique)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Unique, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format!("'{name}' stands twice in one object; leave one of them out")));
+            }
+            object.next_value::<Unique>()?;
+            names.insert(name);
+        }
+        Ok(Unique)
+    }
+}
+
+/// Why a text is no JSON, or has a name twice. The library's words are of the program's types: not so what is said here.
+fn no_json(why: &str) -> String {
+    match why {
+        "EOF while parsing a value" | "EOF while parsing a list" | "EOF while parsing an object" => {
+            "the file ends in the middle of its JSON".into()
+        }
+        "EOF while parsing a string" => "the file ends in the middle of a text".into(),
+        "number out of range" => "the number is out of range".into(),
+        "recursion limit exceeded" => "lists and objects are nested too deeply".into(),
+        _ if is_own(why) => why.to_string(),
+        _ => format!("it is no JSON: {}", quoted(why)),
+    }
+}
+
+/// Whether our readers of values wrote that text, and not the JSON library.
+fn is_own(why: &str) -> bool {
+    why.starts_with('\'')
+}
+
+/// Why JSON is not of the shape that is wanted.
+fn another_shape(why: &str) -> String {
+    if let Some(field) = why.strip_prefix("missing field ") {
+        return format!("{} is missing", quoted(field));
+    }
+    for kind in ["unknown field ", "unknown variant "] {
+        if let Some(name) = why.strip_prefix(kind) {
+            return unknown(name);
+        }
+    }
+    if let Some(what) = why.strip_prefix("duplicate field ") {
+        return format!("{} stands twice in one object; leave one of them out", quoted(what));
+    }
+    if let Some((length, expected)) = why.strip_prefix("invalid length ").and_then(|why| why.split_once(", expected "))
+    {
+        let many = if length == "1" { "value" } else { "values" };
+        return format!("a list of {length} {many} stands where {} is expected", expected_words(expected));
+    }
+    for kind in ["invalid type: ", "invalid value: "] {
+        if let Some((found, expected)) = why.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected ")) {
+            return format!("{} stands where {} is expected", found_words(found), expected_words(expected));
+        }
+    }
+    match why {
+        // Where it expects the name of a variant.
+        "expected value" => "one of the words that are known here is expected, as a text".into(),
+        "trailing characters" => "a list has more values than are expected there".into(),
+        "invalid value: expected key to be a number in quotes" => "a name that is a whole number is expected".into(),
+        _ => quoted(why),
+    }
+}
+
+/// A name that is not among those that are known.
+fn unknown(why: &str) -> String {
+    match why.rsplit_once(", expected ") {
+        Some((name, known)) => {
+            let known = known.strip_prefix("one of ").unwrap_or(known);
+            format!("{} is not known here; there are {}", quoted(name), quoted(known))
+        }
+        None => {
+            format!("{} is not known here", quoted(why.rsplit_once(", there are no ").map_or(why, |(name, _)| name)))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('`', "'")
+}
+
+fn found_words(found: &str) -> String {
+    let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
+    let value = value.trim_start_matches("point ").replace('`', "");
+    match kind {
+        "string" => format!("the text {value}"),
+        "integer" | "floating" => format!("the number {value}"),
+        "boolean" => value,
+        "map" => "an object".into(),
+        "sequence" => "a list".into(),
+        "null" | "unit" | "Option" => "null".into(),
+        _ => quoted(found),
+    }
+}
+
+fn expected_words(expected: &str) -> String {
+    match expected {
+        "f64" | "f32" => "a number".into(),
+        "u64" | "u32" | "usize" | "u16" | "u8" | "a nonnegative integer" => "a whole number from 0".into(),
+        "i64" | "i32" => "a whole number".into(),
+        "a JSON number" => "a number".into(),
+        "a string" | "a borrowed string" | "string" => "a text".into(),
+        "a boolean" => "true or false".into(),
+        "a sequence" => "a list".into(),
+        "a map" => "an object".into(),
+        "unit" => "null".into(),
+        _ if expected.starts_with("struct ") => "an object".into(),
+        _ if expected.starts_with("enum ") => "one of the words that are known here".into(),
+        _ if expected.starts_with("tuple struct ") || expected.starts_with("tuple variant ") => {
+            expected.split_once(" with ").map_or("a list".into(), |(_, count)| format!("a list of {count}"))
+        }
+        _ => match ["a tuple of size ", "an array of length "].iter().find_map(|kind| expected.strip_prefix(kind)) {
+            Some("1") => "a list of 1 value".into(),
+            Some(count) => format!("a list of {count} values"),
+            None => quoted(expected),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Shape {
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        name: String,
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        sizes: BTreeMap<String, f64>,
+        #[serde(default)]
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        many: Vec<u64>,
+        #[serde(default)]
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        pairs: Vec<(u64, Pair)>,
+        #[serde(default)]
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        order: Option<Order>,
+        #[serde(default)]
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        by_number: BTreeMap<u64, u64>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Pair {
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        a: u64,
+        #[serde(default)]
+        #[allow(dead_code, reason = "only what is wrong is looked at")]
+        b: u64,
+    }
+
+    #[derive(Debug, Deserialize)]
+    enum Order {
+        Rows,
+        Columns,
+        Tiles {
+            #[allow(dead_code, reason = "only what is wrong is looked at")]
+            size: u64,
+        },
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words_of_json() {
+        for (text, why) in [
+            (r#"{"name": 3, "sizes": {}}"#, "the number 3 stands where a text is expected"),
+            (r#"{"name": "a", "sizes": {"x": "long"}}"#, "the text \"long\" stands where a number is expected"),
+            (r#"{"name": "a", "sizes": []}"#, "a list stands where an object is expected"),
+            (r#"{"name": "a", "sizes": {}, "many": {}}"#, "an object stands where a list is expected"),
+            (
+                r#"{"name": "a", "sizes": {}, "many": [-1]}"#,
+                "the number -1 stands where a whole number from 0 is expected",
+            ),
+            (r#"{"name": "a", "sizes": {}, "many": [1.5]}"#, "the number 1.5 stands where a whole number from 0"),
+            (r#"{"name": null, "sizes": {}}"#, "null stands where a text is expected"),
+            (r#"{"name": "a"}"#, "'sizes' is missing"),
+            (r#"{"name": "a", "siezs": {}}"#, "'siezs' is not known here; there are 'name', 'sizes', 'many'"),
+            (r#"{"name": "a", "name": "b", "sizes": {}}"#, "'name' stands twice in one object; leave one of them out"),
+            (r#"{"name": "a", "sizes": {"x": 1, "x": 2}}"#, "'x' stands twice in one object"),
+            (r#""text""#, "the text \"text\" stands where an object is expected"),
+            (r#"{"name": "a""#, "the file ends in the middle of its JSON"),
+            (r#"{"name" "a"}"#, "it is no JSON: expected ':'"),
+            (r#"{"name": "a", "sizes": {"x": 1e999}}"#, "the number is out of range"),
+        ] {
+            let said = read::<Shape>(text).unwrap_err();
+            assert!(said.why.contains(why), "{text}: {said}");
+            assert!(!said.to_string().contains('`'), "{said}");
+            assert_eq!(said.line, 1);
+        }
+        assert!(read::<Shape>(r#"{"name": "a", "sizes": {"x": 1}}"#).is_ok());
+    }
+
+    #[test]
+    fn what_is_json_is_never_called_none() {
+        for (text, why) in [
+            (r#""pairs": [["a"]]"#, "the text \"a\" stands where a whole number from 0 is expected"),
+            (r#""pairs": [[1]]"#, "a list of 1 value stands where a list of 2 values is expected"),
+            (r#""pairs": [[]]"#, "a list of 0 values stands where a list of 2 values is expected"),
+            (r#""pairs": [[1, {"a": 1}, 3]]"#, "a list has more values than are expected there"),
+            (r#""pairs": [[1, {"b": 1}]]"#, "'a' is missing"),
+            (r#""pairs": {"a": 1}"#, "an object stands where a list is expected"),
+            (r#""order": "Heaps""#, "'Heaps' is not known here; there are 'Rows', 'Columns', 'Tiles'"),
+            (r#""order": 3"#, "one of the words that are known here is expected, as a text"),
+            (r#""order": {"Rows": 3}"#, "the number 3 stands where null is expected"),
+            (r#""by_number": {"x": 1}"#, "a name that is a whole number is expected"),
+            // Lists by position, at any depth.
+            (r#""pairs": [[1, [2, 3]]]"#, "a list stands where an object is expected"),
+            (r#""order": {"Tiles": [3]}"#, "a list stands where an object is expected"),
+        ] {
+            let said = read::<Shape>(&format!(r#"{{"name": "a", "sizes": {{}}, {text}}}"#)).unwrap_err();
+            assert_eq!(said.why, why, "{text}");
+        }
+        let said = read::<Shape>(r#"["a", {}, [1], [], null, {}]"#).unwrap_err();
+        assert_eq!(said.to_string(), "line 1, column 1: a list stands where an object is expected");
+        let good = r#"{"name": "a", "sizes": {}, "many": [1], "pairs": [[1, {"a": 2}]], "by_number": {"4": 5},
+            "order": {"Tiles": {"size": 3}}}"#;
+        let shape: Shape = read(good).unwrap();
+        assert!(matches!(shape.order, Some(Order::Tiles { size: 3 })), "{shape:?}");
+        let shape: Shape = read(&good.replace(r#"{"Tiles": {"size": 3}}"#, r#""Rows""#)).unwrap();
+        assert!(matches!(shape.order, Some(Order::Rows)), "{shape:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What every layer speaks of: identifiers, time, values, limits, errors and the machine trait.
+
+#![forbid(unsafe_code)]
+
+pub mod dial;
+pub mod error;
+pub mod fnv;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod machine;
+pub mod near;
+mod random;
+mod say;
+pub mod size;
+pub mod time;
+pub mod value;
+
+pub use error::TaskError;
+pub use fnv::Fnv;
+pub use id::{DatumId, GroupId, NodeId, ObjectId, TaskId};
+pub use machine::Machine;
+pub use random::SplitMix64;
+pub use time::Time;
+pub use value::{ByteOrder, Dtype, Meta, Order};

@@ -1,0 +1,69 @@
+//! Finds known names that are similar to a wrong one, for "did you mean".
+
+use strsim::osa_distance;
+
+/// Up to three of the `known` names that `name` may have meant, nearest first. Case does not count; `dgemm` also finds
+/// `linalg/dgemm`.
+pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let compared = |text: &str| text.to_lowercase().chars().take(LENGTH_MAX).collect::<String>();
+    let wanted = compared(name);
+    let length = wanted.chars().count();
+    let allowed = 1 + length / 4;
+    let mut near: Vec<(usize, &str)> = known
+        .filter_map(|candidate| {
+            let mut distance = osa_distance(&wanted, &compared(candidate));
+            if let (Some((_, function)), false) = (candidate.rsplit_once('/'), name.contains('/')) {
+                distance = distance.min(osa_distance(&wanted, &compared(function)));
+            }
+            (distance <= allowed && distance < length.max(1)).then_some((distance, candidate))
+        })
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(NEAR_NAMES_MAX).map(|(_, candidate)| candidate.to_string()).collect()
+}
+
+/// `; did you mean 'a' or 'b'?`, or nothing.
+pub fn did_you_mean(near: &[String]) -> String {
+    if near.is_empty() {
+        return String::new();
+    }
+    let quoted: Vec<String> = near.iter().map(|name| format!("'{name}'")).collect();
+    format!("; did you mean {}?", quoted.join(" or "))
+}
+
+/// More would not be read.
+const NEAR_NAMES_MAX: usize = 3;
+/// The beginnings of longer names are compared: the time grows with the product of both lengths.
+const LENGTH_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["linalg/dgemm", "linalg/sgemm", "linalg/dgesv", "image/blur"];
+
+    fn near(name: &str) -> Vec<String> {
+        near_names(name, KNOWN.into_iter())
+    }
+
+    #[test]
+    fn nearest_come_first() {
+        assert_eq!(near("linalg/dgmem"), ["linalg/dgemm", "linalg/sgemm", "linalg/dgesv"]);
+        assert_eq!(near("linalg/DGEMM")[0], "linalg/dgemm");
+    }
+
+    #[test]
+    fn the_module_may_be_left_out() {
+        assert_eq!(near("blur"), ["image/blur"]);
+        assert_eq!(near("blru"), ["image/blur"], "an exchange of neighbours counts once");
+    }
+
+    #[test]
+    fn nothing_like_it_gives_nothing() {
+        assert!(near("sort/quicksort").is_empty());
+        assert!(near("").is_empty());
+        assert_eq!(did_you_mean(&[]), "");
+        assert_eq!(did_you_mean(&near("blur")), "; did you mean 'image/blur'?");
+    }
+}

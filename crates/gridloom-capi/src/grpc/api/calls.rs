@@ -1,0 +1,253 @@
+//! Calls: what `calls.c` asks for, before and after it has read the arguments of a variadic function.
+//!
+//! Rust exports nothing of what C defines in a shared library. So each variadic function is a jump to the one in `calls.c`,
+//! which leaves registers and stack as they are.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use super::super::arguments::CallerArguments;
+use super::super::call::Call;
+use super::super::code::{Outcome, run};
+use super::super::handles::CFunctionHandle;
+use super::super::library::{Library, library};
+use super::super::objects::CObjectHandle;
+use super::super::slots::Slot;
+use super::super::{map, memory};
+
+/// `gridloom_open_call`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct OpenCall {
+    reads: *const u8,
+    count: usize,
+    own: *mut c_void,
+}
+
+/// A call that is to be run or begun.
+pub(super) struct Opened {
+    library: Arc<Library>,
+    call: Call,
+}
+
+impl Opened {
+    /// # Safety
+    /// Null, or memory for a handle.
+    pub(super) unsafe fn new(handle: *mut CFunctionHandle) -> Outcome<Opened> {
+        let library = library()?;
+        // SAFETY: promised by the caller.
+        let given = unsafe { memory::place(handle, "the handle")?.read() };
+        let bound = library.handles.find(&given)?;
+        let call = Call::new(library.client.clone(), bound, handle.expose_provenance(), given.number());
+        Ok(Opened { library, call })
+    }
+
+    /// Of the function of that name, through no handle of the program.
+    fn named(function: &str) -> Outcome<Opened> {
+        let library = library()?;
+        // NetSolve's programs write it as a call.
+        let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
+        let call = Call::new(library.client.clone(), bound, 0, 0);
+        Ok(Opened { library, call })
+    }
+
+    /// Of that method of an object.
+    ///
+    /// # Safety
+    /// Null, or memory for a handle; null, or a text.
+    pub(super) unsafe fn method(handle: *mut CObjectHandle, name: *const c_char) -> Outcome<Opened> {
+        let library = library()?;
+        // SAFETY: promised by the caller.
+        let given = unsafe { memory::place(handle, "the handle")?.read() };
+        // SAFETY: as above.
+        let name = unsafe { memory::text(name, "the method's name") }?;
+        let bound = library.objects.find(&given)?.method(&library, name)?;
+        let call = Call::new(library.client.clone(), bound, handle.expose_provenance(), given.number());
+        Ok(Opened { library, call })
+    }
+
+    /// Gives it to `calls.c`, with how its arguments are read.
+    ///
+    /// # Safety
+    /// A place for it.
+    unsafe fn hand_over(self, call: *mut OpenCall) {
+        let opened = Box::new(self);
+        let reads = opened.call.reads();
+        let (reads, count) = (reads.as_ptr(), reads.len());
+        // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
+        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
+    }
+
+    /// Calls, waits, and writes the results.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    pub(super) unsafe fn run(&self, given: CallerArguments<'_>) -> Outcome<()> {
+        let Opened { library, call } = self;
+        // SAFETY: promised by the caller, here and below.
+        let survey = unsafe { call.survey(given, map::has_value) }?;
+        if map::is_open() {
+            return unsafe { map::call(call, survey) };
+        }
+        unsafe { call.send_plain(survey)?.collect(library) }
+    }
+
+    /// Begins the call; the session's id.
+    ///
+    /// # Safety
+    /// As for [`Opened::run`], until the session is waited for.
+    pub(super) unsafe fn begin(&self, given: CallerArguments<'_>) -> Outcome<c_int> {
+        let Opened { library, call } = self;
+        let origin = call.origin();
+        // SAFETY: promised by the caller, here and below.
+        let survey = unsafe { call.survey(given, map::has_value) }?;
+        if map::is_open() {
+            return unsafe { map::begin(call, survey) };
+        }
+        let work = unsafe { call.send_plain(survey) }?;
+        Ok(library.sessions.begin(work, origin).id)
+    }
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
+    run(|| {
+        // SAFETY: memory of the program, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::new(handle)?.hand_over(call) };
+        Ok(())
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
+    run(|| {
+        // SAFETY: a text, as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::named(memory::text(function, "the function's name")?)?.hand_over(call) };
+        Ok(())
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    call: *mut OpenCall,
+) -> c_int {
+    run(|| {
+        // SAFETY: as the header asks; `calls.c` has a place for it.
+        unsafe { Opened::method(handle, method)?.hand_over(call) };
+        Ok(())
+    })
+}
+
+/// Takes back what [`gridloom_grpc_open`] gave, with the slots that were read.
+///
+/// # Safety
+/// The call is open, and there are as many slots as it asked for.
+unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Opened>, CallerArguments<'a>) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let OpenCall { count, own, .. } = call.read();
+        (Box::from_raw(own.cast()), CallerArguments::Slots(std::slice::from_raw_parts(slots, count)))
+    }
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_run(call: *mut OpenCall, slots: *const Slot) -> c_int {
+    // SAFETY: `calls.c` opened it and read its slots; what they lead to is as the header asks.
+    run(|| unsafe {
+        let (opened, given) = taken(call, slots);
+        opened.run(given)
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
+    call: *mut OpenCall,
+    slots: *const Slot,
+    session_id: *mut c_int,
+) -> c_int {
+    // SAFETY: as for `gridloom_grpc_run`.
+    run(|| unsafe {
+        let (opened, given) = taken(call, slots);
+        let place = memory::place(session_id, "the place for the session's id")?;
+        place.write(opened.begin(given)?);
+        Ok(())
+    })
+}
+
+unsafe extern "C-unwind" {
+    fn gridloom_variadic_grpc_call();
+    fn gridloom_variadic_grpc_call_async();
+    fn gridloom_variadic_mynetsl();
+    fn gridloom_variadic_mynetslnb();
+    fn gridloom_variadic_grpc_invoke_np();
+    fn gridloom_variadic_grpc_invoke_async_np();
+}
+
+/// The instruction of a jump.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp {}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b {}"
+    };
+}
+
+/// See `grpc.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_call() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call)
+}
+
+/// See `grpc.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_call_async() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call_async)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetsl() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetsl)
+}
+
+/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn mynetslnb() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetslnb)
+}
+
+/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_invoke_np() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_np)
+}
+
+/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C-unwind" fn grpc_invoke_async_np() {
+    // SAFETY: a jump to a function of the same convention.
+    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_async_np)
+}

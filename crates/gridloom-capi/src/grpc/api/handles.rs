@@ -1,0 +1,150 @@
+//! Handles of functions: made, in arrays or one by one, and ended.
+
+use std::ffi::{c_char, c_int};
+
+use super::super::code::{Failed, Outcome, run};
+use super::super::handles::CFunctionHandle;
+use super::super::library::{Library, library};
+use super::super::{map, memory};
+
+impl Library {
+    /// Ends a handle. In the first run of a block, handles of before the block stay for its second run.
+    fn end_handle(&self, handle: &CFunctionHandle) -> Outcome<()> {
+        match map::keeps_handle(handle.number()) {
+            true => self.handles.find(handle).map(drop),
+            false => self.handles.remove(handle),
+        }
+    }
+
+    /// As many handles as there are places, or none.
+    ///
+    /// # Safety
+    /// The names are texts, or null where one may be left out; the places are for handles.
+    unsafe fn make_handles(
+        &self,
+        places: *mut CFunctionHandle,
+        count: usize,
+        server: *const c_char,
+        function: *const c_char,
+    ) -> Outcome<()> {
+        // SAFETY: texts, promised by the caller.
+        let function = unsafe { memory::text(function, "the function's name") }?;
+        // SAFETY: as above.
+        let server = unsafe { server_or_any(server) }?;
+        let make = || Ok(self.handles.add(self.bind(server, function)?));
+        let give_up = |handle: CFunctionHandle| self.end_handle(&handle);
+        // SAFETY: as above.
+        unsafe { make_all(places, count, make, give_up) }
+    }
+}
+
+/// The server that a handle is asked for on; null and an empty text are none.
+///
+/// # Safety
+/// A text, or null.
+pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<&'a str>> {
+    if server.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: promised by the caller.
+    Ok(Some(unsafe { memory::text(server, "the server's name") }?).filter(|server| !server.is_empty()))
+}
+
+/// Puts as many handles as there are places, or gives up those that were made and puts none.
+///
+/// # Safety
+/// The places are for handles.
+pub(super) unsafe fn make_all<H>(
+    places: *mut H,
+    count: usize,
+    mut make: impl FnMut() -> Outcome<H>,
+    give_up: impl FnMut(H) -> Outcome<()>,
+) -> Outcome<()> {
+    if places.is_null() {
+        return Err(Failed::null("the place for the handle"));
+    }
+    let mut made = Vec::new();
+    for _ in 0..count {
+        match make() {
+            Ok(handle) => made.push(handle),
+            Err(failed) => {
+                made.into_iter().try_for_each(give_up)?;
+                return Err(failed);
+            }
+        }
+    }
+    for (index, handle) in made.into_iter().enumerate() {
+        // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
+        unsafe { places.add(index).write(handle) };
+    }
+    Ok(())
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_default(
+    handle: *mut CFunctionHandle,
+    func_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_handles(handle, 1, std::ptr::null(), func_name) })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_init(
+    handle: *mut CFunctionHandle,
+    server_name: *const c_char,
+    func_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_handles(handle, 1, server_name, func_name) })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_destruct(handle: *mut CFunctionHandle) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: memory of the program, as the header asks.
+        library.end_handle(&unsafe { memory::place(handle, "the handle")?.read() })
+    })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_array_default_np(
+    handles: *mut CFunctionHandle,
+    count: usize,
+    func_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_handles(handles, count, std::ptr::null(), func_name) })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_np(
+    handles: *mut CFunctionHandle,
+    count: usize,
+    server_name: *const c_char,
+    func_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_handles(handles, count, server_name, func_name) })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_array_destruct_np(
+    handles: *mut CFunctionHandle,
+    count: usize,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: as the header asks.
+        let handles = unsafe { memory::array(handles, count, "the array of handles") }?;
+        let ended: Vec<Outcome<()>> = handles.iter().map(|handle| library.end_handle(handle)).collect();
+        ended.into_iter().collect()
+    })
+}

@@ -1,0 +1,212 @@
+//! Blocks of mapped calls (`grpc_map.h`): what the header's macros ask for, by a variable of theirs.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
+use super::super::library::library;
+use super::super::map::{self, Last, Phase};
+use super::super::memory;
+
+/// `grpc_mapped_np`: its beginning, which is all that the library uses.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CMapped {
+    number: u64,
+    phase: c_int,
+}
+
+/// Phases of a block, as `grpc_mapped_np` has them.
+const DISCOVERING: c_int = Phase::Discovering as c_int;
+const MAPPED: c_int = Phase::Mapped as c_int;
+const OVER: c_int = 3;
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_map_begin_np(
+    mapped: *mut CMapped,
+    heuristic: *const c_char,
+    _file: *const c_char,
+    _line: c_int,
+) {
+    let mut number = 0;
+    let began = run_quietly(|| {
+        let heuristic = match heuristic.is_null() {
+            true => None,
+            // SAFETY: a text, as the header asks.
+            false => Some(unsafe { memory::text(heuristic, "the heuristic") }?),
+        };
+        number = map::begin_block(heuristic)?;
+        Ok(())
+    });
+    if let Err(failed) = began {
+        map::remember(Last { failed: Some(failed), report: None });
+    }
+    // SAFETY: memory of the macro's own variable.
+    unsafe {
+        (&raw mut (*mapped).number).write(number);
+        (&raw mut (*mapped).phase).write(0);
+    }
+}
+
+/// Runs what goes on between phases; no panic leaves it, and the thread's last error stays as it is.
+fn run_quietly(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    let mut outcome = Ok(());
+    let code = run(|| {
+        outcome = step();
+        Ok(())
+    });
+    if code == GRPC_NO_ERROR { outcome } else { Err(Failed::other("an error of the library itself in grpc_map")) }
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int {
+    // SAFETY: memory of the macro's own variable, which only its thread uses.
+    let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
+    let next = match (number, phase) {
+        // It joins another, or cannot be mapped: it runs once.
+        (0, 0) => MAPPED,
+        (0, _) => OVER,
+        (_, 0) => DISCOVERING,
+        (_, DISCOVERING) => MAPPED,
+        (_, _) => OVER,
+    };
+    let step = run_quietly(|| {
+        match (number, phase, next) {
+            (0, ..) | (_, OVER, _) => {}
+            (_, _, MAPPED) => map::begin_second_run(),
+            (_, _, OVER) => map::end_block(),
+            (..) => {}
+        }
+        Ok(())
+    });
+    if let Err(failed) = step {
+        map::remember(Last { failed: Some(failed), report: None });
+    }
+    // SAFETY: as above.
+    unsafe { (&raw mut (*mapped).phase).write(next) };
+    c_int::from(next != OVER)
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, is_for_good: c_int) -> c_int {
+    // SAFETY: memory of the macro's own variable, which only its thread uses.
+    let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
+    if number == 0 || phase == OVER || phase == 0 {
+        return 0;
+    }
+    if is_for_good != 0 {
+        map::drop_block();
+    } else if phase == DISCOVERING {
+        return 1;
+    } else if let Err(failed) = run_quietly(|| {
+        map::end_block();
+        Ok(())
+    }) {
+        map::remember(Last { failed: Some(failed), report: None });
+    }
+    // SAFETY: as above.
+    unsafe { (&raw mut (*mapped).phase).write(OVER) };
+    0
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_local_np() -> c_int {
+    map::program_writes();
+    c_int::from(!map::is_discovering())
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_map_phase_np() -> c_int {
+    map::phase().map_or(0, |phase| phase as c_int)
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_map_error_np() -> c_int {
+    run(|| map::last().failed.map_or(Ok(()), Err))
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_map_report_np(file_name: *const c_char) -> c_int {
+    run(|| {
+        let report = map::last().report;
+        let report = report.ok_or_else(|| Failed::other("no block of grpc_map with calls has ended in this thread"))?;
+        if file_name.is_null() {
+            // Nobody reads on: there is nowhere to say it.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes());
+            return Ok(());
+        }
+        // SAFETY: a text, as the header asks.
+        let name = unsafe { memory::text(file_name, "the name of the file") }?;
+        std::fs::write(name, report).map_err(|error| Failed::other(format!("{name}: {error}")))
+    })
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_fetch(pointer: *const c_void) -> c_int {
+    run(|| map::fetch(&*library()?, pointer.addr()))
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_fetch_all_np(pointers: *const *const c_void) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: a list that ends with a null pointer, as the header has it.
+        let addresses = unsafe { addresses(pointers) }?;
+        // All are asked for before the first is waited for.
+        map::prefetch(&addresses);
+        let outcomes: Vec<Outcome<()>> = addresses.iter().map(|address| map::fetch(&library, *address)).collect();
+        outcomes.into_iter().collect()
+    })
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_written_np(pointers: *const *const c_void) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: a list that ends with a null pointer, as the header has it.
+        let addresses = unsafe { addresses(pointers) }?;
+        map::will_be_written(&addresses);
+        Ok(())
+    })
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_stays_remote_np(pointers: *const *const c_void) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: a list that ends with a null pointer, as the header has it.
+        let addresses = unsafe { addresses(pointers) }?;
+        let found = map::stay(&addresses);
+        found.ok_or_else(|| Failed::other("grpc_stays_remote stands outside of grpc_map; it says what stays after it"))
+    })
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_forget_np(pointer: *const c_void) -> c_int {
+    run(|| {
+        map::forget(&*library()?, pointer.addr());
+        Ok(())
+    })
+}
+
+/// # Safety
+/// Null, or a list of pointers that ends with a null pointer.
+unsafe fn addresses(pointers: *const *const c_void) -> Outcome<Vec<usize>> {
+    if pointers.is_null() {
+        return Err(Failed::null("the list of buffers"));
+    }
+    // SAFETY: promised by the caller.
+    let list = (0..).map(|index| unsafe { *pointers.add(index) });
+    Ok(list.take_while(|pointer| !pointer.is_null()).map(<*const c_void>::addr).collect())
+}

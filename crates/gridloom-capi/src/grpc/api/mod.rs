@@ -1,0 +1,24 @@
+//! The functions of the headers, a file for each part: pointers, numbers and texts of C become types of Rust here, and errors
+//! become codes ([`run`](super::code::run)). The headers say what each function does.
+
+mod calls;
+mod data;
+mod extensions;
+mod handles;
+mod library;
+mod map;
+mod objects;
+mod remote;
+mod stacks;
+mod waits;
+
+pub use calls::*;
+pub use data::*;
+pub use extensions::*;
+pub use handles::*;
+pub use library::*;
+pub use map::*;
+pub use objects::*;
+pub use remote::*;
+pub use stacks::*;
+pub use waits::*;

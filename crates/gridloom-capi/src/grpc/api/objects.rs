@@ -1,0 +1,140 @@
+//! Handles of objects: made, in arrays or one by one, and ended.
+
+use std::ffi::{c_char, c_int};
+
+use gridloom::Pending;
+
+use super::super::code::{Failed, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
+use super::super::library::{Library, library};
+use super::super::objects::CObjectHandle;
+use super::super::{map, memory};
+use super::handles::{make_all, server_or_any};
+
+impl Library {
+    /// As many handles as there are places, or none.
+    ///
+    /// # Safety
+    /// The names are texts, or null where one may be left out; the places are for handles.
+    unsafe fn make_objects(
+        &self,
+        places: *mut CObjectHandle,
+        count: usize,
+        server: *const c_char,
+        class: *const c_char,
+    ) -> Outcome<()> {
+        // SAFETY: texts, promised by the caller.
+        let class = unsafe { memory::text(class, "the class's name") }?;
+        // SAFETY: as above.
+        let server = unsafe { server_or_any(server) }?;
+        let make = || Ok(self.objects.add(self.make_object(server, class, !map::is_discovering())?));
+        // Its end is not waited for: it is the error that is told.
+        let give_up = |handle: CObjectHandle| self.end_object(&handle).map(drop);
+        // SAFETY: as above.
+        unsafe { make_all(places, count, make, give_up) }
+    }
+
+    /// Ends objects, all of them before the first is waited for; the first error counts.
+    fn end_objects(&self, handles: &[CObjectHandle]) -> Outcome<()> {
+        let ends: Vec<Outcome<Option<Pending>>> = handles.iter().map(|handle| self.end_object(handle)).collect();
+        let ended: Vec<Outcome<()>> = ends
+            .into_iter()
+            .map(|end| match end? {
+                Some(pending) => Ok(pending.wait().map(drop)?),
+                None => Ok(()),
+            })
+            .collect();
+        ended.into_iter().collect()
+    }
+
+    fn end_object(&self, handle: &CObjectHandle) -> Outcome<Option<Pending>> {
+        self.objects.find(handle)?;
+        if map::keeps_handle(handle.number()) {
+            return Ok(None);
+        }
+        self.objects.take(handle)?.end(self)
+    }
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_default_np(
+    handle: *mut CObjectHandle,
+    class_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_objects(handle, 1, std::ptr::null(), class_name) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_init_np(
+    handle: *mut CObjectHandle,
+    server_name: *const c_char,
+    class_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_objects(handle, 1, server_name, class_name) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_destruct_np(handle: *mut CObjectHandle) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: memory of the program, as the header asks.
+        library.end_objects(&[unsafe { memory::place(handle, "the handle")?.read() }])
+    })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_array_default_np(
+    handles: *mut CObjectHandle,
+    count: usize,
+    class_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_objects(handles, count, std::ptr::null(), class_name) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_np(
+    handles: *mut CObjectHandle,
+    count: usize,
+    server_name: *const c_char,
+    class_name: *const c_char,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { library()?.make_objects(handles, count, server_name, class_name) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
+    handles: *mut CObjectHandle,
+    count: usize,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: as the header asks.
+        library.end_objects(&unsafe { memory::array(handles, count, "the array of handles") }?)
+    })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObjectHandle, session_id: c_int) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(handle, "the place for the handle")?;
+        let origin = library.origin_of(session_id)?;
+        if !library.objects.has(origin.number) {
+            let text = format!("session {session_id} was not begun through an object that is there");
+            return Err(Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text));
+        }
+        // SAFETY: as the header asks.
+        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
+        Ok(())
+    })
+}

@@ -1,0 +1,180 @@
+//! Argument stacks: calls with arguments that are known at run time only. Two forms of names, one meaning.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::super::arguments::CallerArguments;
+use super::super::code::{Failed, Outcome, run, run_for};
+use super::super::handles::CFunctionHandle;
+use super::super::memory;
+use super::super::objects::CObjectHandle;
+use super::super::waits::VOID;
+use super::calls::Opened;
+
+/// `grpc_arg_stack_t`.
+#[derive(Debug)]
+pub struct ArgStack {
+    arguments: Vec<*mut c_void>,
+    most: usize,
+}
+
+/// What says in Ninf-G's form that something went wrong.
+const FAILED: c_int = -1;
+
+unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
+    // SAFETY: a stack that was made here and is one thread's at a time, as the header asks, or null.
+    unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
+}
+
+unsafe fn begin(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<c_int> {
+    // SAFETY: as the header asks.
+    unsafe { Opened::new(handle)?.begin(CallerArguments::Pointers(&stack(arguments)?.arguments)) }
+}
+
+unsafe fn call(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<()> {
+    // SAFETY: as the header asks.
+    unsafe { Opened::new(handle)?.run(CallerArguments::Pointers(&stack(arguments)?.arguments)) }
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_arg_stack_new(max_arguments: c_int) -> *mut ArgStack {
+    let made = || {
+        let most = usize::try_from(max_arguments).ok().filter(|most| *most > 0);
+        let most = most.ok_or_else(|| {
+            Failed::other(format!("an argument stack for {max_arguments} arguments; give a number above 0"))
+        })?;
+        // Memory is taken as arguments come.
+        Ok(Box::into_raw(Box::new(ArgStack { arguments: Vec::new(), most })))
+    };
+    run_for(made, std::ptr::null_mut())
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_arg_stack_push_arg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
+    let push = || {
+        // SAFETY: as the header asks.
+        let stack = unsafe { stack(arguments) }?;
+        if stack.arguments.len() >= stack.most {
+            return Err(Failed::other(format!("the argument stack is full: it was made for {}", stack.most)));
+        }
+        stack.arguments.push(argument);
+        Ok(0)
+    };
+    run_for(push, FAILED)
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_arg_stack_pop_arg(arguments: *mut ArgStack) -> *mut c_void {
+    let none = std::ptr::null_mut();
+    // SAFETY: as the header asks.
+    run_for(|| Ok(unsafe { stack(arguments) }?.arguments.pop().unwrap_or(none)), none)
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack) -> c_int {
+    let destruct = || {
+        // SAFETY: as the header asks: a stack that was made here, and is used no more.
+        unsafe {
+            stack(arguments)?;
+            drop(Box::from_raw(arguments));
+        }
+        Ok(0)
+    };
+    run_for(destruct, FAILED)
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_arg_stack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { call(handle, arguments) }.map(|()| 0), FAILED)
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async(
+    handle: *mut CFunctionHandle,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { begin(handle, arguments) }, FAILED)
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { Opened::method(handle, method)?.run(CallerArguments::Pointers(&stack(arguments)?.arguments)) })
+}
+
+/// See `grpc_objects.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    session_id: *mut c_int,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let place = memory::place(session_id, "the place for the session's id")?;
+        place.write(VOID);
+        place.write(Opened::method(handle, method)?.begin(CallerArguments::Pointers(&stack(arguments)?.arguments))?);
+        Ok(())
+    })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NetSolve's name")]
+pub extern "C-unwind" fn newArgStack(max_arguments: c_int) -> *mut ArgStack {
+    grpc_arg_stack_new(max_arguments)
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NetSolve's name")]
+pub unsafe extern "C-unwind" fn pushArg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
+    // SAFETY: as the header asks.
+    unsafe { grpc_arg_stack_push_arg(arguments, argument) }
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NetSolve's name")]
+pub unsafe extern "C-unwind" fn popArg(arguments: *mut ArgStack) -> *mut c_void {
+    // SAFETY: as the header asks.
+    unsafe { grpc_arg_stack_pop_arg(arguments) }
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NetSolve's name")]
+pub unsafe extern "C-unwind" fn destructArgStack(arguments: *mut ArgStack) -> c_int {
+    // SAFETY: as the header asks.
+    unsafe { grpc_arg_stack_destruct(arguments) }
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_argstack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { call(handle, arguments) })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_argstack_async(
+    handle: *mut CFunctionHandle,
+    arguments: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { begin(handle, arguments) }, VOID)
+}

@@ -1,0 +1,301 @@
+//! Probes, waits, cancelling, and errors of sessions; in the first run of a block, all sessions have ended at once.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int};
+
+use super::super::call::Origin;
+use super::super::code::{
+    Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_NO_ERROR, GRPC_NONE_COMPLETED, GRPC_NOT_COMPLETED, Outcome, name_of, run,
+};
+use super::super::handles::CFunctionHandle;
+use super::super::library::{Library, library};
+use super::super::map;
+use super::super::memory::{self, Place};
+use super::super::waits::VOID;
+
+/// The text of a session that failed before very many others did.
+const DROPPED: &str = "its text was dropped, as very many sessions failed since; ask for texts earlier";
+
+impl Library {
+    /// Code and text of a session's error.
+    pub(super) fn error_of(&self, id: c_int) -> Outcome<(c_int, String)> {
+        if map::discovering(|run, _| run.origin(id)).flatten().is_some() {
+            return Ok((GRPC_NO_ERROR, String::new()));
+        }
+        let table = self.sessions.lock();
+        let open = table.open(id).ok().cloned().or_else(|| table.taken(id));
+        drop(table);
+        if let Some(session) = open {
+            let record = session.peek(&self.grid);
+            return Ok(record.map_or((GRPC_NO_ERROR, String::new()), |record| (record.code, record.text)));
+        }
+        let (code, text) = self.sessions.lock().known(id).map(|record| (record.code, record.text.clone()))?;
+        let is_dropped = code != GRPC_NO_ERROR && text.is_empty();
+        Ok((code, if is_dropped { DROPPED.to_string() } else { text }))
+    }
+
+    /// Through which handle a session was begun.
+    pub(super) fn origin_of(&self, session_id: c_int) -> Outcome<Origin> {
+        let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
+        let table = self.sessions.lock();
+        let open = discovered.map_or_else(|| table.open(session_id).map(|session| session.origin()), Ok);
+        let origin = open.or_else(|failed| table.taken(session_id).map(|session| session.origin()).ok_or(failed));
+        origin.or_else(|_| table.known(session_id).map(|record| record.origin))
+    }
+}
+
+/// Waits for sessions of a block that is being discovered; `None` if none is.
+fn wait_if_discovering(ids: &[c_int]) -> Option<Outcome<()>> {
+    map::discovering(|run, library| {
+        run.check(ids, library)?;
+        run.wait(ids);
+        Ok(())
+    })
+}
+
+/// A program's ids, copied, since the place for one of them may be among them.
+///
+/// # Safety
+/// As of [`memory::array`].
+unsafe fn ids_and_place(ids: *const c_int, length: usize, place: *mut c_int) -> Outcome<(Vec<c_int>, Place<c_int>)> {
+    // SAFETY: the caller's.
+    let ids = unsafe { memory::array(ids, length, "the array of ids") }?;
+    Ok((ids, memory::place(place, "the place for the id")?))
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
+    run(|| {
+        if let Some(found) = map::discovering(|run, library| run.check(&[session_id], library)) {
+            return found;
+        }
+        let library = library()?;
+        let session = library.probe_sessions(|table| match table.open(session_id).cloned() {
+            Ok(session) => table.has_ended(&session).then_some(Ok(session)),
+            Err(failed) => Some(Err(failed)),
+        })?;
+        match session.ok_or_else(|| Failed::new(GRPC_NOT_COMPLETED, ""))? {
+            Ok(session) => drop(session.settle(&library)),
+            Err(failed) => {
+                library.await_other(session_id);
+                return Err(failed);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_probe_or(
+    session_ids: *const c_int,
+    length: usize,
+    session_id: *mut c_int,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: as the header asks.
+        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        let found = map::discovering(|run, library| {
+            run.check(&ids, library)?;
+            ids.first().copied().ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
+        });
+        if let Some(found) = found {
+            // SAFETY: as the header asks.
+            unsafe { place.write(found.as_ref().copied().unwrap_or(VOID)) };
+            return found.map(drop);
+        }
+        let chosen = library.sessions.choose(ids)?;
+        let session = library.probe_sessions(|table| match table.first_of(&chosen) {
+            Ok(found) => found.map(|id| table.open(id).cloned()),
+            Err(failed) => Some(Err(failed)),
+        })?;
+        drop(chosen);
+        let Some(session) = session else {
+            // SAFETY: as the header asks.
+            unsafe { place.write(VOID) };
+            return Err(Failed::new(GRPC_NONE_COMPLETED, ""));
+        };
+        let session = session?;
+        session.settle(&library);
+        // SAFETY: as the header asks.
+        unsafe { place.write(session.id) };
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_cancel(session_id: c_int) -> c_int {
+    run(|| {
+        if let Some(found) = map::discovering(|run, library| run.check(&[session_id], library)) {
+            return found;
+        }
+        let library = library()?;
+        let session = library.sessions.lock().open(session_id)?.clone();
+        session.cancel();
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_cancel_all() -> c_int {
+    run(|| {
+        if map::discovering(|_, _| ()).is_some() {
+            return Ok(());
+        }
+        library()?.sessions.cancel_all();
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_wait(session_id: c_int) -> c_int {
+    run(|| {
+        let library = library()?;
+        wait_if_discovering(&[session_id]).unwrap_or_else(|| library.wait_for(session_id))
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn mynetslwt(session_id: c_int) -> c_int {
+    grpc_wait(session_id)
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length: usize) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: as the header asks.
+        let ids = unsafe { memory::array(session_ids, length, "the array of ids") }?;
+        if let Some(waited) = wait_if_discovering(&ids) {
+            return waited;
+        }
+        library.check(&ids)?;
+        // One that stands twice counts once.
+        let mut seen = BTreeSet::new();
+        library.wait_for_all(ids.iter().copied().filter(|id| seen.insert(*id)), false)
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_wait_or(
+    session_ids: *const c_int,
+    length: usize,
+    session_id: *mut c_int,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: as the header asks.
+        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
+        // SAFETY: as the header asks.
+        let tell = |id| unsafe { place.write(id) };
+        if ids.is_empty() {
+            tell(VOID);
+            return Ok(());
+        }
+        let found = map::discovering(|run, library| {
+            run.check(&ids, library)?;
+            run.wait(&ids[..1]);
+            Outcome::Ok(ids[0])
+        });
+        if let Some(found) = found {
+            tell(found?);
+            return Ok(());
+        }
+        library.wait_for_one(ids, tell)
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_wait_all() -> c_int {
+    run(|| {
+        let library = library()?;
+        let is_discovering = map::discovering(|run, library| {
+            let all = run.outstanding(library);
+            run.wait(&all);
+        });
+        if is_discovering.is_some() {
+            return Ok(());
+        }
+        let all = library.sessions.lock().all();
+        library.wait_for_all(all.into_iter(), true)
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(session_id, "the place for the id")?;
+        // SAFETY: as the header asks.
+        let tell = |id| unsafe { place.write(id) };
+        let found = map::discovering(|run, library| {
+            let first = run.outstanding(library).first().copied();
+            run.wait(first.as_slice());
+            first.unwrap_or(VOID)
+        });
+        match found {
+            Some(id) => tell(id),
+            None => library.wait_for_any(tell)?,
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(session_id, "the place for the id")?;
+        let is_discovering = map::discovering(|_, _| ()).is_some();
+        let failed = if is_discovering { None } else { library.sessions.lock().remembered.take_failed() };
+        let failed = failed.unwrap_or(VOID);
+        // SAFETY: as the header asks.
+        unsafe { place.write(failed) };
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
+    let mut code = GRPC_NO_ERROR;
+    let asked = run(|| {
+        (code, _) = library()?.error_of(session_id)?;
+        Ok(())
+    });
+    if asked == GRPC_NO_ERROR { code } else { asked }
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(handle, "the place for the handle")?;
+        let origin = library.origin_of(session_id)?;
+        if !library.handles.has(origin.number) {
+            let text = format!("the handle through which session {session_id} was begun has ended");
+            return Err(Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text));
+        }
+        // SAFETY: as the header asks.
+        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
+        Ok(())
+    })
+}
+
+/// See `grpc.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_error_string(error_code: c_int) -> *mut c_char {
+    name_of(error_code).as_ptr().cast_mut()
+}

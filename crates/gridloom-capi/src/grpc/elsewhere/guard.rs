@@ -1,0 +1,248 @@
+//! The debug mode of blocks. Memory with its value somewhere else is filled with a byte that shows. Its whole pages are
+//! closed, so that reads of them are noticed.
+//!
+//! A read of a closed page is reported: which result lies there, which call made it, and what the program should have said. Its value
+//! is brought and written, then the pages are opened, and the program goes on with it. So it runs right, though not as it was planned
+//! for; other threads, too, since no page is open before it has its value. But memory that is shared is opened first.
+//!
+//! **Invariants**
+//! - What is watched lies in memory that a call of a block was given for a result, as long as that is in the block's regions and not
+//!   brought; the block opens it before anything else is written there, and all of it when it ends. Where that fails it is watched
+//!   again: a result that is brought has all its parts.
+//! - Pages that have a byte of anything else are not closed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use gridloom::Value;
+
+use super::super::memory;
+use super::faults::{Fault, Pages};
+use super::made::Made;
+use super::regions::{Part, Regions};
+
+/// A block's part in it.
+pub(crate) struct Guard {
+    /// Of a block that is debugged.
+    reads: Option<Arc<Reads>>,
+}
+
+/// Reads that were found out, in words.
+#[derive(Default)]
+struct Reads(Mutex<Vec<String>>);
+
+/// A result that is somewhere else.
+#[derive(Clone)]
+struct Watched {
+    made: Arc<Made>,
+    reads: Arc<Reads>,
+}
+
+/// Of all blocks.
+struct All {
+    regions: Regions<Watched>,
+    pages: Pages,
+    /// The process that owns them.
+    process: u32,
+}
+
+static ALL: LazyLock<Mutex<All>> =
+    LazyLock::new(|| Mutex::new(All { regions: Regions::default(), pages: Pages::new(), process: std::process::id() }));
+/// Blocks that are debugged: while there is none, nothing is looked up.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn all() -> MutexGuard<'static, All> {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.be_own();
+    all
+}
+
+impl Guard {
+    pub(crate) fn new(is_debugged: bool) -> Guard {
+        if is_debugged {
+            COUNT.fetch_add(1, Ordering::AcqRel);
+        }
+        Guard { reads: is_debugged.then(Arc::default) }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.reads.is_some()
+    }
+
+    /// That part of a result belongs there, and is somewhere else.
+    pub(crate) fn hide(&self, part: &Part<Arc<Made>>) {
+        let Some(reads) = &self.reads else { return };
+        let mut all = all();
+        let bytes = part.end - part.start;
+        let former = all.show(part.start, bytes);
+        fill(part.start, bytes);
+        if all.pages.watch(bring) {
+            let watched = Watched { made: part.writer.clone(), reads: reads.clone() };
+            all.regions.put(part.clone().of(watched));
+            all.pages.close(part.start, part.end);
+        }
+        drop(all);
+        // Results end outside of the lock, here and below.
+        drop(former);
+    }
+
+    /// The reads that were found out.
+    pub(crate) fn reads(&self) -> Vec<String> {
+        let reads = self.reads.as_ref();
+        reads.map(|reads| reads.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    }
+
+    /// Nothing of the block is watched any more.
+    pub(crate) fn show_all(&self) {
+        let Some(reads) = &self.reads else { return };
+        let mut all = all();
+        let own: Vec<Part<Watched>> =
+            all.regions.iter().filter(|part| Arc::ptr_eq(&part.writer.reads, reads)).cloned().collect();
+        own.iter().for_each(|part| drop(all.show(part.start, part.end - part.start)));
+        drop(all);
+        drop(own);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.show_all();
+        if self.is_on() {
+            COUNT.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// That memory is read and written from now on.
+pub(crate) fn show(start: usize, bytes: usize) {
+    if COUNT.load(Ordering::Acquire) > 0 {
+        let former = all().show(start, bytes);
+        drop(former);
+    }
+}
+
+/// Writes those parts of a result's value. What is watched of them is closed until all is written, if that is possible; whether it was.
+///
+/// # Safety
+/// They lie in memory that was given to a call for this result.
+pub(crate) unsafe fn write(made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> bool {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        // SAFETY: promised by the caller.
+        return made.hand_out(value, parts, |start, bytes| unsafe { write_open(start, bytes) });
+    }
+    let mut all = all();
+    // SAFETY: promised by the caller.
+    let (is_in_time, former) = unsafe { all.write(made, value, parts) };
+    drop(all);
+    drop(former);
+    is_in_time
+}
+
+unsafe fn write_open(start: usize, bytes: &[u8]) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start), bytes) };
+    true
+}
+
+impl All {
+    /// In a child made by `fork` what its parent watched is opened; of its results nothing can be used or ended there.
+    fn be_own(&mut self) {
+        let process = std::process::id();
+        if std::mem::replace(&mut self.process, process) != process {
+            self.pages.begin_again();
+            std::mem::forget(std::mem::take(&mut self.regions));
+        }
+    }
+
+    /// See the function of this name: whether it was possible, and what was watched there.
+    unsafe fn write(&mut self, made: &Made, value: &Value, parts: &[&Part<Arc<Made>>]) -> (bool, Vec<Part<Watched>>) {
+        let is_watched = parts.iter().any(|part| !self.regions.parts(part.start, part.end - part.start).is_empty());
+        let is_in_time = is_watched && made.hand_out(value, parts, |start, bytes| self.pages.write(start, bytes));
+        let former = parts.iter().flat_map(|part| self.show(part.start, part.end - part.start)).collect();
+        if !is_in_time {
+            // SAFETY: promised by the caller.
+            made.hand_out(value, parts, |start, bytes| unsafe { write_open(start, bytes) });
+        }
+        (is_in_time || !is_watched, former)
+    }
+
+    /// What is watched of a result.
+    fn parts_of(&self, made: &Arc<Made>) -> Vec<Part<Arc<Made>>> {
+        let own = self.regions.iter().filter(|part| Arc::ptr_eq(&part.writer.made, made));
+        own.map(|part| part.clone().of(made.clone())).collect()
+    }
+
+    /// What was watched there.
+    fn show(&mut self, start: usize, bytes: usize) -> Vec<Part<Watched>> {
+        let former = self.regions.parts(start, bytes);
+        if !former.is_empty() {
+            self.regions.forget(start, bytes);
+            self.pages.open(start, start + bytes);
+        }
+        former
+    }
+}
+
+/// Brings the result that a fault is in, and says that it had to.
+fn bring(fault: &Fault) {
+    let found = all().regions.at(fault.address).cloned();
+    let Some(Part { start, offset, whole, writer: Watched { made, reads }, .. }) = found else {
+        // It was opened meanwhile.
+        return;
+    };
+    let at = fault.address - start + offset;
+    let (does, say) = match fault.is_write {
+        false => ("reads", "say so before with grpc_fetch or grpc_local_reads"),
+        true => ("writes into", "say so before with grpc_local_writes, and what it reads with grpc_local_reads"),
+    };
+    let mut text = format!(
+        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was brought now, without the plan \
+         knowing: {say}",
+        made.name, fault.address
+    );
+    match made.value() {
+        Ok(value) if !bring_value(&made, &value) => text += BROUGHT_LATE,
+        Ok(_) => {}
+        Err(failed) => {
+            text = format!("{text} (there is no value to bring: {})", failed.text);
+            let parts = all().parts_of(&made);
+            parts.iter().for_each(|part| show(part.start, part.end - part.start));
+        }
+    }
+    // Nobody reads on: there is nowhere to say it.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("gridloom: grpc_map: {text}\n").as_bytes());
+    reads.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+}
+
+const BROUGHT_LATE: &str = " (it was opened before it was written, as shared memory has to be: what other threads read there \
+                            meanwhile may be no value)";
+
+/// Writes all that is watched of a result; whether it was closed until then.
+fn bring_value(made: &Arc<Made>, value: &Value) -> bool {
+    let mut all = all();
+    let parts = all.parts_of(made);
+    if parts.is_empty() {
+        // It was opened meanwhile.
+        return true;
+    }
+    // SAFETY: memory that a block's call was given for this result, and that the block, which holds no other lock of it, has not
+    // given to anything else.
+    let (is_in_time, former) = unsafe { all.write(made, value, &parts.iter().collect::<Vec<_>>()) };
+    drop(all);
+    drop(former);
+    is_in_time
+}
+
+/// What stands where a result does not come by itself.
+const PATTERN: u8 = 0xFB;
+
+fn fill(start: usize, bytes: usize) {
+    let pattern = vec![PATTERN; bytes.min(1 << 16)];
+    let mut at = 0;
+    while at < bytes {
+        let piece = &pattern[..pattern.len().min(bytes - at)];
+        // SAFETY: memory that the program gave for a result of so many bytes.
+        unsafe { memory::write(std::ptr::with_exposed_provenance_mut(start + at), piece) };
+        at += piece.len();
+    }
+}

@@ -1,0 +1,288 @@
+//! The last writer of each part of the program's memory: how `grpc_map` finds dependencies.
+//!
+//! A call names memory by address and size. What it writes is a region; what it reads is looked up among the regions
+//! that were written before. Writing over part of a region leaves its other parts, which remember their places in the
+//! whole.
+//!
+//! **Invariants:** regions are disjoint and not empty; they have each part of a write that no later write covers, at its
+//! place. Nothing here touches the memory itself.
+
+use std::collections::BTreeMap;
+
+/// Disjoint regions of memory, each with its last writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Regions<W> {
+    /// By first address.
+    parts: BTreeMap<usize, Part<W>>,
+}
+
+/// What is left of a write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part<W> {
+    /// First address.
+    pub(crate) start: usize,
+    /// First address behind it.
+    pub(crate) end: usize,
+    pub(crate) writer: W,
+    /// Bytes of the write before this part, and of all of it.
+    pub(crate) offset: usize,
+    pub(crate) whole: usize,
+}
+
+/// What a read finds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Found<W> {
+    /// No call wrote there.
+    Nothing,
+    /// All of what that writer wrote, and nothing else.
+    Whole(W),
+    /// Parts of what these wrote, in the order of addresses; between them may be memory that no call wrote.
+    Parts(Vec<Part<W>>),
+}
+
+impl<W> Part<W> {
+    /// Whether no later write covers any of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end - self.start == self.whole
+    }
+}
+
+impl<W> Part<W> {
+    /// The same memory, with another name for the writer.
+    pub(crate) fn of<V>(self, writer: V) -> Part<V> {
+        let Part { start, end, offset, whole, .. } = self;
+        Part { start, end, writer, offset, whole }
+    }
+}
+
+impl<W: Clone> Part<W> {
+    /// The part of it between these addresses, which it has to meet.
+    pub(crate) fn within(&self, start: usize, end: usize) -> Part<W> {
+        let first = self.start.max(start);
+        Part { start: first, end: self.end.min(end), offset: self.offset + (first - self.start), ..self.clone() }
+    }
+}
+
+impl<W> Default for Regions<W> {
+    fn default() -> Regions<W> {
+        Regions { parts: BTreeMap::new() }
+    }
+}
+
+impl<W: Clone> Regions<W> {
+    /// A call writes so many bytes from there: what was there before is gone. No bytes are no write.
+    ///
+    /// # Panics
+    /// If the memory goes beyond the last address, as no memory does.
+    pub(crate) fn write(&mut self, start: usize, bytes: usize, writer: W) {
+        self.forget(start, bytes);
+        if bytes > 0 {
+            let end = end_of(start, bytes);
+            self.parts.insert(start, Part { start, end, writer, offset: 0, whole: bytes });
+        }
+    }
+
+    /// Forgets what was written there.
+    pub(crate) fn forget(&mut self, start: usize, bytes: usize) {
+        let end = end_of(start, bytes);
+        for part in self.over(start, end) {
+            self.parts.remove(&part.start);
+            if part.start < start {
+                self.parts.insert(part.start, Part { end: start, ..part.clone() });
+            }
+            if part.end > end {
+                let offset = part.offset + (end - part.start);
+                self.parts.insert(end, Part { start: end, offset, ..part });
+            }
+        }
+    }
+
+    /// What a read of so many bytes from there finds.
+    pub(crate) fn read(&self, start: usize, bytes: usize) -> Found<W> {
+        let mut found = self.over(start, end_of(start, bytes));
+        match found.as_slice() {
+            [] => Found::Nothing,
+            [part] if part.start == start && part.whole == bytes && part.is_whole() => {
+                Found::Whole(found.remove(0).writer)
+            }
+            _ => Found::Parts(found),
+        }
+    }
+
+    /// What is left of the last write to that address.
+    pub(crate) fn at(&self, address: usize) -> Option<&Part<W>> {
+        let (_, part) = self.parts.range(..=address).next_back()?;
+        (address < part.end).then_some(part)
+    }
+
+    /// First address and size of the last write to that address, of which parts may have been written over since.
+    pub(crate) fn whole_at(&self, address: usize) -> Option<(usize, usize)> {
+        let part = self.at(address)?;
+        Some((part.start - part.offset, part.whole))
+    }
+
+    /// Memory between these addresses that no call wrote: first addresses, and those behind the last.
+    pub(crate) fn gaps(&self, start: usize, end: usize) -> Vec<(usize, usize)> {
+        let (mut gaps, mut at) = (Vec::new(), start);
+        for part in self.over(start, end) {
+            if part.start > at {
+                gaps.push((at, part.start));
+            }
+            at = part.end;
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        gaps
+    }
+
+    /// All, in the order of addresses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Part<W>> {
+        self.parts.values()
+    }
+
+    /// The same memory, with other names for the writers.
+    pub(crate) fn map<V>(self, name: impl Fn(W) -> V) -> Regions<V> {
+        let part = |(start, part): (usize, Part<W>)| {
+            let Part { end, writer, offset, whole, .. } = part;
+            (start, Part { start, end, writer: name(writer), offset, whole })
+        };
+        Regions { parts: self.parts.into_iter().map(part).collect() }
+    }
+
+    /// Puts back what is left of a write; what was there before is gone.
+    pub(crate) fn put(&mut self, part: Part<W>) {
+        self.forget(part.start, part.end - part.start);
+        self.parts.insert(part.start, part);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Parts that have bytes in common with that memory.
+    pub(crate) fn parts(&self, start: usize, bytes: usize) -> Vec<Part<W>> {
+        self.over(start, end_of(start, bytes))
+    }
+
+    fn over(&self, start: usize, end: usize) -> Vec<Part<W>> {
+        if start == end {
+            return Vec::new();
+        }
+        let before = self.parts.range(..start).next_back().map(|(_, part)| part).filter(|part| part.end > start);
+        before.into_iter().chain(self.parts.range(start..end).map(|(_, part)| part)).cloned().collect()
+    }
+}
+
+fn end_of(start: usize, bytes: usize) -> usize {
+    start.checked_add(bytes).expect("memory ends before addresses do")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses, writer, place in the whole: `4-8a+4/16`.
+    fn shown(regions: &Regions<char>) -> String {
+        let parts: Vec<String> =
+            regions.iter().map(|p| format!("{}-{}{}+{}/{}", p.start, p.end, p.writer, p.offset, p.whole)).collect();
+        parts.join(" ")
+    }
+
+    fn written(writes: &[(usize, usize, char)]) -> Regions<char> {
+        let mut regions = Regions::default();
+        writes.iter().for_each(|(start, bytes, writer)| regions.write(*start, *bytes, *writer));
+        regions
+    }
+
+    #[test]
+    fn the_last_writer_counts() {
+        assert_eq!(shown(&written(&[(8, 8, 'a'), (8, 8, 'b')])), "8-16b+0/8");
+        assert_eq!(shown(&written(&[(8, 8, 'a'), (0, 32, 'b')])), "0-32b+0/32");
+        assert_eq!(shown(&written(&[(0, 8, 'a'), (8, 8, 'b'), (4, 8, 'c')])), "0-4a+0/8 4-12c+0/8 12-16b+4/8");
+        assert_eq!(shown(&written(&[(0, 12, 'a'), (4, 4, 'b')])), "0-4a+0/12 4-8b+0/4 8-12a+8/12");
+        assert_eq!(
+            shown(&written(&[(0, 12, 'a'), (4, 4, 'b'), (9, 1, 'c')])),
+            "0-4a+0/12 4-8b+0/4 8-9a+8/12 9-10c+0/1 10-12a+10/12"
+        );
+        assert_eq!(shown(&written(&[(0, 8, 'a'), (4, 0, 'b')])), "0-8a+0/8");
+    }
+
+    #[test]
+    fn a_read_finds_all_of_one_or_parts() {
+        let mut regions = written(&[(0, 8, 'a'), (8, 8, 'b'), (20, 4, 'c')]);
+        assert_eq!(regions.read(8, 8), Found::Whole('b'));
+        assert_eq!(regions.read(16, 4), Found::Nothing);
+        assert_eq!(regions.read(8, 0), Found::Nothing);
+        let writers = |found: Found<char>| match found {
+            Found::Parts(parts) => parts.iter().map(|part| part.writer).collect::<String>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(writers(regions.read(0, 16)), "ab");
+        assert_eq!(writers(regions.read(0, 4)), "a");
+        assert_eq!(writers(regions.read(0, 9)), "ab");
+        assert_eq!(writers(regions.read(12, 10)), "bc");
+        assert_eq!(writers(regions.read(7, 14)), "abc");
+        // What somebody has written into is not whole any more, though all that is left of it is read.
+        regions.write(4, 4, 'd');
+        assert_eq!(writers(regions.read(0, 4)), "a");
+        assert_eq!(regions.read(4, 4), Found::Whole('d'));
+    }
+
+    #[test]
+    fn what_is_forgotten_was_written_by_nobody() {
+        let mut regions = written(&[(0, 16, 'a')]);
+        regions.forget(4, 4);
+        assert_eq!(shown(&regions), "0-4a+0/16 8-16a+8/16");
+        assert_eq!(regions.at(4), None);
+        assert_eq!(regions.at(8).map(|part| part.offset), Some(8));
+        regions.forget(0, 16);
+        assert_eq!(shown(&regions), "");
+    }
+
+    #[test]
+    fn parts_are_cut_and_gaps_are_what_is_between() {
+        let regions = written(&[(4, 8, 'a'), (20, 4, 'b')]);
+        assert_eq!(regions.gaps(0, 30), [(0, 4), (12, 20), (24, 30)]);
+        assert_eq!(regions.gaps(6, 20), [(12, 20)]);
+        assert_eq!(regions.gaps(4, 12), []);
+        let cut = regions.at(4).unwrap().within(6, 100);
+        assert_eq!((cut.start, cut.end, cut.offset, cut.whole), (6, 12, 2, 8));
+        let cut = regions.at(4).unwrap().within(0, 5);
+        assert_eq!((cut.start, cut.end, cut.offset, cut.whole), (4, 5, 0, 8));
+    }
+
+    /// Against an array of bytes that each know their writer.
+    #[test]
+    fn random_writes_are_as_byte_by_byte() {
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % below as u64) as usize
+        };
+        for _ in 0..200 {
+            let (mut regions, mut bytes) = (Regions::default(), [None; 64]);
+            for number in 0..40 {
+                let start = next(64);
+                let length = next(64 - start + 1);
+                let is_write = next(4) > 0;
+                if is_write {
+                    regions.write(start, length, number);
+                } else {
+                    regions.forget(start, length);
+                }
+                for (at, byte) in bytes[start..start + length].iter_mut().enumerate() {
+                    *byte = is_write.then_some((number, at, length));
+                }
+                for (address, byte) in bytes.iter().enumerate() {
+                    let part = regions.at(address);
+                    assert_eq!(part.map(|p| (p.writer, p.offset + address - p.start, p.whole)), *byte);
+                }
+                let ends: Vec<(usize, usize)> = regions.iter().map(|part| (part.start, part.end)).collect();
+                assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0) && ends.iter().all(|(a, b)| a < b));
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Bringing results to the program's memory, and those that stay remote when their block has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom::Arg;
+
+use super::super::arguments::Item;
+use super::super::code::Outcome;
+use super::guard;
+use super::made::Made;
+use super::regions::{Found, Part, Regions};
+
+/// Writes all parts of these results that are not here.
+///
+/// # Safety
+/// They lie in memory that was given to calls for these results.
+pub(crate) unsafe fn bring(regions: &Regions<Arc<Made>>, parts: &[Part<Arc<Made>>]) -> Outcome<()> {
+    let mut by_writer: BTreeMap<*const Made, Vec<&Part<Arc<Made>>>> = BTreeMap::new();
+    let needed: BTreeSet<*const Made> = parts.iter().map(|part| Arc::as_ptr(&part.writer)).collect();
+    for part in regions.iter().filter(|part| needed.contains(&Arc::as_ptr(&part.writer)) && !part.writer.is_here()) {
+        // With what else there is of it, since it is brought once.
+        by_writer.entry(Arc::as_ptr(&part.writer)).or_default().push(part);
+    }
+    let mut outcome = Ok(());
+    for parts in by_writer.values() {
+        let made = &parts[0].writer;
+        let brought = made.value().map(|value| {
+            // SAFETY: promised by the caller.
+            unsafe { guard::write(made, &value, parts) };
+        });
+        if brought.is_err() {
+            parts.iter().for_each(|part| guard::show(part.start, part.end - part.start));
+        }
+        outcome = outcome.and(brought);
+    }
+    outcome
+}
+
+/// Notes that a result belongs to memory again, after a call failed that was to write over it.
+///
+/// # Safety
+/// As for [`bring`].
+pub(crate) unsafe fn put_back(regions: &mut Regions<Arc<Made>>, part: Part<Arc<Made>>) {
+    // SAFETY: promised by the caller.
+    unsafe { write_if_here(&part) };
+    regions.put(part);
+}
+
+/// Writes this part of a result that was brought without it, while another call was to write over the part.
+///
+/// # Safety
+/// As for [`bring`].
+pub(crate) unsafe fn write_if_here(part: &Part<Arc<Made>>) {
+    let here = part.writer.here().clone();
+    if let Some(value) = here {
+        // SAFETY: promised by the caller.
+        unsafe { guard::write(&part.writer, &value, &[part]) };
+    }
+}
+
+/// Results that stay where they are, by the memory that they are of.
+#[derive(Default)]
+pub(crate) struct Staying(Mutex<Regions<Arc<Made>>>);
+
+impl Staying {
+    fn lock(&self) -> MutexGuard<'_, Regions<Arc<Made>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all(&self) -> Regions<Arc<Made>> {
+        self.lock().clone()
+    }
+
+    /// Whether the result that belongs there stays remote.
+    pub(crate) fn is_there(&self, address: usize) -> bool {
+        self.lock().at(address).is_some()
+    }
+
+    /// The result that a call gets in place of the memory that it reads, if it reads all of one. Parts of results are brought.
+    pub(crate) fn known(&self, item: &Item<'_>) -> Outcome<Option<Arg>> {
+        let (start, bytes) = item.range();
+        // A copy: what is brought below is forgotten under the lock.
+        let regions = self.all();
+        if regions.is_empty() {
+            return Ok(None);
+        }
+        let result = match regions.read(start, bytes) {
+            Found::Nothing => return Ok(None),
+            Found::Whole(made) => made.read_as(item),
+            Found::Parts(_) => None,
+        };
+        if result.is_none() {
+            // SAFETY: memory that stays the program's until it is fetched, as the header asks.
+            unsafe { self.bring(&regions, start, bytes) }?;
+        }
+        Ok(result.map(Arg::Handle))
+    }
+
+    /// The memory has another value now: results that stayed remote for it are given up.
+    pub(crate) fn forget(&self, start: usize, bytes: usize) {
+        let mut regions = self.lock();
+        if regions.is_empty() {
+            return;
+        }
+        let former = regions.parts(start, bytes);
+        regions.forget(start, bytes);
+        drop(regions);
+        // Handles end outside of the lock.
+        drop(former);
+    }
+
+    pub(crate) fn forget_at(&self, address: usize) {
+        let found = self.lock().whole_at(address);
+        if let Some((start, bytes)) = found {
+            self.forget(start, bytes);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        let former = std::mem::take(&mut *self.lock());
+        drop(former);
+    }
+
+    /// Brings the results over an address, and forgets them here.
+    ///
+    /// # Safety
+    /// The memory of these results is still the program's.
+    pub(crate) unsafe fn fetch(&self, address: usize) -> Outcome<()> {
+        let regions = self.all();
+        match regions.whole_at(address) {
+            // SAFETY: promised by the caller.
+            Some((start, bytes)) => unsafe { self.bring(&regions, start, bytes) },
+            None => Ok(()),
+        }
+    }
+
+    unsafe fn bring(&self, regions: &Regions<Arc<Made>>, start: usize, bytes: usize) -> Outcome<()> {
+        let parts = regions.parts(start, bytes);
+        // SAFETY: promised by the caller.
+        let outcome = unsafe { bring(regions, &parts) };
+        self.forget_brought();
+        outcome
+    }
+
+    /// Gives up results that were brought: their memory is the program's.
+    pub(crate) fn forget_brought(&self) {
+        let all = self.all();
+        let mut regions = self.lock();
+        // Only what is still the same result's: another thread may have written there.
+        for part in all.iter().filter(|part| part.writer.is_here()) {
+            let now = regions.at(part.start).filter(|now| Arc::ptr_eq(&now.writer, &part.writer)).cloned();
+            if let Some(now) = now {
+                regions.forget(now.start, now.end - now.start);
+            }
+        }
+        drop(regions);
+        // Handles end outside of the lock.
+        drop(all);
+    }
+
+    /// Brings what lies there, of an array of which a part will be written.
+    ///
+    /// # Safety
+    /// The memory of these results is still the program's.
+    pub(crate) unsafe fn bring_there(&self, start: usize, bytes: usize) -> Outcome<()> {
+        let regions = self.all();
+        match regions.parts(start, bytes).is_empty() {
+            true => Ok(()),
+            // SAFETY: promised by the caller.
+            false => unsafe { self.bring(&regions, start, bytes) },
+        }
+    }
+
+    /// A block has ended: it wrote that memory last, and the result stays where it is.
+    pub(crate) fn keep(&self, parts: Vec<Part<Arc<Made>>>) {
+        let mut regions = self.lock();
+        parts.into_iter().for_each(|part| regions.put(part));
+    }
+}

@@ -1,0 +1,66 @@
+//! A stream with the frames that have come and the frames that wait to go. It never waits.
+
+use std::io::{self, Read, Write};
+
+use super::{Buffers, Inbound, Outbound};
+
+/// What a read left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// Nothing was there.
+    Nothing,
+    /// Bytes came, and the stream is empty: a short read has emptied a stream socket (epoll(7)).
+    Drained,
+    /// Bytes came, and there may be more.
+    More,
+    /// The peer closed.
+    Closed,
+}
+
+/// One end of a channel.
+#[derive(Debug)]
+pub struct Channel<S> {
+    stream: S,
+    /// Taken out while its frames are handled.
+    pub inbound: Inbound,
+    /// What waits to go.
+    pub outbound: Outbound,
+}
+
+impl<S: Read + Write> Channel<S> {
+    /// Around a stream that does not block; `credit` is in bytes.
+    pub fn new(stream: S, credit: usize) -> Channel<S> {
+        Channel { stream, inbound: Inbound::default(), outbound: Outbound::new(credit) }
+    }
+
+    /// Its stream.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    /// Its stream.
+    pub fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// Gives up the stream.
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+
+    /// Reads once.
+    ///
+    /// # Errors
+    /// If the stream broke.
+    pub fn fill(&mut self, buffers: &mut Buffers) -> io::Result<Filled> {
+        self.inbound.fill(&mut self.stream, buffers)
+    }
+
+    /// Writes what waits, as far as the stream takes it. Payloads that are written go to `buffers`.
+    ///
+    /// # Errors
+    /// If the stream broke, or more urgent frames wait than the credit allows.
+    pub fn flush(&mut self, buffers: &mut Buffers) -> io::Result<()> {
+        self.outbound.write(&mut self.stream, buffers)
+    }
+}

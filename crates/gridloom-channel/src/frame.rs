@@ -1,0 +1,316 @@
+//! Frames: how the bytes of a channel are cut into messages, small data and letters.
+//!
+//! ```text
+//!  0       4       8      9
+//!  +-------+-------+------+----------------- - -
+//!  | body  | seq   | kind | body
+//!  | length|       |      |
+//!  +-------+-------+------+----------------- - -
+//!   u32 LE  u32 LE  u8
+//! ```
+//! `seq` counts the frames of one direction of one channel from 0, so that a frame that is replayed, lost or injected
+//! closes it. A data frame's body is a postcard `DataHeader` preceded by its length (u32 LE), then the payload as it lies
+//! in the sender's memory. A letter's body is its payload, then the name of its type, then the length of that name (u8):
+//! so a payload that is read into memory of its own stays where it is.
+//!
+//! **Promise:** no input makes the decoder panic or allocate more than the frame's stated length, and that is bounded.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use gridloom_base::limits::FRAME_BYTES_MAX;
+use gridloom_base::{DatumId, Meta};
+
+use super::Limits;
+
+/// Bytes before the body.
+pub const HEADER_BYTES: usize = 9;
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A control message.
+    Message = 1,
+    /// A small datum.
+    Data = 2,
+    /// The handshake; afterwards, what the worlds of two nodes say to each other.
+    Hello = 3,
+    /// A letter between processes.
+    Letter = 4,
+}
+
+/// Before the payload of a data frame.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DataHeader {
+    /// The datum.
+    pub datum: DatumId,
+    /// Its description; its size is that of the payload.
+    pub meta: Meta,
+}
+
+/// What is wrong with received bytes.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Too long.
+    #[error("frame of {length} bytes exceeds the limit of {limit}")]
+    TooLong {
+        /// Its length.
+        length: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Out of sequence.
+    #[error("frame number {got} where {expected} was due (replayed, lost or injected)")]
+    OutOfSequence {
+        /// Due.
+        expected: u32,
+        /// Got.
+        got: u32,
+    },
+    /// Unknown kind.
+    #[error("unknown frame kind {kind}")]
+    UnknownKind {
+        /// The kind.
+        kind: u8,
+    },
+    /// The body does not parse.
+    #[error("malformed frame body: {why}")]
+    Malformed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A frame cut from the input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// What it carries.
+    pub kind: Kind,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// What stands before a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) length: usize,
+}
+
+/// Cuts frames from the bytes of one direction of a channel and checks their sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    sequence: u32,
+}
+
+impl Decoder {
+    /// The next whole frame at the start of `bytes` and its total length, or `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// The connection must be closed on any.
+    pub fn next<'a>(&mut self, bytes: &'a [u8], limits: Limits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
+        let Some(Header { kind, length }) = self.header(bytes, limits)? else { return Ok(None) };
+        let end = HEADER_BYTES + length;
+        if bytes.len() < end {
+            return Ok(None);
+        }
+        self.advance();
+        Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end)))
+    }
+
+    /// The header at the start of `bytes`, checked, if all of it is there.
+    pub(super) fn header(&self, bytes: &[u8], limits: Limits) -> Result<Option<Header>, FrameError> {
+        if bytes.len() < HEADER_BYTES {
+            return Ok(None);
+        }
+        let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+        let too_long = |limit: usize| if length > limit { Err(FrameError::TooLong { length, limit }) } else { Ok(()) };
+        too_long(limits.control.max(limits.letter))?;
+        let got = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        if got != self.sequence {
+            return Err(FrameError::OutOfSequence { expected: self.sequence, got });
+        }
+        let (kind, limit) = match bytes[8] {
+            1 => (Kind::Message, limits.control),
+            2 => (Kind::Data, limits.control),
+            3 => (Kind::Hello, limits.control),
+            4 if limits.letter > 0 => (Kind::Letter, limits.letter),
+            kind => return Err(FrameError::UnknownKind { kind }),
+        };
+        too_long(limit)?;
+        Ok(Some(Header { kind, length }))
+    }
+
+    /// The frame of that header is whole: the next one is due.
+    pub(super) fn advance(&mut self) {
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+/// Writes frames of one direction of a channel.
+#[derive(Clone, Debug, Default)]
+pub struct Encoder {
+    sequence: u32,
+}
+
+impl Encoder {
+    /// Appends a frame with `value` in postcard as its body.
+    ///
+    /// # Errors
+    /// If the body exceeds the limit; `out` is as before then.
+    pub fn message<T: Serialize>(&mut self, kind: Kind, value: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        let start = self.open(kind, out);
+        append(value, out);
+        self.close(start, out)
+    }
+
+    /// Appends a data frame.
+    ///
+    /// # Errors
+    /// If the body exceeds the limit; `out` is as before then.
+    pub fn data(&mut self, header: &DataHeader, payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+        let start = self.open(Kind::Data, out);
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        append(header, out);
+        let length = (out.len() - at - 4) as u32;
+        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(payload);
+        self.close(start, out)
+    }
+
+    /// Appends a frame around a body.
+    ///
+    /// # Errors
+    /// If the body exceeds the limit; `out` is as before then.
+    pub fn frame(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+        let start = self.open(kind, out);
+        out.extend_from_slice(body);
+        self.close(start, out)
+    }
+
+    /// The header of the next frame; its body is written apart.
+    pub(super) fn header(&mut self, kind: Kind, length: usize) -> [u8; HEADER_BYTES] {
+        let length = u32::try_from(length).expect("the sender keeps a bulk frame within the limit of its kind");
+        let mut header = [0; HEADER_BYTES];
+        header[..4].copy_from_slice(&length.to_le_bytes());
+        header[4..8].copy_from_slice(&self.sequence.to_le_bytes());
+        header[8] = kind as u8;
+        self.sequence = self.sequence.wrapping_add(1);
+        header
+    }
+
+    fn open(&mut self, kind: Kind, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.push(kind as u8);
+        start
+    }
+
+    fn close(&mut self, start: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        let length = out.len() - start - HEADER_BYTES;
+        if length > FRAME_BYTES_MAX {
+            out.truncate(start);
+            return Err(FrameError::TooLong { length, limit: FRAME_BYTES_MAX });
+        }
+        out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(())
+    }
+}
+
+/// Parses a body written by [`Encoder::message`].
+///
+/// # Errors
+/// If it does not parse, or bytes are left over.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(FrameError::Malformed { why: format!("{} bytes left over", rest.len()) }),
+        Err(error) => Err(FrameError::Malformed { why: error.to_string() }),
+    }
+}
+
+/// Parses the body of a data frame into header and payload, and checks that the description fits the payload.
+///
+/// # Errors
+/// If it does not parse or does not fit.
+pub fn parse_data(body: &[u8]) -> Result<(DataHeader, &[u8]), FrameError> {
+    let malformed = |why: &str| FrameError::Malformed { why: why.into() };
+    let (length, rest) = body.split_first_chunk::<4>().ok_or_else(|| malformed("no header length"))?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > rest.len() {
+        return Err(malformed("header longer than the frame"));
+    }
+    let (header, payload) = rest.split_at(length);
+    let header: DataHeader = parse(header)?;
+    if header.meta.checked_size_bytes() != Some(payload.len() as u64) {
+        return Err(malformed("description does not fit the payload"));
+    }
+    Ok((header, payload))
+}
+
+fn append<T: Serialize>(value: &T, out: &mut Vec<u8>) {
+    let buffer = std::mem::take(out);
+    *out = postcard::to_extend(value, buffer).expect("postcard into a vector fails for no type of ours");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::{Dtype, NodeId};
+
+    fn header() -> DataHeader {
+        DataHeader { datum: DatumId { client: NodeId(7), serial: 3 }, meta: Meta::array(Dtype::Float64, &[2]) }
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::default();
+        encoder.message(Kind::Message, &(1u32, "a"), &mut bytes).unwrap();
+        encoder.data(&header(), &[5; 16], &mut bytes).unwrap();
+        let mut decoder = Decoder::default();
+        let (frame, end) = decoder.next(&bytes, Limits::CONTROL).unwrap().unwrap();
+        assert_eq!(parse::<(u32, String)>(frame.body).unwrap(), (1, "a".to_string()));
+        let (frame, second) = decoder.next(&bytes[end..], Limits::CONTROL).unwrap().unwrap();
+        assert_eq!(parse_data(frame.body).unwrap(), (header(), &[5u8; 16][..]));
+        assert_eq!(end + second, bytes.len());
+    }
+
+    #[test]
+    fn every_truncation_waits_for_more() {
+        let mut bytes = Vec::new();
+        Encoder::default().data(&header(), &[5; 16], &mut bytes).unwrap();
+        for cut in 0..bytes.len() {
+            assert_eq!(Decoder::default().next(&bytes[..cut], Limits::CONTROL), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_replayed_frame_is_refused() {
+        let mut bytes = Vec::new();
+        Encoder::default().message(Kind::Message, &1u32, &mut bytes).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.next(&bytes, Limits::CONTROL).unwrap().unwrap();
+        assert_eq!(decoder.next(&bytes, Limits::CONTROL), Err(FrameError::OutOfSequence { expected: 1, got: 0 }));
+    }
+
+    #[test]
+    fn an_oversized_frame_is_refused_before_it_is_read() {
+        let bytes = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1];
+        assert!(matches!(Decoder::default().next(&bytes, Limits::CONTROL), Err(FrameError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_description_that_does_not_fit_is_refused() {
+        let mut bytes = Vec::new();
+        Encoder::default().data(&header(), &[5; 15], &mut bytes).unwrap();
+        let (frame, _) = Decoder::default().next(&bytes, Limits::CONTROL).unwrap().unwrap();
+        assert!(parse_data(frame.body).is_err());
+    }
+}

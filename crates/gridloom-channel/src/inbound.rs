@@ -1,0 +1,288 @@
+//! The receiving direction: bytes are read once and cut into frames.
+//!
+//! A frame that fits the buffer is handed out where it lies. A longer one is read into memory of its own, which is handed
+//! out with it. The buffer is lent by the owner ([`Buffers`]) and returned when it is empty, so that idle channels hold none.
+//!
+//! **Invariant:** `head <= tail <= buffer.len()`; the buffer is absent only if `head == tail`.
+//! **Promise:** a stated length alone allocates [`TRUST_BYTES`] at most; further memory follows the bytes that come.
+
+use std::io::{self, ErrorKind, IoSliceMut, Read};
+
+use gridloom_base::limits::{FRAME_BYTES_MAX, SPARE_BYTES_MAX};
+
+use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind};
+use super::{Filled, Spares};
+
+/// Bytes that one read offers to take.
+const BUFFER_BYTES: usize = 64 << 10;
+/// A length alone allocates no more than a spare buffer may have.
+const TRUST_BYTES: usize = SPARE_BYTES_MAX;
+/// The memory of a longer frame grows by so many bytes as they come.
+const GROWTH_BYTES: usize = 1 << 20;
+
+/// Memory that the channels of one owner share.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// The buffer that the next channel reads into; empty while it is lent.
+    read: Vec<u8>,
+    /// Payloads that are done with.
+    pub spares: Spares<u8>,
+}
+
+/// Longest frames, in bytes of their bodies.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of handshakes, messages and data.
+    pub control: usize,
+    /// Of letters; 0 where none may come.
+    pub letter: usize,
+}
+
+impl Limits {
+    /// Of a control connection that stands.
+    pub const CONTROL: Limits = Limits { control: FRAME_BYTES_MAX, letter: 0 };
+}
+
+/// The body of a frame.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// In the buffer.
+    Part(&'a [u8]),
+    /// In memory of its own.
+    Whole(Vec<u8>),
+}
+
+impl Body<'_> {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Part(bytes) => bytes,
+            Body::Whole(bytes) => bytes,
+        }
+    }
+
+    /// The bytes in memory of their own: copied to a spare buffer if they lie in the channel's.
+    pub fn into_owned(self, spares: &mut Spares<u8>) -> Vec<u8> {
+        match self {
+            Body::Part(bytes) => {
+                let mut owned = spares.take(bytes.len());
+                owned.copy_from_slice(bytes);
+                owned
+            }
+            Body::Whole(bytes) => bytes,
+        }
+    }
+}
+
+/// A frame that is longer than the buffer, while it comes.
+#[derive(Debug)]
+struct Long {
+    kind: Kind,
+    /// Its length is at most `length`, and grows towards it.
+    body: Vec<u8>,
+    came: usize,
+    length: usize,
+}
+
+/// What came and was not handled yet.
+#[derive(Debug, Default)]
+pub struct Inbound {
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    head: usize,
+    tail: usize,
+    long: Option<Long>,
+}
+
+impl Inbound {
+    /// The next whole frame.
+    ///
+    /// # Errors
+    /// The channel must be closed on any.
+    pub fn next(&mut self, limits: Limits, buffers: &mut Buffers) -> Result<Option<(Kind, Body<'_>)>, FrameError> {
+        if self.long.is_none() {
+            let bytes = &self.buffer[self.head..self.tail];
+            let Some(header) = self.decoder.header(bytes, limits)? else { return Ok(None) };
+            let end = HEADER_BYTES + header.length;
+            if end <= BUFFER_BYTES {
+                if bytes.len() < end {
+                    return Ok(None);
+                }
+                self.decoder.advance();
+                let body = &self.buffer[self.head + HEADER_BYTES..self.head + end];
+                self.head += end;
+                return Ok(Some((header.kind, Body::Part(body))));
+            }
+            let came = &bytes[HEADER_BYTES..bytes.len().min(end)];
+            let mut body = buffers.spares.take(header.length.min(TRUST_BYTES));
+            body[..came.len()].copy_from_slice(came);
+            self.head += HEADER_BYTES + came.len();
+            self.long = Some(Long { kind: header.kind, body, came: came.len(), length: header.length });
+        }
+        let Some(long) = self.long.take_if(|long| long.came == long.length) else { return Ok(None) };
+        self.decoder.advance();
+        Ok(Some((long.kind, Body::Whole(long.body))))
+    }
+
+    /// Whether a frame is being read that is longer than the buffer: each read may then take up to a mebibyte and more.
+    pub fn is_long(&self) -> bool {
+        self.long.is_some()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail && self.long.is_none()
+    }
+
+    /// Returns the buffer to its owner if it is empty. To be called when the frames of a read have been handled.
+    pub fn release(&mut self, buffers: &mut Buffers) {
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+            let own = std::mem::take(&mut self.buffer);
+            // Where another channel has returned one already, this one is dropped: idle channels hold none.
+            if buffers.read.is_empty() {
+                buffers.read = own;
+            }
+        }
+    }
+
+    /// Reads once.
+    pub(super) fn fill(&mut self, stream: &mut impl Read, buffers: &mut Buffers) -> io::Result<Filled> {
+        self.make_room(buffers);
+        let rest = &mut self.buffer[self.tail..];
+        let (read, room) = match &mut self.long {
+            None => {
+                let room = rest.len();
+                assert!(room > 0, "the frames of one read are taken before the next read");
+                (retried(|| stream.read(rest)), room)
+            }
+            // What follows a long frame comes with the same call.
+            Some(long) => {
+                if long.came == long.body.len() {
+                    long.body.resize(long.length.min(long.came + GROWTH_BYTES), 0);
+                }
+                let is_last = long.body.len() == long.length;
+                let own = &mut long.body[long.came..];
+                let rest = if is_last { rest } else { &mut [] };
+                let room = own.len() + rest.len();
+                let mut slices = [IoSliceMut::new(own), IoSliceMut::new(rest)];
+                (retried(|| stream.read_vectored(&mut slices)), room)
+            }
+        };
+        match read {
+            Ok(0) => Ok(Filled::Closed),
+            Ok(length) => {
+                let mut behind = length;
+                if let Some(long) = &mut self.long {
+                    let own = length.min(long.body.len() - long.came);
+                    long.came += own;
+                    behind -= own;
+                }
+                self.tail += behind;
+                Ok(if length < room { Filled::Drained } else { Filled::More })
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Filled::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves what is left to the front, where the whole buffer is needed for it.
+    fn make_room(&mut self, buffers: &mut Buffers) {
+        if self.buffer.is_empty() {
+            self.buffer = std::mem::take(&mut buffers.read);
+            self.buffer.resize(BUFFER_BYTES, 0);
+        }
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        } else if self.buffer.len() - self.tail < BUFFER_BYTES / 2 {
+            self.buffer.copy_within(self.head..self.tail, 0);
+            (self.tail, self.head) = (self.tail - self.head, 0);
+        }
+    }
+}
+
+/// Repeats a read that a signal interrupted.
+fn retried(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bulk, Channel, Outbound};
+
+    const LIMITS: Limits = Limits { control: 4096, letter: 32 << 20 };
+
+    fn written(sizes: &[usize]) -> Vec<u8> {
+        let (mut outbound, mut bytes) = (Outbound::new(usize::MAX), Vec::new());
+        for (number, size) in sizes.iter().enumerate() {
+            let payload = (0..*size).map(|at| (at / 251 + at + number) as u8).collect();
+            outbound.offer(Bulk { kind: Kind::Letter, payload, trailer: vec![number as u8] }).unwrap();
+        }
+        outbound.write(&mut bytes, &mut Buffers::default()).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn frames_survive_any_cut() {
+        struct Cut<'a>(&'a [u8], usize);
+        impl Read for Cut<'_> {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                let most = self.1.min(into.len());
+                self.0.read(&mut into[..most])
+            }
+        }
+        impl std::io::Write for Cut<'_> {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let fits = BUFFER_BYTES - HEADER_BYTES - 1;
+        let sizes = [0, 3, fits, fits + 1, 40, TRUST_BYTES + GROWTH_BYTES + 3, 5, 3 * BUFFER_BYTES, TRUST_BYTES];
+        let bytes = written(&sizes);
+        for step in [997, BUFFER_BYTES - 1, BUFFER_BYTES, TRUST_BYTES / 2, usize::MAX] {
+            let (mut channel, mut buffers) = (Channel::new(Cut(&bytes, step), 0), Buffers::default());
+            // Of a buffer that was used before, nothing is seen.
+            buffers.spares.put(vec![0xff; 3 * BUFFER_BYTES]);
+            let mut got = Vec::new();
+            while channel.fill(&mut buffers).unwrap() != Filled::Closed {
+                while let Some((kind, body)) = channel.inbound.next(LIMITS, &mut buffers).unwrap() {
+                    assert_eq!(kind, Kind::Letter);
+                    let body = body.into_owned(&mut Spares::default());
+                    let number = got.len();
+                    assert_eq!(body.len(), sizes[number] + 1);
+                    assert_eq!(body[sizes[number]], number as u8);
+                    let right = |(at, byte): (usize, &u8)| *byte == (at / 251 + at + number) as u8;
+                    assert!(body[..sizes[number]].iter().enumerate().all(right), "frame {number} in parts of {step}");
+                    got.push(body.len());
+                }
+                channel.inbound.release(&mut buffers);
+            }
+            assert_eq!(got.len(), sizes.len());
+            assert!(channel.inbound.is_empty());
+        }
+    }
+
+    #[test]
+    fn lengths_out_of_bounds_and_kinds_out_of_place_are_refused() {
+        let refused = |bytes: &[u8], limits: Limits| {
+            let (mut inbound, mut buffers) = (Inbound::default(), Buffers::default());
+            inbound.fill(&mut &*bytes, &mut buffers).unwrap();
+            inbound.next(limits, &mut buffers).unwrap_err()
+        };
+        let letter = written(&[5]);
+        assert_eq!(refused(&letter, Limits { letter: 0, ..LIMITS }), FrameError::UnknownKind { kind: 4 });
+        assert_eq!(refused(&letter, Limits { letter: 5, ..LIMITS }), FrameError::TooLong { length: 6, limit: 5 });
+        let mut long = vec![0xff; 4];
+        long.extend([0, 0, 0, 0, Kind::Message as u8]);
+        assert!(matches!(refused(&long, LIMITS), FrameError::TooLong { .. }));
+    }
+}

@@ -1,0 +1,261 @@
+//! The sending direction: two lanes of frames that wait for the stream to take them.
+//!
+//! Urgent frames are encoded where they wait, one behind the other, so that those of one turn leave in one system call. A
+//! bulk frame waits as it is, and gets its header when its turn has come: frames are numbered in the order in which they
+//! are written.
+//!
+//! **Invariant:** a bulk frame that has begun is written to its end before anything else.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Write};
+
+use serde::Serialize;
+
+use super::Buffers;
+use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
+
+/// A buffer larger than this is given back once it is empty.
+const BUFFER_KEEP_BYTES: usize = 1 << 20;
+
+/// A frame of the bulk lane: its body is the payload, and a short trailer behind it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bulk {
+    /// What it carries.
+    pub kind: Kind,
+    /// Written from where it lies.
+    pub payload: Vec<u8>,
+    /// Says what the payload is.
+    pub trailer: Vec<u8>,
+}
+
+/// The bulk frame that is being written.
+#[derive(Debug)]
+struct Begun {
+    header: [u8; HEADER_BYTES],
+    bulk: Bulk,
+    written: usize,
+}
+
+/// What waits to go.
+#[derive(Debug)]
+pub struct Outbound {
+    encoder: Encoder,
+    /// Frames of the urgent lane, written up to `sent`.
+    urgent: Vec<u8>,
+    sent: usize,
+    bulk: VecDeque<Bulk>,
+    begun: Option<Begun>,
+    /// Bytes of bulk frames that are not yet written.
+    bulk_bytes: usize,
+    credit: usize,
+}
+
+impl Bulk {
+    fn len(&self) -> usize {
+        HEADER_BYTES + self.payload.len() + self.trailer.len()
+    }
+}
+
+impl Outbound {
+    /// Nothing waits yet.
+    pub fn new(credit: usize) -> Outbound {
+        let (urgent, bulk) = Default::default();
+        Outbound { encoder: Encoder::default(), urgent, sent: 0, bulk, begun: None, bulk_bytes: 0, credit }
+    }
+
+    /// Queues an urgent frame with `value` in postcard as its body.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub fn message<T: Serialize>(&mut self, kind: Kind, value: &T) -> Result<(), FrameError> {
+        self.encoder.message(kind, value, &mut self.urgent)
+    }
+
+    /// Queues a small datum in the urgent lane, where it keeps its place among messages.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub fn data(&mut self, header: &DataHeader, payload: &[u8]) -> Result<(), FrameError> {
+        self.encoder.data(header, payload, &mut self.urgent)
+    }
+
+    /// Queues an urgent frame around a body.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub fn frame(&mut self, kind: Kind, body: &[u8]) -> Result<(), FrameError> {
+        self.encoder.frame(kind, body, &mut self.urgent)
+    }
+
+    /// Queues a bulk frame, unless more bytes wait than the credit.
+    ///
+    /// # Errors
+    /// The frame, to be offered again later.
+    pub fn offer(&mut self, bulk: Bulk) -> Result<(), Bulk> {
+        if self.waiting_bytes() > self.credit {
+            return Err(bulk);
+        }
+        self.bulk_bytes += bulk.len();
+        self.bulk.push_back(bulk);
+        Ok(())
+    }
+
+    /// Bytes that wait, in both lanes.
+    pub fn waiting_bytes(&self) -> usize {
+        self.urgent.len() - self.sent + self.bulk_bytes
+    }
+
+    /// Whether frames wait for the stream to take more.
+    pub fn is_blocked(&self) -> bool {
+        self.waiting_bytes() > 0
+    }
+
+    pub(super) fn write(&mut self, stream: &mut impl Write, buffers: &mut Buffers) -> io::Result<()> {
+        loop {
+            let written = if let Some(begun) = &mut self.begun {
+                match begun.write(stream) {
+                    Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                    Ok(length) => {
+                        begun.written += length;
+                        self.bulk_bytes -= length;
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            } else if self.sent < self.urgent.len() {
+                match stream.write(&self.urgent[self.sent..]) {
+                    Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                    Ok(length) => {
+                        self.sent += length;
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            } else if let Some(bulk) = self.bulk.pop_front() {
+                let header = self.encoder.header(bulk.kind, bulk.len() - HEADER_BYTES);
+                self.begun = Some(Begun { header, bulk, written: 0 });
+                Ok(())
+            } else {
+                return Ok(());
+            };
+            match written {
+                Ok(()) => self.tidy(buffers),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.check_credit(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets go of what is written.
+    fn tidy(&mut self, buffers: &mut Buffers) {
+        if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.bulk.len()) {
+            buffers.spares.put(begun.bulk.payload);
+        }
+        if self.sent == self.urgent.len() {
+            self.sent = 0;
+            self.urgent.clear();
+            if self.urgent.capacity() > BUFFER_KEEP_BYTES {
+                self.urgent = Vec::new();
+            }
+        }
+    }
+
+    /// The stream takes nothing at the moment.
+    fn check_credit(&mut self) -> io::Result<()> {
+        let waiting = self.urgent.len() - self.sent;
+        if waiting > self.credit {
+            let why = format!("{waiting} bytes wait for it to read, {} may", self.credit);
+            return Err(io::Error::other(why));
+        }
+        // Sent bytes are cut off when they are the larger part, so that each is moved at most once.
+        if self.sent > BUFFER_KEEP_BYTES && self.sent > waiting {
+            self.urgent.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}
+
+impl Begun {
+    fn write(&self, stream: &mut impl Write) -> io::Result<usize> {
+        let mut left = self.written;
+        let parts = [&self.header[..], &self.bulk.payload, &self.bulk.trailer].map(|part| {
+            let skipped = left.min(part.len());
+            left -= skipped;
+            IoSlice::new(&part[skipped..])
+        });
+        let first = parts.iter().position(|part| !part.is_empty()).unwrap_or(parts.len() - 1);
+        stream.write_vectored(&parts[first..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Body, Inbound, Limits};
+
+    /// Takes so many bytes, and then nothing.
+    struct Narrow {
+        room: usize,
+        bytes: Vec<u8>,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.room == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            let length = bytes.len().min(self.room);
+            self.room -= length;
+            self.bytes.extend_from_slice(&bytes[..length]);
+            Ok(length)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn bulk(byte: u8) -> Bulk {
+        Bulk { kind: Kind::Letter, payload: vec![byte; 100], trailer: vec![byte] }
+    }
+
+    #[test]
+    fn an_urgent_frame_passes_bulk_that_has_not_begun() {
+        let (mut outbound, mut buffers) = (Outbound::new(1000), Buffers::default());
+        let mut stream = Narrow { room: 20, bytes: Vec::new() };
+        outbound.offer(bulk(1)).unwrap();
+        outbound.offer(bulk(2)).unwrap();
+        outbound.write(&mut stream, &mut buffers).unwrap();
+        assert!(outbound.is_blocked());
+        outbound.frame(Kind::Message, b"now").unwrap();
+        stream.room = usize::MAX;
+        outbound.write(&mut stream, &mut buffers).unwrap();
+        assert!(!outbound.is_blocked());
+        let mut inbound = Inbound::default();
+        inbound.fill(&mut &stream.bytes[..], &mut buffers).unwrap();
+        let limits = Limits { control: 100, letter: 1000 };
+        let mut order = Vec::new();
+        while let Some((kind, body)) = inbound.next(limits, &mut buffers).unwrap() {
+            assert!(matches!(body, Body::Part(_)));
+            order.push((kind, body.bytes()[0]));
+        }
+        assert_eq!(order, [(Kind::Letter, 1), (Kind::Message, b'n'), (Kind::Letter, 2)]);
+    }
+
+    #[test]
+    fn credit_refuses_bulk_and_gives_up_a_peer_that_does_not_read() {
+        let (mut outbound, mut buffers) = (Outbound::new(150), Buffers::default());
+        let mut stream = Narrow { room: 0, bytes: Vec::new() };
+        outbound.offer(bulk(1)).unwrap();
+        outbound.offer(bulk(2)).unwrap();
+        assert_eq!(outbound.offer(bulk(3)), Err(bulk(3)));
+        outbound.write(&mut stream, &mut buffers).unwrap();
+        stream.room = 111;
+        outbound.write(&mut stream, &mut buffers).unwrap();
+        outbound.offer(bulk(3)).unwrap();
+        outbound.frame(Kind::Message, &[0; 150]).unwrap();
+        let error = outbound.write(&mut stream, &mut buffers).unwrap_err().to_string();
+        assert_eq!(error, "159 bytes wait for it to read, 150 may");
+    }
+}

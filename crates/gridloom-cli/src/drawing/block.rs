@@ -1,0 +1,137 @@
+//! Pieces of a drawing: blocks with a size, put into one another.
+//!
+//! The crate `svg` writes and escapes; a drawing has a style sheet of its own, no scripts and no references. The width of a text
+//! is guessed, since fonts differ: generously, so that labels stay in their boxes.
+
+use svg::node::element::{Group, Path, Rectangle, Style, Text, Title};
+use svg::{Document, Node};
+
+/// Names longer than this lose their middle.
+const NAME_CHARS_MAX: usize = 30;
+
+/// Sizes of text, pixels.
+pub const TEXT: f64 = 12.0;
+pub const SMALL: f64 = 10.5;
+pub const TITLE: f64 = 13.0;
+
+/// A drawn rectangle, its upper left corner at 0, 0.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub width: f64,
+    pub height: f64,
+    body: Group,
+}
+
+impl Block {
+    pub fn new(width: f64, height: f64) -> Block {
+        Block { width, height, body: Group::new() }
+    }
+
+    /// Draws another block there.
+    pub fn put(&mut self, block: &Block, x: f64, y: f64) {
+        let place = format!("translate({},{})", number(x), number(y));
+        self.body.append(block.body.clone().set("transform", place));
+    }
+
+    pub fn rectangle(&mut self, at: (f64, f64), size: (f64, f64), class: &str) {
+        let ((x, y), (w, h)) = (at, size);
+        let radius = if class.starts_with("pill") { (h / 2.0).min(12.0) } else { 5.0 };
+        let shape = Rectangle::new().set("x", number(x)).set("y", number(y)).set("width", number(w));
+        self.body.append(shape.set("height", number(h)).set("rx", number(radius)).set("class", class));
+    }
+
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+        let path = format!("M{} {}L{} {}", number(from.0), number(from.1), number(to.0), number(to.1));
+        self.body.append(Path::new().set("d", path).set("class", class));
+    }
+
+    /// A text with its base line at that point, or with its middle there if the class says so (`mid`).
+    pub fn text(&mut self, at: (f64, f64), class: &str, text: &str) {
+        let text = Text::new(valid(text)).set("x", number(at.0)).set("y", number(at.1));
+        self.body.append(text.set("class", class));
+    }
+
+    /// What a viewer shows when the mouse rests on the block.
+    pub fn tip(&mut self, text: &str) {
+        self.body.append(Title::new(valid(text)));
+    }
+
+    /// The whole file.
+    pub fn document(&self, style: &str, title: &str) -> String {
+        let (w, h) = (number(self.width.ceil()), number(self.height.ceil()));
+        let document = Document::new().set("viewBox", format!("0 0 {w} {h}")).set("width", w).set("height", h);
+        let document = document.add(Title::new(valid(title))).add(Style::new(style)).add(self.body.clone());
+        format!("{document}\n")
+    }
+}
+
+/// Blocks in rows, about so wide, as a list of places; and the size of all.
+pub fn shelves(sizes: &[(f64, f64)], width_aimed: f64, gap: f64) -> (Vec<(f64, f64)>, (f64, f64)) {
+    let (mut x, mut y, mut row, mut width): (f64, f64, f64, f64) = (0.0, 0.0, 0.0, 0.0);
+    let mut places = Vec::with_capacity(sizes.len());
+    for (w, h) in sizes {
+        if x > 0.0 && x + w > width_aimed {
+            (x, y, row) = (0.0, y + row + gap, 0.0);
+        }
+        places.push((x, y));
+        width = width.max(x + w);
+        x += w + gap;
+        row = row.max(*h);
+    }
+    (places, (width, y + row))
+}
+
+/// The width of a text of that size, rather too much than too little.
+pub fn width_of(text: &str, size: f64) -> f64 {
+    let em = |c: char| match c {
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | 'I' | ' ' | '(' | ')' | 't' | 'f' | 'r' => 0.36,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' => 0.95,
+        'A'..='Z' => 0.72,
+        c if c.is_ascii() => 0.6,
+        '·' | '…' | '–' | 'µ' | '×' | '↑' | '↓' => 0.8,
+        _ => 1.0,
+    };
+    text.chars().map(em).sum::<f64>() * size * 1.04
+}
+
+/// A name that is not too long.
+pub fn short(name: &str) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= NAME_CHARS_MAX {
+        return name.to_owned();
+    }
+    let end = NAME_CHARS_MAX / 2;
+    let (head, tail) = (&chars[..NAME_CHARS_MAX - end - 1], &chars[chars.len() - end..]);
+    head.iter().chain(&['…']).chain(tail).collect()
+}
+
+/// What XML cannot hold becomes a replacement character.
+fn valid(text: &str) -> String {
+    let is_invalid = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.replace(is_invalid, "\u{fffd}")
+}
+
+/// A coordinate: tenths of a pixel are enough.
+fn number(value: f64) -> String {
+    let rounded = (value * 10.0).round() / 10.0;
+    if rounded == 0.0 { "0".to_owned() } else { rounded.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_control_characters_are_replaced() {
+        let mut block = Block::new(1.0, 1.0);
+        block.text((0.0, 0.0), "a", "<b> & \"c\"\u{1}");
+        assert!(block.document("", "").replace('\n', "").contains(">&lt;b&gt; &amp; \"c\"\u{fffd}</text>"));
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle() {
+        let name = short(&format!("{}{}", "a".repeat(40), "z".repeat(40)));
+        assert_eq!(name.chars().count(), NAME_CHARS_MAX);
+        assert!(name.starts_with("aaaa") && name.contains('…') && name.ends_with("zzzz"));
+    }
+}

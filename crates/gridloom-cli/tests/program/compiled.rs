@@ -1,0 +1,224 @@
+//! Descriptions with inline bodies, and in GridSolve's way: compiled, linked and served as their users do it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Grid, Running, folder, gridloom, said, serve_command, succeeds};
+use serde_json::json;
+
+/// A folder of one test with these files, and one for what is compiled in it.
+fn files(name: &str, contents: &[(&str, &str)]) -> PathBuf {
+    let folder = folder(&format!("compiled-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    contents.iter().for_each(|(name, content)| std::fs::write(folder.join(name), content).unwrap());
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A server of that file, which compiles in its folder.
+fn serve_command_of(grid: &Grid, file: &Path, arguments: &[&str]) -> Command {
+    let mut command = serve_command(&grid.address, "one", &[text(file)], arguments);
+    command.env("GRIDLOOM_CACHE", file.parent().unwrap().join("cache"));
+    command
+}
+
+fn libraries_in(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder.join("cache/idl")).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|entry| std::fs::read_dir(entry).unwrap());
+    files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|name| name == "so")).count()
+}
+
+const BODIES: &str = r#"Module bodies;
+#define LARGEST 10
+CompileOptions "-DTHREE=3 -Wall -Werror";
+Globals {
+#include <math.h>
+#include "own.h"
+int optind = 0; /* and not that of the C library, which begins with 1 */
+static double times(double x) { return FACTOR * x + optind; }
+}
+Define scale(IN int n, IN double x[n], OUT double y[n]) CalcOrder n
+{
+    for (int i = 0; i < n; i++) {
+        if (i == LARGEST) goto ng_stub_end;
+        y[i] = times(x[i]);
+    }
+}
+Define kinds(IN char c, IN long l, IN float f, IN string s, INOUT short *state, OUT unsigned char *first,
+             OUT double *root, WORK double w[2][LARGEST])
+{
+    w[2 * LARGEST - 1] = sqrt(f * THREE);
+    *root = w[2 * LARGEST - 1] + l;
+    *state += 1;
+    *first = s[0] == c ? s[1] : 0;
+}
+"#;
+
+#[test]
+fn inline_bodies_are_compiled_and_served() {
+    let folder = files("bodies", &[("bodies.idl", BODIES), ("own.h", "#define FACTOR 2\n")]);
+    let file = folder.join("bodies.idl");
+    let grid = Grid::start();
+    let served = || Running::start(serve_command_of(&grid, &file, &[]));
+    let server = served();
+    assert!(server.line.ends_with(" offers 2 functions"), "{}", server.line);
+    let scaled = |array: &str| grid.json(&["call", "bodies/scale", array])["results"]["y"].clone();
+    assert_eq!(scaled("[1, 2, 3]"), json!([2.0, 4.0, 6.0]));
+    assert_eq!(scaled("[1,1,1,1,1,1,1,1,1,1,1]").as_array().unwrap()[9..], [json!(2.0), json!(0.0)]);
+    let kinds = grid.json(&["call", "bodies/kinds", "97", "5", "12", "abc", "-2"]);
+    assert_eq!(kinds["results"], json!({ "state": -1, "first": 98, "root": 11.0 }));
+    assert!(server.close_input().success());
+    assert!(served().close_input().success());
+    assert_eq!(libraries_in(&folder), 1, "it was compiled once");
+    std::fs::write(folder.join("own.h"), "#define FACTOR 10 /* now */\n").unwrap();
+    let _server = served();
+    assert_eq!(scaled("[1]"), json!([10.0]), "and again when its header has changed");
+}
+
+#[test]
+fn mistakes_in_bodies_have_the_lines_of_the_file() {
+    let folder =
+        files("wrong", &[("wrong.idl", "Module m;\n\nDefine f(OUT int *r) {\n    *r = 1;\n    *r = nothing;\n}\n")]);
+    let file = folder.join("wrong.idl");
+    let (code, error) = said(serve_command_of(&Grid::start(), &file, &[]));
+    assert_eq!(code, 1);
+    assert!(error.contains(&format!("{}: its C does not compile", file.display())), "{error}");
+    assert!(error.contains("wrong.idl:5:10: error: ") && error.contains("nothing"), "{error}");
+    std::fs::write(&file, "Compiler \"no-such-compiler\"; Define f(OUT int *r) { *r = 1; }").unwrap();
+    let (_, error) = said(gridloom(&["idl", "compile", text(&file), "-o", text(&folder.join("x.so"))]));
+    assert!(error.contains("'no-such-compiler': No such file") && error.contains("--no-compile"), "{error}");
+    std::fs::write(&file, "Define f(OUT int *r) Calls r = g();").unwrap();
+    let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
+    assert!(error.contains("nothing to compile"), "{error}");
+    std::fs::write(&file, "Define f(OUT int *r) Required \"gone.o\" { *r = 1; }").unwrap();
+    let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
+    assert!(error.contains("gone.o is not there, which it requires; compile it first"), "{error}");
+}
+
+#[test]
+fn a_library_is_compiled_for_machines_without_a_compiler() {
+    let idl = "Module m;\nDefine f(IN int n, OUT int *r) Required \"part.o\" { int part(int); *r = part(n); }\n\
+               Define g(IN int n, OUT int *r) Calls \"C\" r = part(n);\n";
+    let folder = files("apart", &[("m.idl", idl), ("part.c", "int part(int n) { return n + 40; }\n")]);
+    let part = Command::new("cc").args(["-c", "-fPIC", "part.c"]).current_dir(&folder).status().unwrap();
+    assert!(part.success());
+    let (file, library) = (folder.join("m.idl"), folder.join("lib.so"));
+    let printed = succeeds(gridloom(&["idl", "compile", text(&file), "-o", text(&library), "--keep"]));
+    assert_eq!(printed, format!("{}\n", library.display()));
+    assert!(std::fs::read_to_string(folder.join("lib.c")).unwrap().contains("*r = part(n);"));
+    let grid = Grid::start();
+    let mut command = serve_command_of(&grid, &file, &["--no-compile", "--library", text(&library)]);
+    command.env("PATH", "");
+    let _server = Running::start(command);
+    assert!(!folder.join("cache").exists(), "nothing was compiled");
+    for function in ["m/f", "m/g"] {
+        assert_eq!(succeeds(grid.command(&["call", function, "2"])), "r = 42\n");
+    }
+    // A library that was made for another signature is no help.
+    std::fs::write(&file, idl.replace("IN int n", "IN long n")).unwrap();
+    let (_, error) = said(serve_command_of(&grid, &file, &["--no-compile", "--library", text(&library)]));
+    assert!(error.contains("function 'm/f' cannot be offered: symbol 'gridloom_f_"), "{error}");
+}
+
+#[test]
+fn cpp_is_compiled_too() {
+    let idl = "Module m;\nGlobals {\n#include <string>\n\
+               namespace { int length(std::string text, int more) { return text.size() + more; } }\n}\n\
+               Define f(IN string text, IN int more, OUT int *r) Calls \"C++\" r = length(text, more + 1);\n\
+               Define g(OUT bool *r) Language \"C++\" { auto x = std::string(\"a\"); *r = x == \"a\"; }\n";
+    let folder = files("cpp", &[("m.idl", idl)]);
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &folder.join("m.idl"), &[]));
+    assert_eq!(succeeds(grid.command(&["call", "m/f", "abc", "4"])), "r = 8\n");
+    assert_eq!(grid.json(&["call", "m/g"])["results"], json!({ "r": true }));
+}
+
+const ROUTINES: &str = r#"# GridSolve's way
+SUBROUTINE rows(IN int m, IN int n, IN double A[lda][n], IN int lda, OUT double sums[m])
+  "sums of the first m rows"
+  LANGUAGE = "FORTRAN"  MAJOR = "COLUMN"  LIBS = "-L. -lown"
+  COMPLEXITY = "(double)m * n"
+FUNCTION double trace(IN int n, IN double A[n][n], OUT int last)   # the value is a result
+  LANGUAGE = "C" MAJOR = "COLUMN" SYMBOL = "trace_of"
+FUNCTION int first(IN int n, IN int A[n][n]) LIBS = "libarchived.a"
+"#;
+const OWN: &str = "void rows_(int *m, int *n, double *a, int *lda, double *sums) {
+    for (int i = 0; i < *m; i++) { sums[i] = 0; for (int j = 0; j < *n; j++) sums[i] += a[i + j * *lda]; }
+}
+double trace_of(int n, double *a, int *last) {
+    *last = (int) a[n * (n - 1)];
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += a[i + i * n];
+    return sum;
+}
+";
+
+#[test]
+fn routines_get_arrays_in_their_order_from_their_libraries() {
+    let archived = "int first(int n, int *a) { return a[n - 1]; }";
+    let folder = files("routines", &[("r.idl", ROUTINES), ("own.c", OWN), ("archived.c", archived)]);
+    for command in [
+        &["cc", "-shared", "-fPIC", "own.c", "-o", "libown.so.7"][..],
+        &["cc", "-c", "-fPIC", "archived.c"],
+        &["ar", "rc", "libarchived.a", "archived.o"],
+    ] {
+        assert!(Command::new(command[0]).args(&command[1..]).current_dir(&folder).status().unwrap().success());
+    }
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &folder.join("r.idl"), &[]));
+    // Two of three rows that are allocated, given by rows.
+    let sums = grid.json(&["call", "r/rows", "2", "2", "[[1, 2], [3, 4], [90, 90]]", "3"]);
+    assert_eq!(sums["results"]["sums"], json!([3.0, 7.0]));
+    let trace = grid.json(&["call", "r/trace", "[[1, 2], [3, 4]]"]);
+    assert_eq!(trace["results"], json!({ "last": 2, "trace": 5.0 }));
+    assert_eq!(succeeds(grid.command(&["call", "r/first", "[[1, 2], [3, 4]]"])), "first = 2\n");
+    std::fs::write(folder.join("n.idl"), "SUBROUTINE f() LIBS = \"-lno_such_thing\"").unwrap();
+    let (_, error) = said(serve_command_of(&grid, &folder.join("n.idl"), &[]));
+    assert!(error.contains("n.idl: library '-lno_such_thing' is not found: there is no"), "{error}");
+}
+
+#[test]
+fn functions_of_globals_are_called_and_checked_files_counted() {
+    let idl = "Module m; Globals { int twice(int n) { return 2 * n; } } Define f(IN int n, OUT int *r) Calls r = twice(n);\n\
+               Define g() { }";
+    let folder = files("globals", &[("m.idl", idl)]);
+    let file = folder.join("m.idl");
+    let checked = succeeds(gridloom(&["idl", "check", text(&file)]));
+    assert_eq!(checked, format!("{}: 2 functions, 1 of them compiled\n", file.display()));
+    assert_eq!(succeeds(gridloom(&["idl", "show", text(&file)])), "m/f(n: int32) -> r: int32\nm/g() -> ()\n");
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &file, &[]));
+    assert_eq!(succeeds(grid.command(&["call", "m/f", "21"])), "r = 42\n");
+}
+
+#[test]
+fn classes_are_checked_shown_compiled_and_served() {
+    let idl = "Module m;\nGlobals { static int step(void) { return 2; } }\nDefClass counter \"counts\" {\n  DefState { int total = 40; }\n  \
+               DefMethod _initialize() { total += step(); }\n  DefMethod get(OUT int *r) { *r = total; }\n}\n\
+               DefClass other { DefState { int total; } DefMethod set(IN int n) { total = n; } }\n";
+    let folder = files("classes", &[("m.idl", idl)]);
+    let file = folder.join("m.idl");
+    assert_eq!(
+        succeeds(gridloom(&["idl", "check", text(&file)])),
+        format!("{}: 0 functions, 2 classes\n", file.display())
+    );
+    let shown = "class m/counter\n  m/counter.get() -> r: int32\nclass m/other\n  m/other.set(n: int32) -> ()\n";
+    assert_eq!(succeeds(gridloom(&["idl", "show", text(&file)])), shown);
+    let library = folder.join("m.so");
+    let printed = succeeds(gridloom(&["idl", "compile", text(&file), "-o", text(&library), "--keep"]));
+    let made = ["m.counter.so", "m.other.so"].map(|name| folder.join(name));
+    assert_eq!(printed, format!("{}\n{}\n", made[0].display(), made[1].display()));
+    assert!(made.iter().all(|library| library.exists()) && folder.join("m.counter.c").exists());
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &file, &[]));
+    assert_eq!(
+        succeeds(grid.command(&["functions"])).lines().filter(|line| line.starts_with('m')).collect::<Vec<_>>(),
+        ["m/counter.get() -> r: int32", "m/other.set(n: int32) -> ()"]
+    );
+    let (_, error) = said(grid.command(&["call", "m/counter.get"]));
+    assert!(error.contains("is a method: make an object of class 'm/counter'"), "{error}");
+}

@@ -1,0 +1,153 @@
+//! `gridloom deploy`: when processes start and end, and what their ends come to. The programs are shell scripts that
+//! report, as Gridloom's programs do, that they have read which process they are; programs with Gridloom are in `c` and in the Python tests.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{file, folder, gridloom, process_ended, said, succeeds};
+
+/// `gridloom deploy` of a script in which `$1` is the name of the process's function.
+fn deploy(name: &str, deployment: &str, script: &str) -> Command {
+    let deployment = file(&format!("{name}.toml"), deployment);
+    let mut command = gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", &scripted(script)]);
+    command.env_remove("GRIDLOOM_TESTBED_HOST");
+    command
+}
+
+fn scripted(script: &str) -> String {
+    let function = "$(echo \"$GRIDLOOM_PROCESS\" | sed 's/.*\"function\":\"\\([^\"]*\\)\".*/\\1/')";
+    format!(": > \"$GRIDLOOM_PROCESS_ASKED\"; set -- {function}\n{script}")
+}
+
+fn send(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Starts it; its first line.
+fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    (child, output, line)
+}
+
+#[test]
+fn kill_times_are_kept_while_a_later_start_is_waited_for() {
+    let alive = folder("deploy").join(format!("alive-{}", std::process::id())).display().to_string();
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'first'\nkill_time = 0.3\n\
+                      [[process]]\nhost = 'x'\nfunction = 'later'\nstart_time = 1.5\n\
+                      [[process]]\nhost = 'x'\nfunction = 'never'\nstart_time = 0.2\nkill_time = 0.1\n";
+    let script = format!(
+        "case $1 in\n\
+         first) while true; do date +%s%N > {alive}.new; mv {alive}.new {alive}; sleep 0.02; done ;;\n\
+         later) test $(( $(date +%s%N) - $(cat {alive}) )) -gt 600000000 && echo it was gone ;;\n\
+         never) echo it was started ;;\n\
+         esac"
+    );
+    assert_eq!(succeeds(deploy("kill-times", deployment, &script)), "later@x| it was gone\n");
+}
+
+#[test]
+fn a_signal_ends_all_and_nothing_starts_any_more() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'runs'\n\
+                      [[process]]\nhost = 'x'\nfunction = 'later'\nstart_time = 1\n";
+    for (signal, status) in [("-TERM", 143), ("-INT", 130)] {
+        let (mut child, mut output, line) = start(deploy("signal", deployment, "echo $1 $$; exec sleep 1000"));
+        let pid: u32 = line.trim().strip_prefix("runs@x| runs ").unwrap().parse().unwrap();
+        send(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+        process_ended(pid);
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+    }
+}
+
+#[test]
+fn a_failure_is_the_status_of_the_run() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n";
+    let (status, error) = said(deploy("failure", deployment, "test $1 = one || exit 7"));
+    assert!(status == 7 && error.starts_with("gridloom: two@y ended with exit status: 7\n"), "{error}");
+    let (status, error) = said(deploy("crash", deployment, "test $1 = one || kill -SEGV $$"));
+    assert_eq!(status, 139, "{error}");
+}
+
+#[test]
+fn after_a_failure_the_others_are_ended_or_run_on() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'stays'\n[[process]]\nhost = 'y'\nfunction = 'fails'\n";
+    // Asked to end, one of them goes on.
+    let script = "case $1 in stays) trap '' TERM; while true; do sleep 0.1; done ;; fails) exit 5 ;; esac";
+    let with = |options: &[&str], script: &str| {
+        let deployment = file("after-failure.toml", deployment);
+        let mut command = gridloom(&["deploy", "-d", &deployment]);
+        command.args(options).args(["--", "sh", "-c", &scripted(script)]);
+        command.env_remove("GRIDLOOM_TESTBED_HOST");
+        said(command)
+    };
+    let told = "gridloom: fails@y ended with exit status: 5\ngridloom: still running: stays@x";
+    let ended = "; they are ended in 0.1 s\ngridloom: ended after the failure: stays@x\n";
+    assert_eq!(with(&["--grace", "0.1"], script), (5, format!("{told}{ended}")));
+    let until = "\ngridloom: ended at the end of --until: stays@x\n";
+    assert_eq!(with(&["--keep-going", "--until", "1"], script), (5, format!("{told}{until}")));
+    let (status, error) = with(&["--until", "0.1"], "exec sleep 1000");
+    assert_eq!((status, error.as_str()), (1, "gridloom: ended at the end of --until: stays@x, fails@y\n"));
+}
+
+#[test]
+fn each_process_may_be_of_its_own_program() {
+    let one = "[[process]]\nhost = 'x'\nfunction = 'one'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"; echo own']\n";
+    let two = "[[process]]\nhost = 'y'\nfunction = 'two'\nstart_time = 0.5\n";
+    assert_eq!(succeeds(deploy("programs", &format!("{one}{two}"), "echo $1")), "one@x| own\ntwo@y| two\n");
+    let none = file("no-program.toml", &format!("{one}{two}"));
+    let (status, error) = said(gridloom(&["deploy", "-d", &none]));
+    assert!(status == 1 && error.contains("which program is 'two@y' a process of?"), "{error}");
+    assert_eq!(succeeds(gridloom(&["deploy", "-d", &file("own-program.toml", one)])), "one@x| own\n");
+}
+
+#[test]
+fn nothing_else_starts_if_the_first_ends_before_it_asks() {
+    let deployment =
+        file("first.toml", "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n");
+    let mut command =
+        gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", "echo $GRIDLOOM_DEPLOYMENT >&2; exit 2"]);
+    command.env_remove("GRIDLOOM_TESTBED_HOST");
+    let (status, error) = said(command);
+    assert_eq!(status, 2);
+    let deployment = std::fs::canonicalize(deployment).unwrap().display().to_string();
+    let expected = "gridloom: one@x ended with exit status: 2\ngridloom: nothing else was started\n";
+    // What it printed comes by another way.
+    assert_eq!(error.replace(&format!("one@x| {deployment}\n"), ""), expected);
+}
+
+#[test]
+fn a_program_that_never_asks_who_it_is_has_run_no_process() {
+    let deployment = file("never-asks.toml", "[[process]]\nhost = 'x'\nfunction = 'f'\n");
+    let (status, error) = said(gridloom(&["deploy", "-d", &deployment, "--", "true"]));
+    assert_eq!(status, 1);
+    assert!(error.starts_with("gridloom: f@x ended without having asked for its function: "), "{error}");
+}
+
+#[test]
+fn programs_end_with_the_command_that_started_them() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'f'\n";
+    let platform = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/two-sites.toml");
+    let simulated = gridloom(&["simulate", "-p", platform, "--", "sh", "-c", "echo f@x\\| $$; exec sleep 1000"]);
+    for command in [deploy("orphan", deployment, "echo $$; exec sleep 1000"), simulated] {
+        let (mut child, _, line) = start(command);
+        let pid: u32 = line.trim().strip_prefix("f@x| ").unwrap().parse().unwrap();
+        send(&child, "-KILL");
+        child.wait().unwrap();
+        process_ended(pid);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let late = "[[process]]\nhost = 'x'\nfunction = 'f'\nstart_time = '1e30s'\n";
+    let (status, error) = said(deploy("late", late, "true"));
+    assert!(status == 1 && error.contains("late.toml:4:14: start_time is 1"), "{error}");
+    let mut inside = deploy("inside", "[[process]]\nhost = 'x'\nfunction = 'f'\n", "true");
+    let (status, error) = said(inside.env("GRIDLOOM_TESTBED_HOST", "here"));
+    assert!(status == 1 && error.contains("this is host 'here' of a testbed"), "{error}");
+}

@@ -1,0 +1,15 @@
+//! The program as its users meet it. One binary: each file of tests of its own would link the whole program's crates anew.
+
+mod both_worlds;
+mod c;
+mod cli;
+mod compiled;
+mod conformance;
+mod deploy;
+mod map;
+mod models;
+mod readers;
+mod simulated;
+#[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
+#[path = "../support/mod.rs"]
+mod support;

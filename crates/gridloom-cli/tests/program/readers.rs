@@ -1,0 +1,130 @@
+//! Readers of the program's output that stop; and commands that find their grid without an agent.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use crate::support::{Grid, Running, file, gridloom, idl, library, said, succeeds};
+
+/// An output without a reader.
+fn unread() -> Stdio {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(ours);
+    Stdio::from(OwnedFd::from(theirs))
+}
+
+/// Status of a command whose outputs have no reader, and its text on standard error.
+fn status_unread(mut command: Command, has_errors_read: bool) -> (i32, String) {
+    command.stdout(unread());
+    let command = if has_errors_read { command.stderr(Stdio::piped()) } else { command.stderr(unread()) };
+    let output = command.output().unwrap();
+    (output.status.code().expect("no signal"), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A server without an agent, and its address.
+fn serve_alone(name: &str, arguments: &[&str]) -> (Running, String) {
+    let mut command = gridloom(&["serve", &idl(), "--no-agent", "--name", name, "--library", library(), "--quiet"]);
+    command.args(arguments);
+    let server = Running::start(command);
+    let address = server.line.split_whitespace().nth(3).unwrap().to_string();
+    (server, address)
+}
+
+#[test]
+fn nobody_who_reads_is_no_panic() {
+    let grid = Grid::start();
+    let _one = grid.serve("one", &[]);
+    let saved = file("readers-plan.json", "{}");
+    let lists: [&[&str]; 6] = [
+        &["heuristics"],
+        &["functions"],
+        &["servers"],
+        &["models"],
+        &["models", "--links"],
+        &["call", "plus", "1", "1"],
+    ];
+    for arguments in lists {
+        let (status, error) = status_unread(grid.command(arguments), true);
+        assert_eq!((status, error.as_str()), (1, ""), "{arguments:?}");
+    }
+    let wrong: [(&[&str], i32); 4] = [
+        (&["explain", &saved], 1),
+        (&["functions", "--agent", "127.0.0.1:1"], 1),
+        (&["nonsense"], 2),
+        (&["call", "x"], 1),
+    ];
+    for (arguments, expected) in wrong {
+        assert_eq!(status_unread(grid.command(arguments), false).0, expected, "{arguments:?}");
+    }
+    // It stops at the first line without a reader.
+    let calibrate = ["calibrate", "scale", "--sizes", "n=10..100000", "--error", "1e-9", "--budget", "3600"];
+    assert_eq!(status_unread(grid.command(&calibrate), false).0, 1);
+}
+
+#[test]
+fn an_agent_whose_log_nobody_reads_goes_on() {
+    let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
+    command.stderr(unread());
+    let agent = Running::start(command);
+    let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
+    let grid = Grid { agent, address };
+    let _one = grid.serve("one", &[]);
+    assert_eq!(succeeds(grid.command(&["call", "cli/plus", "1", "1"])), "sum = 2.0\n");
+}
+
+#[test]
+fn commands_take_servers_without_an_agent() {
+    let ((_one, first), (_two, second)) = (serve_alone("one", &[]), serve_alone("two", &["--slowdown", "3"]));
+    let both = format!("{first},{second}");
+    let listed = succeeds(gridloom(&["servers", "--servers", &both]));
+    assert!(listed.contains("\none ") && listed.contains("\ntwo "), "{listed}");
+    let calibrate = ["calibrate", "scale", "--sizes", "n=100..10000", "--error", "1", "--servers", &both];
+    assert!(succeeds(gridloom(&calibrate)).contains("cli/scale on two: "));
+    // Servers know what they learned; a client that connects later knows it at once.
+    let mut command = gridloom(&["models", "cli/scale", "--json"]);
+    command.env("GRIDLOOM_SERVERS", &second);
+    let known: serde_json::Value = serde_json::from_str(&succeeds(command)).unwrap();
+    assert_eq!(known["models"][0]["server"], "two");
+    assert!(known["models"][0]["by_work"].as_array().unwrap().len() > 1, "{known}");
+    let output = gridloom(&["servers", "--servers", &format!("{first},127.0.0.1:1")]).output().unwrap();
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && warned.contains("without the server at 127.0.0.1:1: "), "{warned}");
+    assert!(warned.contains("connection refused"), "{warned}");
+    let (status, error) = said(gridloom(&["servers", "--servers", "127.0.0.1:1,127.0.0.1:2"]));
+    assert_eq!(status, 1);
+    for part in [
+        "cannot use the server at 127.0.0.1:1: ",
+        "cannot use the server at 127.0.0.1:2: ",
+        "gridloom serve --no-agent",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let (status, error) = said(gridloom(&["servers", "--servers", "here"]));
+    assert!(status == 1 && error.contains("'here' is no address of a server; expected HOST:PORT"), "{error}");
+    let (status, error) = said(gridloom(&["servers", "--servers", &first, "--agent", &second]));
+    assert!(status == 2 && error.contains("cannot be used with"), "{error}");
+}
+
+#[test]
+fn addresses_of_servers_may_have_blanks_and_be_of_one_server() {
+    let ((_one, first), (_two, second)) = (serve_alone("one", &[]), serve_alone("two", &[]));
+    let alias = first.replace("127.0.0.1", "localhost");
+    let all = format!("{first}, {second} ,{alias}");
+    let mut by_name = gridloom(&["servers"]);
+    by_name.env("GRIDLOOM_SERVERS", &all);
+    for mut command in [gridloom(&["servers", "--servers", &all]), by_name] {
+        let output = command.output().unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        assert!(listed.contains("\none ") && listed.contains("\ntwo "), "{listed}");
+        // Each server was reached: none is left out.
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    }
+    for empty in [format!("{first},"), format!(",{first}"), format!("{first}, ,{second}"), String::new()] {
+        let (status, error) = said(gridloom(&["servers", "--servers", &empty]));
+        assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "'{empty}': {error}");
+    }
+    let mut command = gridloom(&["servers"]);
+    command.env("GRIDLOOM_SERVERS", format!("{first},"));
+    let (status, error) = said(command);
+    assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "{error}");
+}

@@ -1,0 +1,290 @@
+//! Platforms and simulations: what they show, and what is wrong with them.
+
+use crate::support::{self, file, gridloom, library, said, succeeds};
+use serde_json::json;
+
+#[test]
+fn a_platform_that_is_no_grid_is_told_at_once() {
+    let hosts = |role: &str| {
+        format!(
+            "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\nproperties = {{ role = \"{role}\" }}\n"
+        )
+    };
+    let wrong = file("role.toml", &hosts("sever"));
+    let (code, error) = said(gridloom(&["platform", "show", &wrong]));
+    assert_eq!(code, 1);
+    assert!(error.contains(":4:1: host 'b' has the role 'sever'; expected agent, server, client or none"), "{error}");
+    let apart = file("apart.toml", &hosts("server"));
+    support::succeeds(gridloom(&["platform", "show", &apart]));
+    let (code, error) = said(gridloom(&["simulate", "-p", &apart, "--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("no route from 'b' to 'a', which a grid needs"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_the_simulation() {
+    let platform = file(
+        "written.toml",
+        "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\n[[star]]\nname = \"lan\"\n\
+         hosts = [\"a\", \"b\"]\nbandwidth = \"1GBps\"\nlatency = \"50us\"\n",
+    );
+    for option in ["--timeline", "--report"] {
+        let (code, error) = said(gridloom(&["simulate", "-p", &platform, option, "/no/folder/file", "--", "true"]));
+        assert_eq!(code, 1);
+        assert!(error.contains("cannot write /no/folder/file: No such file"), "{error}");
+    }
+}
+
+#[test]
+fn a_platform_is_drawn() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let svg = std::env::temp_dir().join(format!("gridloom-drawing-{}.svg", std::process::id()));
+    succeeds(gridloom(&["platform", "show", &platform, "--svg", svg.to_str().unwrap()]));
+    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
+    for part in [
+        "<svg ",
+        " xmlns=\"http://www.w3.org/2000/svg\"",
+        ">laptop<",
+        ">client, agent<",
+        ">40 Gflop/s<",
+        ">wan<",
+        ">6.25 MB/s · 20 ms<",
+        ">there<",
+    ] {
+        assert!(drawn.contains(part), "no {part} in {drawn}");
+    }
+    assert_eq!(drawn.matches("<g").count(), drawn.matches("</g>").count());
+    let (code, error) = said(gridloom(&["platform", "show", &platform, "--svg", "/no/folder/a.svg"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("cannot write '/no/folder/a.svg': No such file"), "{error}");
+
+    let large = file(
+        "large.toml",
+        "[[host]]\nname = \"a<b\"\nspeed = 1\n[[cluster]]\nname = \"c\"\nhosts = \"n-[0-999]\"\nspeed = \"1Gf\"\n\
+         bandwidth = \"1Gbps\"\nlatency = \"50us\"\nbackbone = { bandwidth = \"10Gbps\", latency = 0 }\n\
+         [[link]]\nname = \"up\"\nbandwidth = 1\nlatency = 0\n[[route]]\nfrom = \"a<b\"\nto = \"c\"\nlinks = [\"up\"]\n",
+    );
+    succeeds(gridloom(&["platform", "show", &large, "--svg", svg.to_str().unwrap()]));
+    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
+    std::fs::remove_file(&svg).unwrap();
+    for part in [">1,000 hosts<", ">n-0 … n-999<", ">1,000 links<", ">c_backbone<", ">a&lt;b<"] {
+        assert!(drawn.contains(part), "no {part} in {drawn}");
+    }
+    assert!(drawn.matches("<rect").count() < 30, "a large cluster is one box");
+    let listed = succeeds(gridloom(&["platform", "show", &large]));
+    assert!(listed.lines().count() < 12 && listed.contains("each of 1,000 hosts"), "{listed}");
+    let all = succeeds(gridloom(&["platform", "show", &large, "--all"]));
+    assert_eq!(all.lines().filter(|line| line.starts_with("host ")).count(), 1001);
+    assert_eq!(all.lines().filter(|line| line.starts_with("route ")).count(), 1001);
+}
+
+#[test]
+fn a_deployment_that_does_not_fit_the_program_is_told() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let ran = |deployment: &str| {
+        let file = file("fits.toml", deployment);
+        let mut command = gridloom(&["simulate", "-p", &platform, "-d", &file, "--", "true"]);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap().replace(&file, "fits.toml"))
+    };
+    let refused = |text: &str| (Some(1), format!("gridloom: {text}\n"));
+    assert_eq!(ran(""), refused("fits.toml: no process is deployed"));
+    let mars = "[[process]]\nhost = 'mars'\nfunction = 'server'\n";
+    let (code, error) = ran(mars);
+    let told = "gridloom: fits.toml:2:8: the platform has no host 'mars'; it has: laptop, desk, ";
+    assert!(code == Some(1) && error.starts_with(told), "{error}");
+    // A program may call one of its own processes 'server'; this one has none.
+    let (code, error) = ran("[[process]]\nhost = 'desk'\nfunction = 'server'\n");
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        error,
+        "gridloom: the program used no grid and ran no processes of the deployment; nothing was simulated\n"
+    );
+    let (code, error) = said(gridloom(&["testbed", "run", "-p", "nowhere.toml", "--", "true"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: nowhere.toml: No such file or directory (os error 2)\n"));
+}
+
+#[test]
+fn platforms_are_shown() {
+    let platform = file(
+        "two.toml",
+        "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"2Gf\"\ncores = 4\n\
+         [[host]]\nname = \"c\"\nspeed = \"1Gf\"\n[[link]]\nname = \"ab\"\nbandwidth = \"1GBps\"\nlatency = \"1ms\"\n\
+         [[route]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"ab\"]\n",
+    );
+    let ask = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&succeeds(gridloom(&[&["platform"], arguments, &["--json"]].concat()))).unwrap()
+    };
+    let shown = ask(&["show", &platform]);
+    assert_eq!(shown["hosts"][1]["name"], "b");
+    assert_eq!(shown["hosts"][1]["cores"], 4);
+    assert_eq!(shown["links"][1]["name"], "ab");
+    assert_eq!(ask(&["route", &platform, "a", "b"]), json!({ "latency": 0.001, "links": ["ab"] }));
+    assert_eq!(ask(&["route", &platform, "a", "c"]), json!({ "latency": 0.0, "links": [] }));
+    assert_eq!(succeeds(gridloom(&["platform", "route", &platform, "a", "c"])), "no route\n");
+    let (code, error) = said(gridloom(&["platform", "route", &platform, "a", "x"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: the platform has no host 'x'\n"));
+    let listed = succeeds(gridloom(&["platform", "show", &platform]));
+    assert!(listed.contains("2 Gflop/s  4 cores") && listed.contains("over ab"), "{listed}");
+    assert_eq!(shown["routes"][0]["links"], json!(["ab"]));
+}
+
+#[test]
+fn a_simulation_that_is_told_to_end_ends_its_program() {
+    let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
+    let script = "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = gridloom(&["simulate", "-p", &platform, "--", "sh", "-c", script]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let kill = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(lines.next().unwrap().unwrap(), "told");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn programs_are_simulated() {
+    let platform = file(
+        "grid.toml",
+        "[[host]]\nname = \"laptop\"\nspeed = \"1Gf\"\n[[host]]\nname = \"node\"\nspeed = \"2Gf\"\n\
+         [[link]]\nname = \"wire\"\nbandwidth = \"1MBps\"\nlatency = \"1ms\"\n\
+         [[route]]\nfrom = \"laptop\"\nto = \"node\"\nlinks = [\"wire\"]\n",
+    );
+    let (idl, program) = (support::idl(), env!("CARGO_BIN_EXE_gridloom"));
+    let report = support::folder("simulated").join("report.json");
+    let simulate = |arguments: &[&str]| {
+        let mut command = gridloom(&["simulate", "-p", &platform, "--functions", &idl, "--json"]);
+        command.args(arguments).args(["--", program, "call", "cli/scale", "2", "[1, 2]"]);
+        command
+    };
+    let execute = ["--execute", "--library", library(), "--report", report.to_str().unwrap()];
+    let output = simulate(&execute).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("y = [2.0,4.0]"));
+    // One whose work is not stated.
+    let mut command = gridloom(&["simulate", "-p", &platform, "--functions", &idl, "--"]);
+    let output = command.args([program, "call", "cli/plus", "2", "1"]).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("the work of 'cli/plus' is not stated: in simulation each call takes 1e6"), "{told}");
+    assert!(told.contains("state it by CalcOrder") && told.matches("not stated").count() == 1, "{told}");
+    let said_report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(said_report["seconds"].as_f64().unwrap() > 0.001);
+    assert!(said_report["bytes_by_link"]["wire"].as_f64().unwrap() >= 16.0, "{printed}");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&std::fs::read_to_string(&report).unwrap()).unwrap(),
+        said_report
+    );
+    // The same again, to the last event.
+    assert_eq!(String::from_utf8(simulate(&execute).output().unwrap().stdout).unwrap(), printed);
+
+    // What cannot be written is an error, whatever the program ended with.
+    for (option, what) in [("--report", "/dev/full"), ("--timeline", "/dev/full")] {
+        let output = simulate(&["--execute", "--library", library(), option, what]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{option}: {error}");
+        assert!(error.contains("cannot write /dev/full"), "{option}: {error}");
+    }
+
+    // The program's own status; its report is of this run, not of the last.
+    let mut command = gridloom(&["simulate", "-p", &platform, "--report", report.to_str().unwrap(), "--", "sh", "-c"]);
+    assert_eq!(command.arg("exit 7").status().unwrap().code(), Some(7));
+    assert!(!report.exists());
+    let (code, error) = said(gridloom(&["simulate", "-p", &platform, "--network", "lv09", "--", "true"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: no network model 'lv09'; there are warm-tcp, cm02, lv08\n"));
+    let wrong = file("wrong.toml", "[[host]]\nname = \"a\"\nsped = 1\n");
+    let (code, error) = said(gridloom(&["simulate", "-p", &wrong, "--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.starts_with(&format!("gridloom: {wrong}:3:1: unknown key 'sped'")), "{error}");
+}
+
+#[test]
+fn scenarios_are_replayed() {
+    let scenario = |host: &str| {
+        json!({
+            "model": "CM02", "crosstraffic": true,
+            "platform": {
+                "hosts": [{"name": "a", "speed": 1e9, "cores": 1}, {"name": "b", "speed": 2e9, "cores": 1}],
+                "links": [{"name": "wire", "bandwidth": 1e6, "latency": 0.5, "policy": "SPLITDUPLEX"}],
+                "routes": [{"src": "a", "dst": "b", "links": ["wire:UP"], "symmetrical": true}],
+                "profiles": [{"element": "b", "kind": "state", "events": [[2.0, 0]], "loop_after": null}]
+            },
+            "activities": [
+                {"name": "move", "type": "comm", "src": "a", "dst": "b", "bytes": 1_000_000, "start": 0},
+                {"name": "work", "type": "exec", "host": host, "flops": 2e9, "start": 0, "after": ["move"]}
+            ]
+        })
+        .to_string()
+    };
+    let good = file("scenario.json", &scenario("b"));
+    let printed = succeeds(gridloom(&["sim", "replay", &good, "--json"]));
+    assert_eq!(printed, "{\"failed\":[\"work\"],\"finish_times\":{\"move\":1.5,\"work\":2.0}}\n");
+    let table = succeeds(gridloom(&["sim", "replay", &good]));
+    assert!(table.contains("work      exec       1.500000000       2.000000000  failed\n"), "{table}");
+    assert!(table.ends_with("2 activities, 1 failed, makespan 2.000000000 s\n"), "{table}");
+    let wrong = file("wrong.json", &scenario("c"));
+    let (code, error) = said(gridloom(&["sim", "replay", &wrong, "--json"]));
+    assert_eq!(code, 1);
+    assert!(error.starts_with(&format!("gridloom: {wrong}: activities[1] 'work'.host: unknown host 'c'")), "{error}");
+}
+
+#[test]
+fn a_soak_runs_seeds_and_takes_a_scenario() {
+    let text = succeeds(gridloom(&["soak", "--seeds", "20", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&report["seeds"], &report["failure"]), (&json!(20), &json!(null)));
+    assert!(
+        report["faults"].as_object().unwrap().len() > 3 && report["reached"]["a datum was given"].as_u64() > Some(20)
+    );
+    let folder = support::folder("soak");
+    let scenario = folder.join("crash.faults");
+    std::fs::write(&scenario, "at 100ms kill server-1 # gone\nat 1s restart server-1\n").unwrap();
+    let name = scenario.to_str().unwrap();
+    let text = succeeds(gridloom(&["soak", "--seeds", "3", "--scenario", name, "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["faults"], json!({ "kill": 3, "restart": 3 }));
+    std::fs::write(&scenario, "at 1s kil server-1\n").unwrap();
+    let (code, error) = said(gridloom(&["soak", "--scenario", name]));
+    assert_eq!(code, 1);
+    assert!(error.starts_with(&format!("gridloom: {name}:1:7: unknown fault 'kil'; did you mean 'kill'?")), "{error}");
+    std::fs::write(&scenario, "at 1s kill server-9\n").unwrap();
+    let (_, error) = said(gridloom(&["soak", "--scenario", name]));
+    assert!(
+        error.starts_with(&format!("gridloom: {name}:1:12: no node is called 'server-9'; there are agent, ")),
+        "{error}"
+    );
+    assert!(succeeds(gridloom(&["soak", "--invariants"])).contains("everything is given back\n"));
+}
+
+#[test]
+fn names_that_are_no_text_are_told() {
+    use std::os::unix::ffi::OsStrExt;
+    let good = file(
+        "named.toml",
+        "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",
+    );
+    let odd = support::folder("named").join(std::ffi::OsStr::from_bytes(b"pl\xff.toml"));
+    std::fs::copy(good, &odd).unwrap();
+    let mut command = gridloom(&["simulate", "-p"]);
+    let (code, error) = said(command.arg(&odd).args(["--", "true"]));
+    assert_eq!(code, 1);
+    assert!(error.contains("must be UTF-8 here; rename it, or link to it"), "{error}");
+}
+
+/// One that was killed cannot take its folder away.
+#[test]
+fn a_folder_that_was_left_is_in_nobodys_way() {
+    let platform = file(
+        "left.toml",
+        "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",
+    );
+    let folder = support::folder("left").join(std::process::id().to_string());
+    std::fs::create_dir(&folder).unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.env("TMPDIR", &folder).args(["-c", "mkdir $TMPDIR/gridloom-simulate-$$; exec \"$@\"", "sh"]);
+    let shell = shell.args([env!("CARGO_BIN_EXE_gridloom"), "simulate", "-p", &platform, "--", "true"]);
+    assert_eq!(said(shell).0, 0);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "its own is taken away");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

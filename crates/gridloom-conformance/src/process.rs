@@ -1,0 +1,350 @@
+//! The conformance suite of processes: what every world must make of the same code.
+//!
+//! Written against [`ProcessWorld`]; run on the simulated world by `gridloom-sim` and on real sockets by `gridloom-net`.
+//! There are two hosts, `a` and `b`.
+
+use std::sync::mpsc::{Sender, channel};
+
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
+
+/// A process's code.
+pub type Body = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
+
+/// What runs the suite's processes: `(host, name, code)` each, all until they have returned.
+pub type Run<'a> = &'a mut dyn FnMut(Vec<(&'static str, &'static str, Body)>);
+
+/// One case: its name and what it does.
+pub type Case = (&'static str, fn(Run<'_>));
+
+pub const CASES: &[Case] = &[
+    ("a letter goes there and its answer back", there_and_back),
+    ("letters of a connection keep their order, and the close comes last", order_and_close),
+    ("two that send much to each other both get it", both_ways),
+    ("a time limit is kept", time_limit),
+    ("who is not there is an error", nobody_there),
+    ("what is closed takes nothing more", closed_takes_nothing),
+    ("several senders are told apart", several_senders),
+    ("what was sent arrives, whatever the sender has not read", unread_and_gone),
+    ("what is closed stays closed, on both sides", stays_closed),
+    ("a process may talk to itself", with_itself),
+];
+
+fn note(notes: &Sender<String>, text: String) {
+    notes.send(text).expect("the case listens until all processes have ended");
+}
+
+fn letter(kind: &str, payload: Vec<u8>) -> Letter {
+    Letter { kind: kind.into(), payload }
+}
+
+/// Connects, as soon as somebody listens.
+fn reach(world: &mut dyn ProcessWorld, host: &str, port: u16) -> PeerId {
+    for _ in 0..1000 {
+        match world.connect(host, port) {
+            Ok(peer) => return peer,
+            Err(ProcessError::CannotConnect { .. }) => {
+                let at = world.now() + 10 * MILLISECOND_NS;
+                world.sleep_until(at).expect("the world goes on");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("nobody listens at {host}:{port}");
+}
+
+fn next_letter(world: &mut dyn ProcessWorld) -> (PeerId, Letter) {
+    match world.receive(None).expect("the world goes on") {
+        Some(Incoming::Letter { from, letter }) => (from, letter),
+        other => panic!("expected a letter, got {other:?}"),
+    }
+}
+
+fn there_and_back(run: Run<'_>) {
+    let (here, notes) = channel();
+    let there = here.clone();
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(move |world| {
+                assert_eq!(world.listen(4001), Ok(4001));
+                let (from, got) = next_letter(world);
+                note(&here, format!("{} from {}", got.kind, world.describe(from)));
+                world.send(from, letter("pong", got.payload)).expect("the client waits for it");
+                assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == from));
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(move |world| {
+                let server = reach(world, "a", 4001);
+                note(&there, format!("to {}", world.describe(server)));
+                world.send(server, letter("ping", vec![1, 2, 3])).expect("the server waits for it");
+                let (from, got) = next_letter(world);
+                assert_eq!((from, &*got.kind, got.payload), (server, "pong", vec![1, 2, 3]));
+                world.close(server);
+            }),
+        ),
+    ]);
+    assert_eq!(notes.try_iter().collect::<Vec<String>>(), ["to server@a:4001", "ping from client@b"]);
+}
+
+fn order_and_close(run: Run<'_>) {
+    let (heard, notes) = channel();
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(move |world| {
+                world.listen(4002).expect("the port is free");
+                loop {
+                    match world.receive(None).expect("the world goes on") {
+                        Some(Incoming::Letter { letter, .. }) => note(&heard, letter.payload.len().to_string()),
+                        Some(Incoming::Closed { .. }) => return note(&heard, "closed".into()),
+                        None => unreachable!("no time limit was given"),
+                    }
+                }
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(|world| {
+                let server = reach(world, "a", 4002);
+                for size in [100_000, 0, 3, 2_000_000, 10] {
+                    world.send(server, letter("x", vec![7; size])).expect("the server takes all");
+                }
+                world.close(server);
+            }),
+        ),
+    ]);
+    assert_eq!(notes.try_iter().collect::<Vec<String>>(), ["100000", "0", "3", "2000000", "10", "closed"]);
+}
+
+fn both_ways(run: Run<'_>) {
+    const SIZE: usize = 24 << 20;
+    let exchange = |world: &mut dyn ProcessWorld, peer: PeerId| {
+        for part in 0..4u8 {
+            world.send(peer, letter("much", vec![part; SIZE / 4])).expect("the other reads meanwhile");
+        }
+        for part in 0..4u8 {
+            let (_, got) = next_letter(world);
+            assert_eq!((got.payload.len(), got.payload[0]), (SIZE / 4, part));
+        }
+        // The process that is done first leaves the connection to the other.
+        world.send(peer, letter("done", Vec::new())).expect("the other waits for it");
+        assert_eq!(&*next_letter(world).1.kind, "done");
+    };
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(move |world| {
+                world.listen(4003).expect("the port is free");
+                let (from, _) = next_letter(world);
+                exchange(world, from);
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(move |world| {
+                let server = reach(world, "a", 4003);
+                world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+                exchange(world, server);
+            }),
+        ),
+    ]);
+}
+
+fn time_limit(run: Run<'_>) {
+    run(vec![(
+        "a",
+        "waiter",
+        Box::new(|world| {
+            world.listen(4004).expect("the port is free");
+            let until = world.now() + SECOND_NS / 20;
+            assert_eq!(world.receive(Some(until)), Ok(None));
+            assert!(world.now() >= until);
+            let until = world.now() + SECOND_NS / 20;
+            world.sleep_until(until).expect("the world goes on");
+            assert!(world.now() >= until);
+        }),
+    )]);
+}
+
+fn nobody_there(run: Run<'_>) {
+    run(vec![(
+        "a",
+        "caller",
+        Box::new(|world| {
+            let error = world.connect("b", 4005).expect_err("nobody listens");
+            assert_eq!(error.to_string(), "cannot connect to b:4005: connection refused: nobody listens");
+            let error = world.connect("nowhere", 4005).expect_err("there is no such host");
+            assert_eq!(error.to_string(), "no host 'nowhere' is known; known are a, b");
+            world.listen(4005).expect("the port is free");
+            assert!(matches!(world.listen(4005), Err(ProcessError::CannotListen { port: 4005, .. })));
+            assert!(world.listen(0).expect("some port is free") > 0);
+        }),
+    )]);
+}
+
+fn closed_takes_nothing(run: Run<'_>) {
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(|world| {
+                world.listen(4006).expect("the port is free");
+                let (from, _) = next_letter(world);
+                world.close(from);
+                let error = world.send(from, letter("late", Vec::new())).expect_err("it was closed");
+                assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(|world| {
+                let server = reach(world, "a", 4006);
+                world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+                assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == server));
+                let error = world.send(server, letter("late", Vec::new())).expect_err("it was closed");
+                assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
+            }),
+        ),
+    ]);
+}
+
+fn several_senders(run: Run<'_>) {
+    let client = |number: u8| -> Body {
+        Box::new(move |world| {
+            let server = reach(world, "a", 4007);
+            world.send(server, letter("number", vec![number])).expect("the server waits for it");
+            let (_, got) = next_letter(world);
+            assert_eq!(got.payload, [number, number]);
+        })
+    };
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(|world| {
+                world.listen(4007).expect("the port is free");
+                let letters: Vec<(PeerId, Letter)> = {
+                    let mut letters = Vec::new();
+                    while letters.len() < 3 {
+                        letters.push(next_letter(world));
+                    }
+                    letters
+                };
+                for (from, got) in letters {
+                    let payload = [&got.payload[..], &got.payload[..]].concat();
+                    world.send(from, letter("twice", payload)).expect("it waits for it");
+                }
+            }),
+        ),
+        ("a", "client", client(1)),
+        ("b", "client", client(2)),
+        ("b", "client", client(3)),
+    ]);
+}
+
+fn unread_and_gone(run: Run<'_>) {
+    const SIZE: usize = 300_000;
+    let pause = |world: &mut dyn ProcessWorld, ns: u64| {
+        let at = world.now() + ns;
+        world.sleep_until(at).expect("the world goes on");
+    };
+    let client = move |closes: bool| -> Body {
+        Box::new(move |world| {
+            let server = reach(world, "a", 4008);
+            world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+            pause(world, SECOND_NS / 5);
+            world.send(server, letter("much", vec![7; SIZE])).expect("the server takes it");
+            if closes {
+                world.close(server);
+            }
+        })
+    };
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(move |world| {
+                world.listen(4008).expect("the port is free");
+                for _ in 0..2 {
+                    let (from, _) = next_letter(world);
+                    world.send(from, letter("unread", vec![1; 100])).expect("the client is there");
+                }
+                pause(world, SECOND_NS / 2);
+                let mut got = Vec::new();
+                while got.len() < 2 {
+                    match world.receive(None).expect("the world goes on") {
+                        Some(Incoming::Letter { letter, .. }) => got.push(letter.payload.len()),
+                        Some(Incoming::Closed { why, .. }) => assert!(!got.is_empty(), "{why}"),
+                        None => unreachable!("no time limit was given"),
+                    }
+                }
+                assert_eq!(got, [SIZE, SIZE]);
+            }),
+        ),
+        ("b", "closes", client(true)),
+        ("b", "returns", client(false)),
+    ]);
+}
+
+fn stays_closed(run: Run<'_>) {
+    run(vec![
+        (
+            "a",
+            "server",
+            Box::new(|world| {
+                world.listen(4009).expect("the port is free");
+                let (from, _) = next_letter(world);
+                assert!(!world.is_closed(from));
+                world.send(from, letter("last", Vec::new())).expect("the client waits for it");
+                world.close(from);
+                assert!(world.is_closed(from));
+                world.close(from);
+                assert!(world.is_closed(from));
+            }),
+        ),
+        (
+            "b",
+            "client",
+            Box::new(|world| {
+                let server = reach(world, "a", 4009);
+                world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
+                assert!(!world.is_closed(server));
+                next_letter(world);
+                assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == server));
+                assert!(world.is_closed(server));
+                let until = world.now() + SECOND_NS / 100;
+                assert_eq!(world.receive(Some(until)), Ok(None));
+                assert!(world.is_closed(server));
+            }),
+        ),
+    ]);
+}
+
+fn with_itself(run: Run<'_>) {
+    run(vec![(
+        "a",
+        "alone",
+        Box::new(|world| {
+            world.listen(4010).expect("the port is free");
+            let there = reach(world, "a", 4010);
+            world.send(there, letter("to me", vec![1])).expect("it is taken");
+            let (here, got) = next_letter(world);
+            assert_ne!(here, there);
+            assert_eq!(&*got.kind, "to me");
+            world.send(here, letter("back", vec![2])).expect("it is taken");
+            assert_eq!(next_letter(world).0, there);
+            world.close(there);
+            assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == here));
+        }),
+    )]);
+}

@@ -1,0 +1,125 @@
+//! URIs of places of data: the client's memory and files, servers' stores and files, or wherever the grid has them.
+
+use std::path::{Path, PathBuf};
+
+/// What a program says of its data contradicts itself, or names nothing that is known; why.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidData(pub String);
+
+/// A place from which a datum is read, or to which it is put.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Uri {
+    /// Memory of the client under a key (`memory:KEY`).
+    Key(String),
+    /// Memory of the client at an address (`memory:0x7f...`).
+    Address(usize),
+    /// A file of the client (`file:PATH`).
+    File(PathBuf),
+    /// Where the datum was made, or the client until a call reads it (`gridloom:`).
+    Grid,
+    /// The store of a server (`gridloom://SERVER`).
+    Store(String),
+    /// A file of a server, by its path in the folder that it offers (`file://SERVER/PATH`).
+    ServerFile(String, String),
+}
+
+impl Uri {
+    /// Whether it names memory or a file of the client.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Uri::Key(_) | Uri::Address(_) | Uri::File(_))
+    }
+
+    /// Reads a URI.
+    ///
+    /// # Errors
+    /// If it is malformed, or its scheme is none of the known ones.
+    pub fn parse(text: &str) -> Result<Uri, InvalidData> {
+        let wrong = |why: &str| InvalidData(format!("URI '{text}': {why}"));
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(KNOWN))?;
+        match scheme {
+            "memory" => match rest.strip_prefix("0x").map(|digits| usize::from_str_radix(digits, 16)) {
+                Some(Ok(address)) if address > 0 => Ok(Uri::Address(address)),
+                Some(_) => Err(wrong("no address; give it as printf's \"memory:%p\" does")),
+                None if rest.is_empty() => Err(wrong("a key is missing")),
+                None => Ok(Uri::Key(rest.to_string())),
+            },
+            "file" => match rest.strip_prefix("//") {
+                None if rest.is_empty() => Err(wrong("a path is missing")),
+                None => Ok(Uri::File(rest.into())),
+                Some(path) if path.len() > 1 && path.starts_with('/') => Ok(Uri::File(path.into())),
+                Some(rest) => match rest.split_once('/') {
+                    Some((server, path)) if !server.is_empty() && !path.is_empty() => {
+                        Ok(Uri::ServerFile(server.into(), path.into()))
+                    }
+                    _ => Err(wrong("a path is missing; give file:PATH, or file://SERVER/PATH")),
+                },
+            },
+            "gridloom" if rest.is_empty() => Ok(Uri::Grid),
+            "gridloom" => match rest.strip_prefix("//").map_or("", |server| server.trim_end_matches('/')) {
+                "" => Err(wrong("a server is missing; give gridloom:, or gridloom://SERVER")),
+                server if server.contains('/') => Err(wrong("what lies in a server's store has no names there")),
+                server => Ok(Uri::Store(server.into())),
+            },
+            _ => Err(wrong(KNOWN)),
+        }
+    }
+}
+
+impl std::fmt::Display for Uri {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Uri::Key(key) => write!(f, "memory:{key}"),
+            Uri::Address(address) => write!(f, "memory:{address:#x}"),
+            Uri::File(path) => write!(f, "file:{}", Path::display(path)),
+            Uri::Grid => write!(f, "gridloom:"),
+            Uri::Store(server) => write!(f, "gridloom://{server}"),
+            Uri::ServerFile(server, path) => write!(f, "file://{server}/{path}"),
+        }
+    }
+}
+
+const KNOWN: &str = "it is none that is known; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
+                     gridloom: or gridloom://SERVER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_and_written() {
+        for (text, uri) in [
+            ("memory:x", Uri::Key("x".into())),
+            ("memory:0x7f10", Uri::Address(0x7f10)),
+            ("file:a/b", Uri::File("a/b".into())),
+            ("gridloom:", Uri::Grid),
+            ("gridloom://s", Uri::Store("s".into())),
+            ("file://s/a/b", Uri::ServerFile("s".into(), "a/b".into())),
+        ] {
+            assert_eq!((Uri::parse(text).unwrap(), uri.to_string().as_str()), (uri, text));
+        }
+        assert_eq!(Uri::parse("file:///a").unwrap(), Uri::File("/a".into()));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "x",
+            "s3://a/b",
+            "memory:",
+            "memory:0x",
+            "memory:0x0",
+            "file:",
+            "file://s",
+            "file://s/",
+            "gridloom://s/a",
+            "gridloom://",
+            "gridloom:s",
+            "gridloom:/s",
+        ] {
+            let failed = Uri::parse(text).unwrap_err();
+            assert!(failed.to_string().contains(&format!("'{text}'")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! How tasks wait, become ready, run and leave.
+
+use super::*;
+use crate::graph::{Argument, Output, TaskKind};
+use gridloom_base::Meta;
+
+fn datum(serial: u64) -> DatumId {
+    DatumId { client: NodeId(1), serial }
+}
+
+fn task(serial: u64, inputs: &[u64], output: u64) -> Arc<Task> {
+    Arc::new(Task {
+        id: TaskId { client: NodeId(1), serial },
+        kind: TaskKind::call("m/f", 0),
+        args: inputs.iter().map(|i| Argument::Datum(datum(*i))).collect(),
+        outputs: vec![Output { datum: datum(output), meta: Meta::Bytes { size_bytes: 0 } }],
+        work_flops: None,
+        only: None,
+    })
+}
+
+fn method(serial: u64, object: u64, inputs: &[u64]) -> Arc<Task> {
+    let kind = TaskKind::method("m/c.f", ObjectId { client: NodeId(1), serial: object }, 0);
+    Arc::new(Task { kind, outputs: vec![], ..(*task(serial, inputs, 0)).clone() })
+}
+
+#[test]
+fn methods_of_an_object_run_one_at_a_time_in_order() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(4);
+    // The first waits for an input; one of another object passes it, one of its own does not.
+    for task in [method(1, 7, &[10]), method(2, 7, &[]), method(3, 8, &[]), method(4, 7, &[])] {
+        executor.add(task, true);
+        executor.admit(|_| false);
+    }
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.datum_here(datum(10));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+    assert!(executor.next_start(|_| 1).is_none());
+    // One that is taken back from the middle changes nothing for those behind it.
+    executor.remove(id(2));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
+    executor.remove(id(4));
+    executor.remove(id(3));
+    assert!(executor.is_empty() && executor.check().is_ok());
+}
+
+#[test]
+fn who_waits_for_its_program_keeps_no_slot_from_others() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(1);
+    for task in [task(1, &[], 20), task(2, &[], 21), task(3, &[], 22)] {
+        executor.add(task, true);
+        executor.admit(|_| true);
+    }
+    executor.begin_asking(id(1)); // Not before it runs.
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.begin_asking(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.end_asking(id(1));
+    executor.remove(id(2));
+    assert!(executor.next_start(|_| 1).is_none(), "the first runs again");
+    executor.begin_asking(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+    executor.add(task(4, &[], 23), true);
+    executor.admit(|_| true);
+    executor.begin_asking(id(3));
+    assert!(executor.next_start(|_| 1).is_none(), "as many as there are slots leave theirs");
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
+    executor.remove(id(3));
+    assert!(executor.next_start(|_| 1).is_none() && executor.asking() == 0);
+}
+
+#[test]
+fn methods_do_not_queue_behind_short_calls() {
+    let mut executor = Executor::new(1);
+    for task in [task(1, &[], 20), method(2, 7, &[]), task(3, &[], 21)] {
+        executor.add(task, true);
+        executor.admit(|_| true);
+    }
+    assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 1);
+    assert!(executor.next_start(|_| 8).is_none());
+    executor.remove(TaskId { client: NodeId(1), serial: 1 });
+    assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 2);
+}
+
+#[test]
+fn methods_make_way_for_those_that_they_wait_for() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(1);
+    for task in [method(1, 7, &[10]), method(2, 7, &[])] {
+        executor.add(task, true);
+        executor.admit(|_| false);
+    }
+    assert_eq!(executor.waiting(true), []);
+    executor.hold_back(id(1));
+    assert_eq!(executor.waiting(true), [id(2)]);
+    executor.hold_back(id(2));
+    executor.admit(|_| true);
+    executor.admit(|_| true);
+    assert_eq!(executor.next_start(|_| 2).unwrap().id, id(1));
+    assert!(executor.next_start(|_| 2).is_none());
+}
+
+#[test]
+fn a_task_runs_when_its_last_input_is_here_and_a_slot_is_free() {
+    let mut executor = Executor::new(1);
+    executor.add(task(1, &[10, 11, 10], 20), false);
+    executor.add(task(2, &[], 21), false);
+    executor.admit(|_| false);
+    executor.admit(|_| false);
+    assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 2);
+    executor.datum_here(datum(10));
+    executor.datum_here(datum(11));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.remove(TaskId { client: NodeId(1), serial: 2 });
+    assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 1);
+}
+
+#[test]
+fn earlier_tasks_start_first_and_short_ones_may_queue() {
+    let mut executor = Executor::new(1);
+    for serial in 1..=3 {
+        executor.add(task(serial, &[], serial), false);
+        executor.admit(|_| true);
+    }
+    assert_eq!(executor.next_start(|_| 2).unwrap().id.serial, 1);
+    assert_eq!(executor.next_start(|_| 2).unwrap().id.serial, 2);
+    assert!(executor.next_start(|_| 2).is_none());
+}
+
+#[test]
+fn a_cancelled_waiter_is_forgotten() {
+    let mut executor = Executor::new(1);
+    executor.add(task(1, &[10], 20), false);
+    executor.admit(|_| false);
+    assert!(executor.waits_for(datum(10)));
+    executor.remove(TaskId { client: NodeId(1), serial: 1 });
+    assert!(!executor.waits_for(datum(10)));
+    executor.datum_here(datum(10));
+    assert!(executor.is_empty());
+}

@@ -1,0 +1,282 @@
+//! The nodes that the client reaches: its agent, servers that are connected, servers that were lost, and what waits for a
+//! connection.
+//!
+//! **Invariants.** Nothing waits for a connection to a node that is connected; no lost server is connected; the agent is.
+
+use std::collections::BTreeMap;
+
+use crate::member::{Beat, Members};
+use crate::node::message::{DirectoryToAgent, Message};
+use crate::node::protocol::{Effect, Role};
+use gridloom_base::{DatumId, NodeId, Time};
+
+/// What waits for a connection.
+#[derive(Debug)]
+pub(super) enum Parcel {
+    Message(Message),
+    Datum(DatumId),
+}
+
+/// What is known of a lost server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    /// The agent has noticed since: a server that is in its directory later has come back.
+    was_absent: bool,
+    /// The agent still knows it, so perhaps only the connection was lost: it is dialled.
+    is_dialled: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Contacts {
+    agent: Option<NodeId>,
+    agent_was_lost: bool,
+    members: Members<Role>,
+    names: BTreeMap<NodeId, String>,
+    addresses: BTreeMap<NodeId, String>,
+    outbox: BTreeMap<NodeId, Vec<Parcel>>,
+    /// Servers that were lost and have not come back.
+    lost: BTreeMap<NodeId, Lost>,
+}
+
+impl Contacts {
+    /// The agent, if it is connected.
+    pub(super) fn agent(&self) -> Option<NodeId> {
+        self.agent
+    }
+
+    /// Whether the agent was lost, or never answered, and has not come since.
+    pub(super) fn agent_was_lost(&self) -> bool {
+        self.agent_was_lost
+    }
+
+    pub(super) fn members(&self) -> &Members<Role> {
+        &self.members
+    }
+
+    pub(super) fn members_mut(&mut self) -> &mut Members<Role> {
+        &mut self.members
+    }
+
+    pub(super) fn is_up(&self, node: NodeId) -> bool {
+        self.members.is_up(node)
+    }
+
+    pub(super) fn is_lost(&self, server: NodeId) -> bool {
+        self.lost.contains_key(&server)
+    }
+
+    pub(super) fn lost(&self) -> impl Iterator<Item = NodeId> {
+        self.lost.keys().copied()
+    }
+
+    pub(super) fn name_of(&self, node: NodeId) -> String {
+        self.names.get(&node).cloned().unwrap_or_else(|| node.to_string())
+    }
+
+    /// Where a server can be dialled; empty if that is not known.
+    pub(super) fn address_of(&self, node: NodeId) -> String {
+        self.addresses.get(&node).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn learn_address(&mut self, node: NodeId, address: String) {
+        self.addresses.insert(node, address);
+    }
+
+    pub(super) fn learn_name(&mut self, node: NodeId, name: String) {
+        self.names.insert(node, name);
+    }
+
+    /// A peer said something. False if it is not connected.
+    #[must_use]
+    pub(super) fn heard(&mut self, now: Time, peer: NodeId) -> bool {
+        self.members.heard(now, peer)
+    }
+
+    pub(super) fn beat(&mut self, now: Time) -> Beat {
+        self.members.beat(now)
+    }
+
+    // ---- sending
+
+    pub(super) fn tell_agent(&self, message: impl Into<Message>, out: &mut Vec<Effect>) {
+        if let Some(to) = self.agent {
+            out.push(Effect::Send { to, message: message.into() });
+        }
+    }
+
+    /// Sends to a server, over a connection that stands or is made.
+    pub(super) fn post(&mut self, to: NodeId, message: impl Into<Message>, out: &mut Vec<Effect>) {
+        let message = message.into();
+        match self.is_up(to) {
+            true => out.push(Effect::Send { to, message }),
+            false => self.keep(to, Parcel::Message(message), out),
+        }
+    }
+
+    /// The same of a datum.
+    pub(super) fn post_datum(&mut self, to: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        match self.is_up(to) {
+            true => out.push(Effect::SendDatum { to, datum }),
+            false => self.keep(to, Parcel::Datum(datum), out),
+        }
+    }
+
+    fn keep(&mut self, to: NodeId, parcel: Parcel, out: &mut Vec<Effect>) {
+        let waiting = self.outbox.entry(to).or_default();
+        if waiting.is_empty() {
+            out.push(Effect::Dial { address: self.addresses.get(&to).cloned().unwrap_or_default() });
+        }
+        waiting.push(parcel);
+    }
+
+    /// Nodes to which something waits to be sent.
+    pub(super) fn awaited(&self) -> usize {
+        self.outbox.len()
+    }
+
+    // ---- coming and going
+
+    pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
+        self.members.up(now, agent, Role::Agent);
+        self.agent = Some(agent);
+        self.agent_was_lost = false;
+        self.tell_agent(DirectoryToAgent::Subscribe, out);
+    }
+
+    /// A server or client is connected. Returns what waited for that.
+    pub(super) fn peer_up(
+        &mut self,
+        now: Time,
+        peer: NodeId,
+        role: Role,
+        name: String,
+        out: &mut Vec<Effect>,
+    ) -> Vec<Parcel> {
+        self.members.up(now, peer, role);
+        if self.lost.remove(&peer).is_some() {
+            // It is not in the grid as known here any more: the directory comes again.
+            self.tell_agent(DirectoryToAgent::Subscribe, out);
+        }
+        self.names.insert(peer, name);
+        self.outbox.remove(&peer).unwrap_or_default()
+    }
+
+    /// Nodes other than `peer` for which something waits, and which were expected at that address.
+    pub(super) fn expected_at(&self, address: &str, peer: NodeId) -> Vec<NodeId> {
+        let is_other = |node: &NodeId| *node != peer && self.addresses.get(node).is_some_and(|known| known == address);
+        self.outbox.keys().copied().filter(is_other).collect()
+    }
+
+    /// Nodes at that address that are not connected.
+    pub(super) fn unreached_at(&self, address: &str) -> Vec<NodeId> {
+        let at = self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node);
+        at.filter(|node| !self.members.is_up(*node)).collect()
+    }
+
+    /// A connection is gone. `None` if it was not there, else whether it was the agent's.
+    pub(super) fn peer_lost(&mut self, peer: NodeId) -> Option<bool> {
+        self.members.lost(peer)?;
+        let was_agent = self.agent == Some(peer);
+        if was_agent {
+            self.agent = None;
+        }
+        Some(was_agent)
+    }
+
+    /// The agent is gone, or cannot be reached. False if that was known.
+    pub(super) fn agent_lost(&mut self) -> bool {
+        !std::mem::replace(&mut self.agent_was_lost, true)
+    }
+
+    /// A server is lost: what waits for it is thrown away. False if that was known.
+    pub(super) fn server_lost(&mut self, server: NodeId) -> bool {
+        if self.lost.contains_key(&server) {
+            return false;
+        }
+        self.lost.insert(server, Lost::default());
+        self.outbox.remove(&server);
+        true
+    }
+
+    /// A lost server did not answer: it is dialled again.
+    pub(super) fn dial_failed(&mut self, server: NodeId) {
+        if let Some(lost) = self.lost.get_mut(&server) {
+            lost.is_dialled = false;
+        }
+    }
+
+    /// A directory has come. A server that was lost here may stand in it still; once it has left the directory, it may come
+    /// back.
+    pub(super) fn directory_has(&mut self, is_listed: impl Fn(NodeId) -> bool) {
+        self.lost.retain(|node, lost| {
+            let is_absent = !is_listed(*node);
+            let is_back = !is_absent && lost.was_absent;
+            lost.was_absent |= is_absent;
+            !is_back
+        });
+    }
+
+    /// Servers that the agent still knows, but to which the connection was lost, are dialled.
+    pub(super) fn dial_lost(&mut self, out: &mut Vec<Effect>) {
+        for (node, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.was_absent && !lost.is_dialled) {
+            if let Some(address) = self.addresses.get(node).filter(|address| !address.is_empty()) {
+                lost.is_dialled = true;
+                out.push(Effect::Dial { address: address.clone() });
+            }
+        }
+    }
+
+    /// Panics if an invariant is broken.
+    pub(super) fn check(&self) {
+        assert!(self.outbox.keys().all(|node| !self.is_up(*node)), "parcels wait for a node that is connected");
+        assert!(self.lost.keys().all(|node| !self.is_up(*node)), "a lost server is connected");
+        assert!(self.agent.is_none_or(|agent| self.is_up(agent)), "the agent is not connected");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: NodeId = NodeId(1);
+    const SERVER: NodeId = NodeId(2);
+
+    #[test]
+    fn what_is_posted_waits_for_the_connection() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        let datum = DatumId { client: NodeId(9), serial: 1 };
+        contacts.learn_address(SERVER, "there:1".into());
+        contacts.post_datum(SERVER, datum, &mut out);
+        contacts.post_datum(SERVER, datum, &mut out);
+        assert_eq!(out, [Effect::Dial { address: "there:1".into() }], "it is dialled once");
+        let waited = contacts.peer_up(Time(0), SERVER, Role::Server, "s".into(), &mut out);
+        assert_eq!((waited.len(), contacts.awaited(), contacts.name_of(SERVER).as_str()), (2, 0, "s"));
+        contacts.check();
+    }
+
+    #[test]
+    fn a_lost_server_is_back_once_the_directory_was_without_it() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        contacts.learn_address(SERVER, "there:1".into());
+        assert!(contacts.server_lost(SERVER) && !contacts.server_lost(SERVER));
+        for (is_listed, is_lost) in [(true, true), (false, true), (true, false)] {
+            contacts.directory_has(|_| is_listed);
+            assert_eq!(contacts.is_lost(SERVER), is_lost);
+        }
+        contacts.server_lost(SERVER);
+        contacts.dial_lost(&mut out);
+        contacts.dial_lost(&mut out);
+        assert_eq!(out.len(), 1, "one dial at a time");
+        contacts.check();
+    }
+
+    #[test]
+    fn an_agent_that_was_lost_is_asked_again_when_it_is_back() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        contacts.agent_up(Time(0), AGENT, &mut out);
+        assert_eq!(out, [Effect::Send { to: AGENT, message: DirectoryToAgent::Subscribe.into() }]);
+        assert_eq!((contacts.peer_lost(AGENT), contacts.agent()), (Some(true), None));
+        assert!(contacts.agent_lost() && !contacts.agent_lost() && contacts.agent_was_lost());
+        contacts.check();
+    }
+}

@@ -1,0 +1,248 @@
+//! The client's own links: probed in turn when a server is first seen, learned from what moves over them, and probed again
+//! when they have fallen and nothing moves. Transfers that cross the client's card are all seen here.
+//!
+//! **Invariant:** estimates are finite and positive.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::member::Members;
+use crate::node::ClientTimer;
+use crate::node::measuring::Measuring;
+use crate::node::message::{LinkToAgent, TransferReport};
+use crate::node::protocol::{Effect, Role};
+use crate::node::seen::SeenTransfers;
+use crate::perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
+use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
+use gridloom_base::{NodeId, Time};
+
+#[derive(Debug)]
+pub(super) struct OwnLinks {
+    me: NodeId,
+    measuring: Measuring,
+    /// Servers to which links were measured, or are to be.
+    probed: BTreeSet<NodeId>,
+    /// The time that groups wait for links to be measured has passed.
+    has_waited: bool,
+    /// As plans are made with them: both ways alike.
+    estimates: BTreeMap<NodeId, LinkEstimate>,
+    /// What the estimates are learned from.
+    learned: Links<NodeId>,
+    /// What came here, for the agent: it sees what moved beside it.
+    received: SeenTransfers,
+    /// Transfers wait to be learned from.
+    is_settling: bool,
+}
+
+impl OwnLinks {
+    pub(super) fn new(me: NodeId) -> OwnLinks {
+        OwnLinks {
+            me,
+            measuring: Measuring::default(),
+            probed: BTreeSet::new(),
+            has_waited: false,
+            estimates: BTreeMap::new(),
+            learned: Links::default(),
+            received: SeenTransfers::default(),
+            is_settling: false,
+        }
+    }
+
+    pub(super) fn estimates(&self) -> &BTreeMap<NodeId, LinkEstimate> {
+        &self.estimates
+    }
+
+    /// Whether groups can be mapped with knowledge of the links.
+    pub(super) fn are_known(&self) -> bool {
+        self.are_measured() || self.has_waited
+    }
+
+    pub(super) fn are_measured(&self) -> bool {
+        self.measuring.is_done()
+    }
+
+    // ---- measuring
+
+    /// Links to servers that were not seen before are to be measured.
+    pub(super) fn probe_new_servers(&mut self, grid: &GridView, members: &Members<Role>, out: &mut Vec<Effect>) {
+        for server in &grid.servers {
+            if self.probed.len() >= PROBE_PEERS_MAX {
+                break;
+            }
+            if self.probed.insert(server.node) {
+                self.has_waited = false;
+                if !members.is_up(server.node) {
+                    out.push(Effect::Dial { address: server.address.clone() });
+                }
+                self.measuring.add(server.node, server.address.clone());
+            }
+        }
+    }
+
+    pub(super) fn ask_turns(&mut self, agent: Option<NodeId>, members: &Members<Role>, out: &mut Vec<Effect>) {
+        self.measuring.ask_turns(agent, members, out);
+    }
+
+    /// The agent is gone, and the turns that it gave with it.
+    pub(super) fn forget_turns(&mut self) {
+        self.measuring.forget_turns();
+    }
+
+    /// The agent gives a turn. True if there is nothing to measure: the turn is to be ended.
+    pub(super) fn on_turn(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        is_needed: bool,
+        members: &mut Members<Role>,
+        agent: Option<NodeId>,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        if !self.measuring.has_asked(to) {
+            let message = LinkToAgent::TurnOver { to }.into();
+            out.extend(agent.map(|agent| Effect::Send { to: agent, message }));
+            return false;
+        }
+        !self.measuring.begin(now, to, is_needed, members, out)
+    }
+
+    pub(super) fn on_pong(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
+        self.measuring.answered(now, from, rtt_ns, out);
+    }
+
+    /// A peer has a probe. True if its link is measured.
+    pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) -> bool {
+        let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) else { return false };
+        if self.learned.of(&self.me, &from).is_none() {
+            self.learned.met(now, self.me, from, link);
+        } else {
+            self.learned.probed(now, self.me, from, link);
+        }
+        true
+    }
+
+    /// The link to a peer needs no measuring any more, or cannot be measured.
+    pub(super) fn end_measuring(&mut self, peer: NodeId, agent: Option<NodeId>, out: &mut Vec<Effect>) {
+        self.measuring.end(peer, agent, out);
+    }
+
+    /// Groups wait for links to be measured, for a limited time.
+    pub(super) fn wait(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: ClientTimer::Links.into(), at: now + MEASURE_WAIT_NS_MAX });
+    }
+
+    /// The links were given time enough. Measuring goes on.
+    pub(super) fn end_wait(&mut self, now: Time) {
+        self.has_waited = true;
+        if let Some((peer, link)) = self.measuring.estimate(now) {
+            self.estimates.entry(peer).or_insert(link);
+        }
+        // Links still in the queue wait behind a slow one; they are taken to be no better than the worst known.
+        let worst = self.estimates.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
+        if let Some(worst) = worst {
+            for (node, _) in self.measuring.peers() {
+                self.estimates.entry(*node).or_insert(worst);
+            }
+        }
+    }
+
+    // ---- learning
+
+    /// A transfer has ended: it is learned from when those that moved at the same time are known.
+    pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
+        let TransferReport { from, to, size_bytes, run_ns, age_ns, .. } = *report;
+        if run_ns == 0 || size_bytes < LEARN_BYTES_MIN || ![from, to].contains(&self.me) {
+            return;
+        }
+        if to == self.me {
+            self.received.add(now, from, size_bytes, run_ns);
+        }
+        let end = now - age_ns;
+        let settles = self.learned.saw(now, Seen { from, to, size_bytes, start: end - run_ns, end });
+        if !std::mem::replace(&mut self.is_settling, true) {
+            out.push(Effect::SetTimer { timer: ClientTimer::Settled.into(), at: settles });
+        }
+    }
+
+    /// Learns from transfers. Returns the peers to which the links have changed.
+    pub(super) fn settle(&mut self, now: Time, agent: Option<NodeId>, out: &mut Vec<Effect>) -> BTreeSet<NodeId> {
+        let (changed, again) = self.learned.settle(now);
+        self.is_settling = again.is_some();
+        let transfers = self.received.take(now);
+        if let Some(to) = agent.filter(|_| !transfers.is_empty()) {
+            out.push(Effect::Send { to, message: LinkToAgent::TransfersSeen { transfers }.into() });
+        }
+        if let Some(at) = again {
+            out.push(Effect::SetTimer { timer: ClientTimer::Settled.into(), at });
+        }
+        changed.into_iter().map(|(from, to)| if from == self.me { to } else { from }).collect()
+    }
+
+    /// Of the two ways of a link, which has changed, the worse one is expected of both. Returns its model.
+    pub(super) fn estimate_anew(&mut self, peer: NodeId) -> Option<&LinkModel> {
+        let ways = [self.learned.of(&self.me, &peer), self.learned.of(&peer, &self.me)].into_iter().flatten();
+        let worst = ways.filter_map(|model| Some((model, model.estimate()?)));
+        let (model, link) = worst.min_by(|a, b| a.1.bandwidth.total_cmp(&b.1.bandwidth))?;
+        self.estimates.insert(peer, link);
+        Some(model)
+    }
+
+    /// A peer to which the link has fallen, and is due to be probed.
+    pub(super) fn fallen(&self, now: Time, is_idle: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let suspects = self.learned.suspects().map(|(from, to)| if *from == self.me { *to } else { *from });
+        suspects.filter(|peer| is_idle(*peer)).find(|peer| self.learned.is_due(now, &(self.me, *peer)))
+    }
+
+    /// Has such a link probed again, for which no group waits.
+    pub(super) fn probe_again(&mut self, now: Time, peer: NodeId, address: String) {
+        self.learned.ask(now, (self.me, peer));
+        self.has_waited = true;
+        self.measuring.add(peer, address);
+    }
+
+    pub(super) fn forget(&mut self, server: NodeId) {
+        self.learned.forget(&server);
+    }
+
+    /// Panics if an invariant is broken.
+    pub(super) fn check(&self) {
+        assert!(self.estimates.values().all(LinkEstimate::is_sane), "{:?}", self.estimates);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::DatumId;
+
+    const ME: NodeId = NodeId(1);
+    const SERVER: NodeId = NodeId(2);
+
+    fn transfer(size_bytes: u64) -> TransferReport {
+        let datum = DatumId { client: ME, serial: 1 };
+        TransferReport { datum, from: SERVER, to: ME, size_bytes, run_ns: 1_000_000, age_ns: 0 }
+    }
+
+    #[test]
+    fn a_link_is_learned_from_what_moves_over_it() {
+        let (mut links, mut out) = (OwnLinks::new(ME), Vec::new());
+        links.saw_transfer(Time(2_000_000), &transfer(LEARN_BYTES_MIN - 1), &mut out);
+        assert_eq!(out, [], "it is too small to be learned from");
+        links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
+        let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
+        assert_eq!(links.settle(at, None, &mut out), BTreeSet::from([SERVER]));
+        assert!(links.estimate_anew(SERVER).is_some());
+        let bandwidth = links.estimates()[&SERVER].bandwidth;
+        assert!((bandwidth / (f64::from(1 << 20) * 1e3) - 1.0).abs() < 0.1, "{bandwidth}");
+        links.check();
+    }
+
+    #[test]
+    fn groups_wait_for_new_links_but_not_for_ever() {
+        let mut links = OwnLinks::new(ME);
+        assert!(links.are_known(), "there is none");
+        links.measuring.add(SERVER, "there:1".into());
+        assert!(!links.are_known());
+        links.end_wait(Time(1));
+        assert!(links.are_known() && !links.are_measured());
+    }
+}

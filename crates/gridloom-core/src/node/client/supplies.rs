@@ -1,0 +1,139 @@
+//! Data that did not get where they were to go: which servers wait for a source, what broke off on its way and how often,
+//! and which servers cannot reach one another.
+//!
+//! **Invariant:** a datum is counted as broken off at most [`BROKEN_MAX`] times at a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::BROKEN_MAX;
+use gridloom_base::{DatumId, NodeId};
+
+#[derive(Debug, Default)]
+pub(super) struct Supplies {
+    /// Data that a server waits for and that no node could give it yet.
+    waiting: BTreeSet<(DatumId, NodeId)>,
+    /// Data that broke off on their way to a place, until they are sent again.
+    astray: BTreeSet<(DatumId, NodeId)>,
+    /// How often a datum of a group broke off on its way to a place, since it last arrived there.
+    broken: BTreeMap<(DatumId, NodeId), u32>,
+    /// Servers that could not get a datum from another (first from second).
+    apart: BTreeSet<(NodeId, NodeId)>,
+}
+
+impl Supplies {
+    /// No node can give that datum to the server yet.
+    pub(super) fn wait(&mut self, datum: DatumId, server: NodeId) {
+        self.waiting.insert((datum, server));
+    }
+
+    pub(super) fn end_wait(&mut self, datum: DatumId, server: NodeId) {
+        self.waiting.remove(&(datum, server));
+    }
+
+    /// Servers that wait for a source of that datum.
+    pub(super) fn waiting_for(&self, datum: DatumId) -> Vec<NodeId> {
+        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        self.waiting.range(all).map(|(_, server)| *server).collect()
+    }
+
+    /// Data for which a server waits.
+    pub(super) fn awaited(&self) -> BTreeSet<DatumId> {
+        self.waiting.iter().map(|(datum, _)| *datum).collect()
+    }
+
+    /// A datum broke off on its way to a place: it is sent again in a while.
+    pub(super) fn strayed(&mut self, datum: DatumId, place: NodeId) {
+        self.astray.insert((datum, place));
+    }
+
+    pub(super) fn is_astray(&self, datum: DatumId, place: NodeId) -> bool {
+        self.astray.contains(&(datum, place))
+    }
+
+    pub(super) fn take_astray(&mut self) -> BTreeSet<(DatumId, NodeId)> {
+        std::mem::take(&mut self.astray)
+    }
+
+    /// Counts that a datum broke off on its way to a place. True if that was too often; it is counted anew then.
+    pub(super) fn count_broken(&mut self, datum: DatumId, place: NodeId) -> bool {
+        let times = self.broken.entry((datum, place)).or_default();
+        *times += 1;
+        let too_often = *times > BROKEN_MAX;
+        if too_often {
+            self.broken.remove(&(datum, place));
+        }
+        too_often
+    }
+
+    pub(super) fn arrived(&mut self, datum: DatumId, place: NodeId) {
+        self.broken.remove(&(datum, place));
+    }
+
+    /// A server could not reach a source.
+    pub(super) fn part(&mut self, server: NodeId, source: NodeId) {
+        self.apart.insert((server, source));
+    }
+
+    pub(super) fn are_apart(&self, server: NodeId, source: NodeId) -> bool {
+        self.apart.contains(&(server, source))
+    }
+
+    pub(super) fn forget_server(&mut self, server: NodeId) {
+        self.apart.retain(|(a, b)| *a != server && *b != server);
+        self.waiting.retain(|(_, waiting)| *waiting != server);
+        self.broken.retain(|(_, place), _| *place != server);
+    }
+
+    pub(super) fn forget_datum(&mut self, datum: DatumId) {
+        self.broken.retain(|(known, _), _| *known != datum);
+        for server in self.waiting_for(datum) {
+            self.end_wait(datum, server);
+        }
+    }
+
+    /// Data that servers wait for, and data that went astray.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.waiting.len(), self.astray.len())
+    }
+
+    /// Panics if an invariant is broken.
+    pub(super) fn check(&self) {
+        assert!(self.broken.values().all(|times| (1..=BROKEN_MAX).contains(times)), "{:?}", self.broken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: NodeId = NodeId(2);
+
+    fn datum(serial: u64) -> DatumId {
+        DatumId { client: NodeId(9), serial }
+    }
+
+    #[test]
+    fn what_breaks_off_too_often_is_given_up_and_counted_anew() {
+        let mut supplies = Supplies::default();
+        let too_often = (0..=BROKEN_MAX).map(|_| supplies.count_broken(datum(1), SERVER));
+        assert_eq!(too_often.filter(|too_often| *too_often).count(), 1);
+        assert!(!supplies.count_broken(datum(1), SERVER));
+        supplies.check();
+    }
+
+    #[test]
+    fn a_lost_server_waits_for_nothing() {
+        let mut supplies = Supplies::default();
+        for server in [SERVER, NodeId(3)] {
+            supplies.wait(datum(1), server);
+        }
+        supplies.part(NodeId(3), SERVER);
+        assert_eq!(supplies.waiting_for(datum(1)), [SERVER, NodeId(3)]);
+        supplies.forget_server(SERVER);
+        assert_eq!(supplies.waiting_for(datum(1)), [NodeId(3)]);
+        assert!(!supplies.are_apart(NodeId(3), SERVER));
+        supplies.forget_datum(datum(1));
+        assert!(supplies.awaited().is_empty());
+        supplies.check();
+    }
+}

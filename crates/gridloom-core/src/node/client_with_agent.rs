@@ -1,0 +1,399 @@
+//! A client without an agent: it is given servers, and maps with an agent of its own that nobody else can see.
+//!
+//! ```text
+//!   this node     client ⇄ agent              what one says to the other never leaves the node
+//!                    │       │
+//!                 tasks,     what they register, learn and measure
+//!                  data      │
+//!                    servers (they tell every subscriber what they tell an agent)
+//! ```
+//!
+//! Both are the machines of any grid, so there is one mapper, one liveness and one recovery. Two such clients know
+//! nothing of each other's promises: servers run what comes in the order in which it comes.
+//!
+//! **Invariants.** A given address that is not that of a server that is up is dialled once a heartbeat. Of each it is told whether
+//! it leads to a server that is used ([`Event::Reached`]) or why not ([`Event::NotReached`]), also if it is the second
+//! one of a server. A server that was refused because of another one is asked again when one is lost.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::agent::{Agent, AgentConfig};
+use super::client::{Client, ClientConfig};
+use super::message::{DirectoryMessage, DirectoryToAgent, DirectoryToServer, LinkMessage, Message};
+use super::protocol::{Effect, Event, Input, Role};
+use super::timer::Timer;
+use gridloom_base::limits::HEARTBEAT_NS;
+use gridloom_base::{Machine, NodeId, Time};
+
+/// Where the client finds its agent: no address that can be dialled.
+const OWN_AGENT: &str = "this client's own";
+/// Tells the agent's pings from the client's.
+const AGENTS: u64 = 1 << 62;
+
+/// How it is set up.
+#[derive(Clone, Debug)]
+pub struct ClientWithAgentConfig {
+    pub id: NodeId,
+    pub name: String,
+    /// Where its servers are.
+    pub servers: Vec<String>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct ClientWithAgent {
+    client: Client,
+    agent: Agent,
+    /// Given addresses: what is known of each.
+    servers: BTreeMap<String, AddressState>,
+    /// Servers that were connected once, also by an address that they told.
+    known: BTreeSet<NodeId>,
+    /// Servers that are connected.
+    up: BTreeSet<NodeId>,
+    /// Those among them that the agent refused.
+    refused: BTreeMap<NodeId, Refusal>,
+    /// Those are asked again at the next dial, since a server was lost: it may have been the other one.
+    asks_again: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct AddressState {
+    is_dialled: bool,
+    /// It was said that it cannot be reached.
+    is_said: bool,
+    /// The server that answered there last.
+    server: Option<NodeId>,
+}
+
+#[derive(Clone, Debug)]
+struct Refusal {
+    why: String,
+    /// Another server has the name, the address, or a function of that name.
+    may_pass: bool,
+}
+
+/// One of the two machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Half {
+    Client,
+    Agent,
+}
+
+impl ClientWithAgent {
+    /// A machine that has not started.
+    pub fn new(config: ClientWithAgentConfig) -> ClientWithAgent {
+        let ClientWithAgentConfig { id, name, servers } = config;
+        let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into() };
+        ClientWithAgent {
+            client: Client::new(ClientConfig { id, name, agent: OWN_AGENT.into() }),
+            agent: Agent::new(agent),
+            servers: servers.into_iter().map(|address| (address, AddressState::default())).collect(),
+            known: BTreeSet::new(),
+            up: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            asks_again: false,
+        }
+    }
+
+    /// The client in it: for invariants and status.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn on_peer_up(&mut self, peer: NodeId, role: Role, name: &str, address: &str, out: &mut Vec<Effect>) -> bool {
+        let way = self.servers.get_mut(address);
+        if let Some(way) = way {
+            let server = (role == Role::Server).then_some(peer);
+            *way = AddressState { is_dialled: false, is_said: server.is_none(), server };
+            if role != Role::Server {
+                let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
+                let why = format!("it is no server: '{name}' answers there, which is {what}");
+                out.push(log(format!("cannot use the server at {address}: {why}")));
+                out.push(not_reached(address, why));
+            }
+        } else if !self.known.contains(&peer) {
+            return false;
+        }
+        if role != Role::Server {
+            return false;
+        }
+        self.known.insert(peer);
+        self.up.insert(peer);
+        self.servers.values_mut().filter(|way| way.server == Some(peer)).for_each(|way| way.is_said = false);
+        self.reached(peer, out);
+        out.push(Effect::Send { to: peer, message: DirectoryToServer::Subscribe.into() });
+        true
+    }
+
+    fn on_dial_failed(&mut self, address: &str, why: &str, connected: Option<NodeId>, out: &mut Vec<Effect>) {
+        let Some(way) = self.servers.get_mut(address) else { return };
+        way.is_dialled = false;
+        if let Some(server) = connected.filter(|server| self.up.contains(server)) {
+            // Its second address.
+            *way = AddressState { is_dialled: false, is_said: false, server: Some(server) };
+            out.push(match self.refused.get(&server) {
+                Some(refusal) => not_reached(address, refusal.why.clone()),
+                None => reached(address, server),
+            });
+        } else if !std::mem::replace(&mut way.is_said, true) {
+            out.push(log(format!("cannot reach the server at {address}: {why}; trying again")));
+            out.push(not_reached(address, why.to_string()));
+        }
+    }
+
+    /// Servers that are not connected are dialled.
+    fn dial(&mut self, now: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::SetTimer { timer: Timer::Dial, at: now + HEARTBEAT_NS });
+        for (address, way) in self.servers.iter_mut().filter(|(_, way)| !way.is_dialled) {
+            if !way.server.is_some_and(|server| self.up.contains(&server)) {
+                way.is_dialled = true;
+                out.push(Effect::Dial { address: address.clone() });
+            }
+        }
+        if std::mem::take(&mut self.asks_again) {
+            for (server, _) in self.refused.iter().filter(|(_, refusal)| refusal.may_pass) {
+                out.push(Effect::Send { to: *server, message: DirectoryToServer::Subscribe.into() });
+            }
+        }
+    }
+
+    /// The given addresses of a server.
+    fn addresses(&self, server: NodeId) -> impl Iterator<Item = &String> {
+        self.servers.iter().filter(move |(_, way)| way.server == Some(server)).map(|(address, _)| address)
+    }
+
+    fn reached(&self, server: NodeId, out: &mut Vec<Effect>) {
+        out.extend(self.addresses(server).map(|address| reached(address, server)));
+    }
+
+    /// What the own agent answers a server that registers.
+    fn on_answer(&mut self, server: NodeId, answer: &Message, out: &mut Vec<Effect>) {
+        let Message::Directory(DirectoryMessage::ToServer(answer)) = answer else { return };
+        match answer {
+            DirectoryToServer::RegistrationRefused { why, may_pass } => {
+                self.refused.insert(server, Refusal { why: why.clone(), may_pass: *may_pass });
+                out.extend(self.addresses(server).map(|address| not_reached(address, why.clone())));
+            }
+            DirectoryToServer::Registered { .. } if self.refused.remove(&server).is_some() => self.reached(server, out),
+            _ => {}
+        }
+    }
+
+    /// Whether it was one of those that are up.
+    fn lost(&mut self, server: NodeId) -> bool {
+        let was_up = self.up.remove(&server);
+        self.refused.remove(&server);
+        self.asks_again |= was_up;
+        was_up
+    }
+
+    /// Hands inputs to the two, and what they say to one another, until only effects for the world are left.
+    fn run(&mut self, now: Time, inputs: Vec<(Half, Input)>, out: &mut Vec<Effect>) {
+        let mut queue = VecDeque::from(inputs);
+        let mut effects = Vec::new();
+        let (client, agent) = (self.client.id(), self.agent.id());
+        while let Some((half, input)) = queue.pop_front() {
+            match half {
+                Half::Client => self.client.handle(now, input, &mut effects),
+                Half::Agent => self.agent.handle(now, input, &mut effects),
+            }
+            for effect in effects.drain(..) {
+                match (half, effect) {
+                    (Half::Client, Effect::Send { to, message }) if to == agent => {
+                        queue.push_back((Half::Agent, Input::Received { from: client, message }));
+                    }
+                    (Half::Agent, Effect::Send { to, message }) if to == client => {
+                        queue.push_back((Half::Client, Input::Received { from: agent, message }));
+                    }
+                    (Half::Client, Effect::Dial { address }) if address == OWN_AGENT => {
+                        let up = |peer, role| {
+                            let (name, address) = (String::new(), OWN_AGENT.to_string());
+                            Input::PeerUp { peer, role, name, address }
+                        };
+                        queue.push_back((Half::Agent, up(client, Role::Client)));
+                        queue.push_back((Half::Client, up(agent, Role::Agent)));
+                    }
+                    (Half::Agent, Effect::Send { to, message: Message::Link(LinkMessage::Ping { token }) }) => {
+                        out.push(Effect::Send { to, message: LinkMessage::Ping { token: token | AGENTS }.into() });
+                    }
+                    (Half::Agent, Effect::Send { to, message }) => {
+                        self.on_answer(to, &message, out);
+                        out.push(Effect::Send { to, message });
+                    }
+                    (_, Effect::HangUp { peer }) => {
+                        out.push(Effect::HangUp { peer });
+                        if self.lost(peer) {
+                            let other = if half == Half::Client { Half::Agent } else { Half::Client };
+                            let why = "its connection was given up".to_string();
+                            queue.push_back((other, Input::PeerLost { peer, why }));
+                        }
+                    }
+                    (_, effect) => out.push(effect),
+                }
+            }
+        }
+    }
+}
+
+impl Machine for ClientWithAgent {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        if let Input::Received { from, .. } | Input::DatumArrived { from, .. } = input {
+            // Whomever it is for: its sender lives.
+            self.client.heard(now, from);
+            self.agent.heard(now, from);
+        }
+        let both = |input: Input| vec![(Half::Agent, input.clone()), (Half::Client, input)];
+        let inputs = match input {
+            Input::Timer(Timer::Dial) => {
+                self.dial(now, out);
+                return;
+            }
+            Input::Start => {
+                self.dial(now, out);
+                both(Input::Start)
+            }
+            Input::PeerUp { peer, role, ref name, ref address } => {
+                if self.on_peer_up(peer, role, name, address, out) {
+                    both(input)
+                } else {
+                    vec![(Half::Client, input)]
+                }
+            }
+            Input::PeerLost { peer, .. } => {
+                if self.lost(peer) {
+                    both(input)
+                } else {
+                    vec![(Half::Client, input)]
+                }
+            }
+            Input::DialFailed { ref address, ref why, connected } => {
+                self.on_dial_failed(address, why, connected, out);
+                vec![(Half::Client, input)]
+            }
+            Input::Timer(Timer::Agent(_)) => vec![(Half::Agent, input)],
+            Input::Received { from, message: Message::Link(LinkMessage::Pong { token }) } if token & AGENTS != 0 => {
+                let message = LinkMessage::Pong { token: token & !AGENTS }.into();
+                vec![(Half::Agent, Input::Received { from, message })]
+            }
+            Input::Received {
+                message:
+                    Message::Link(LinkMessage::ToAgent(_))
+                    | Message::Directory(DirectoryMessage::ToAgent(
+                        DirectoryToAgent::Register(_)
+                        | DirectoryToAgent::Speed { .. }
+                        | DirectoryToAgent::Model { .. }
+                        | DirectoryToAgent::Pace { .. }
+                        | DirectoryToAgent::ModelsTold { .. },
+                    )),
+                ..
+            } => vec![(Half::Agent, input)],
+            input => vec![(Half::Client, input)],
+        };
+        self.run(now, inputs, out);
+    }
+}
+
+fn not_reached(address: &str, why: String) -> Effect {
+    Effect::Emit(Event::NotReached { address: address.to_string(), why })
+}
+
+fn reached(address: &str, server: NodeId) -> Effect {
+    Effect::Emit(Event::Reached { address: address.to_string(), server })
+}
+
+fn log(line: String) -> Effect {
+    Effect::Emit(Event::Log(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::DirectoryToAgent;
+    use super::*;
+
+    const SERVER: NodeId = NodeId(7);
+
+    /// Which given addresses lead to the server by these effects, and of which it is said why they do not.
+    fn told(out: &[Effect]) -> Vec<(&str, Option<&str>)> {
+        let mut told = Vec::new();
+        for effect in out {
+            match effect {
+                Effect::Emit(Event::Reached { address, server }) if *server == SERVER => {
+                    told.push((address.as_str(), None));
+                }
+                Effect::Emit(Event::NotReached { address, why }) => told.push((address.as_str(), Some(why.as_str()))),
+                _ => {}
+            }
+        }
+        told
+    }
+
+    struct Test {
+        machine: ClientWithAgent,
+        now: Time,
+    }
+
+    impl Test {
+        fn new() -> Test {
+            let servers = vec!["host:1".to_string(), "alias:1".to_string()];
+            let machine = ClientWithAgent::new(ClientWithAgentConfig { id: NodeId(1), name: "c".into(), servers });
+            let mut test = Test { machine, now: Time::ZERO };
+            assert_eq!(test.dialled(Input::Start), ["alias:1", "host:1"]);
+            test
+        }
+
+        fn handle(&mut self, input: Input) -> Vec<Effect> {
+            let mut out = Vec::new();
+            self.machine.handle(self.now, input, &mut out);
+            out
+        }
+
+        fn dialled(&mut self, input: Input) -> Vec<String> {
+            self.now = self.now + HEARTBEAT_NS;
+            let dialled = |effect| if let Effect::Dial { address } = effect { Some(address) } else { None };
+            self.handle(input).into_iter().filter_map(dialled).collect()
+        }
+
+        fn is_up(&mut self) -> Vec<Effect> {
+            let (name, address) = ("s".to_string(), "host:1".to_string());
+            self.handle(Input::PeerUp { peer: SERVER, role: Role::Server, name, address })
+        }
+
+        fn alias_is_known(&mut self) -> Vec<Effect> {
+            let (address, why) = ("alias:1".to_string(), "it is connected already".to_string());
+            self.handle(Input::DialFailed { address, why, connected: Some(SERVER) })
+        }
+    }
+
+    #[test]
+    fn the_second_address_of_a_server_leads_to_it() {
+        let mut test = Test::new();
+        assert_eq!(told(&test.is_up()), [("host:1", None)]);
+        assert_eq!(told(&test.alias_is_known()), [("alias:1", None)]);
+        assert!(test.dialled(Input::Timer(Timer::Dial)).is_empty());
+        test.handle(Input::PeerLost { peer: SERVER, why: "gone".into() });
+        assert_eq!(test.dialled(Input::Timer(Timer::Dial)), ["alias:1", "host:1"]);
+    }
+
+    #[test]
+    fn why_a_server_is_refused_is_said_of_each_of_its_addresses() {
+        let mut test = Test::new();
+        test.is_up();
+        let registration = super::super::message::Registration {
+            name: "s".into(),
+            address: "host:1".into(),
+            slots: 0,
+            plain: false,
+            memory_bytes: 0,
+            slowdown: 1.0,
+            functions: Vec::new(),
+        };
+        let refused =
+            test.handle(Input::Received { from: SERVER, message: DirectoryToAgent::Register(registration).into() });
+        let why = "it has no slots; start it with --slots of at least 1";
+        assert_eq!(told(&refused), [("host:1", Some(why))]);
+        assert_eq!(told(&test.alias_is_known()), [("alias:1", Some(why))]);
+    }
+}

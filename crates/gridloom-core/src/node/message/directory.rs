@@ -1,0 +1,115 @@
+//! Which servers there are, what they offer, and what is known of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::Message;
+use crate::perf::{FunctionModel, GridView, LinkReport, host_of};
+use gridloom_base::NodeId;
+use gridloom_idl::Signature;
+
+/// What concerns servers and their functions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum DirectoryMessage {
+    ToAgent(DirectoryToAgent),
+    ToServer(DirectoryToServer),
+    ToClient(DirectoryToClient),
+}
+
+/// From servers and clients to the agent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum DirectoryToAgent {
+    /// A server offers its functions.
+    Register(Registration),
+    /// A server's measured speed of one slot, floating-point operations per second.
+    Speed { flops: f64 },
+    /// A server's model of the time of one of its functions has changed.
+    Model { function: String, model: FunctionModel },
+    /// A server's calls take so many times as long as its models say, of late.
+    Pace { pace: f64 },
+    /// A server has told all that it has learned, as that client asked.
+    ModelsTold { client: NodeId },
+    /// A client asks for the grid and the functions, and to be told of changes.
+    Subscribe,
+    /// A client asks what is known of links.
+    AskLinks,
+}
+
+/// To a server, from the agent or from a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum DirectoryToServer {
+    /// The registration was taken. The links to these other servers (with their addresses) are to be measured.
+    Registered { peers: Vec<(NodeId, String)> },
+    /// The registration was refused.
+    RegistrationRefused {
+        why: String,
+        /// The reason may pass: another server has the name, and may be gone although the agent has not noticed yet.
+        may_pass: bool,
+    },
+    /// Measure the link to that server, if nothing moves over it: `LinkMeasured` follows, or nothing.
+    MeasureLink { to: NodeId, address: String },
+    /// A client that maps by itself asks to be told what the agent is told.
+    Subscribe,
+    /// A client asks the server to tell all that it has learned to its agent and subscribers: `ModelsTold` follows there.
+    TellModels,
+}
+
+/// From the agent to a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum DirectoryToClient {
+    /// The grid as known.
+    Directory {
+        /// Rises with each change of the functions or servers.
+        version: u64,
+        /// The servers; `links` is empty.
+        grid: GridView,
+        /// Signatures of all functions offered, in order of name; `None` if unchanged since the last one sent.
+        functions: Option<Vec<Signature>>,
+    },
+    /// What that server has learned stands in the directory, which was sent before.
+    ModelsKnown { server: NodeId },
+    /// The answer to `AskLinks`: a line for each ordered pair.
+    LinksKnown { links: Vec<LinkReport> },
+}
+
+/// What a server tells the agent when it comes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Registration {
+    pub name: String,
+    /// Where other nodes can dial it.
+    pub address: String,
+    /// Tasks it runs at a time.
+    pub slots: u32,
+    /// It talks to clients only.
+    pub plain: bool,
+    /// Bound on its store.
+    pub memory_bytes: u64,
+    /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
+    pub slowdown: f64,
+    pub functions: Vec<Signature>,
+}
+
+impl Registration {
+    /// The processors that it stands for: what one server learns of them holds for all that stand for the same.
+    pub fn processors(&self) -> String {
+        let host = host_of(&self.address);
+        if self.slowdown == 1.0 { host.to_string() } else { format!("{host}, slowed down {} times", self.slowdown) }
+    }
+}
+
+impl From<DirectoryToAgent> for Message {
+    fn from(message: DirectoryToAgent) -> Message {
+        Message::Directory(DirectoryMessage::ToAgent(message))
+    }
+}
+
+impl From<DirectoryToServer> for Message {
+    fn from(message: DirectoryToServer) -> Message {
+        Message::Directory(DirectoryMessage::ToServer(message))
+    }
+}
+
+impl From<DirectoryToClient> for Message {
+    fn from(message: DirectoryToClient) -> Message {
+        Message::Directory(DirectoryMessage::ToClient(message))
+    }
+}

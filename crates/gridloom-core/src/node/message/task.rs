@@ -1,0 +1,140 @@
+//! Calls and tasks of groups: a client hands them to servers, and servers report how they end and what they hold.
+
+use serde::{Deserialize, Serialize};
+
+use super::Message;
+use crate::call::{CallBack, CallBackAnswer};
+use crate::graph::Task;
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
+
+/// What concerns tasks, and data on their account.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum TaskMessage {
+    ToServer(TaskToServer),
+    ToClient(TaskToClient),
+}
+
+/// From a client to a server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum TaskToServer {
+    /// Run this by itself (plain GridRPC): send the results here when they are made, then forget all of it. Data
+    /// arguments come from the client: small ones unasked right behind this message, large ones when they are asked for.
+    Call {
+        task: Task,
+        /// Its data arguments.
+        supplies: Vec<(DatumId, Meta)>,
+        /// It is to be measured: it runs only while nothing else does, and gives way to what comes.
+        calibrates: bool,
+    },
+    /// Run these, in this order of priority, as their inputs come.
+    RunTasks {
+        tasks: Vec<Task>,
+        /// Where the inputs come from that no task of this server makes.
+        supplies: Vec<Supply>,
+    },
+    /// Take these data from there instead, and ask again.
+    Resupply { supplies: Vec<Supply> },
+    /// Forget these tasks; kill those that run.
+    Cancel { tasks: Vec<TaskId> },
+    /// What the program answers to `CallsBack`.
+    CalledBack { task: TaskId, answer: CallBackAnswer },
+    /// Give back these tasks of a group, except those that run: they are mapped again.
+    Recall { group: GroupId, tasks: Vec<TaskId> },
+    /// These data are no longer needed.
+    Release { data: Vec<DatumId> },
+}
+
+/// From a server to a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum TaskToClient {
+    /// The answer to `Recall`.
+    Recalled {
+        group: GroupId,
+        /// Tasks given back: they will not run here.
+        tasks: Vec<TaskId>,
+        /// Tasks that run, and for how many nanoseconds.
+        running: Vec<(TaskId, u64)>,
+    },
+    /// A task of the client's calls it back, and waits for `CalledBack`.
+    CallsBack(CallBack),
+    /// Tasks that ended and transfers that were measured since the last report.
+    TasksEnded { reports: Vec<TaskReport>, transfers: Vec<TransferReport> },
+    /// Copies that this server no longer has.
+    Dropped { data: Vec<DatumId> },
+    /// A datum that the server's tasks wait for cannot be had from where it was to come.
+    SupplyFailed {
+        datum: DatumId,
+        /// The source that failed.
+        from: NodeId,
+        /// In what respect.
+        fault: SupplyFault,
+        /// How, in words.
+        why: String,
+    },
+}
+
+/// Where a datum that a server's tasks need comes from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Supply {
+    pub datum: DatumId,
+    /// Its description (a text or bytes result: size 0 until it is made).
+    pub meta: Meta,
+    /// The node that sends it.
+    pub from: NodeId,
+    /// Where to dial that node (empty for the client, which is connected already).
+    pub address: String,
+}
+
+/// In what respect a source failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SupplyFault {
+    /// It does not have the datum, or not any more.
+    Gone,
+    /// It cannot be reached from there.
+    Unreachable,
+    /// The datum broke off on its way.
+    Broken,
+}
+
+/// A task's measured course.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Nanoseconds from the start of the function to its end.
+    pub run_ns: u64,
+    /// Nanoseconds from its end until this report left, so that the receiver can tell when it ended.
+    pub age_ns: u64,
+}
+
+/// How a task ended.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskReport {
+    pub task: TaskId,
+    /// Its results' descriptions, or why there are none.
+    pub outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+    pub timing: Timing,
+}
+
+/// A measured transfer. Its receiver reports it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TransferReport {
+    pub datum: DatumId,
+    pub from: NodeId,
+    pub to: NodeId,
+    pub size_bytes: u64,
+    /// Nanoseconds from the request to the arrival.
+    pub run_ns: u64,
+    /// Nanoseconds from the arrival until this report left.
+    pub age_ns: u64,
+}
+
+impl From<TaskToServer> for Message {
+    fn from(message: TaskToServer) -> Message {
+        Message::Task(TaskMessage::ToServer(message))
+    }
+}
+
+impl From<TaskToClient> for Message {
+    fn from(message: TaskToClient) -> Message {
+        Message::Task(TaskMessage::ToClient(message))
+    }
+}

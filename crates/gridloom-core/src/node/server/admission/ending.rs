@@ -1,0 +1,134 @@
+//! Tasks that end, or are taken back before they run, and what becomes of their data.
+
+use std::collections::BTreeSet;
+
+use super::{Admission, Output, send};
+use crate::data::Origin;
+use crate::exec::{Entry, State};
+use crate::graph::Task;
+use crate::node::message::DataMessage;
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, Meta, NodeId, TaskId, Time};
+
+impl Admission {
+    /// Takes out a task that has ended.
+    pub fn take_ended(&mut self, now: Time, id: TaskId) -> Option<Entry> {
+        let entry = self.executor.remove(id)?;
+        self.forget_sources(&entry.task);
+        self.last_progress = now;
+        Some(entry)
+    }
+
+    /// A task is gone: what it read is awaited only if another task here reads it.
+    fn forget_sources(&mut self, task: &Task) {
+        for datum in task.inputs() {
+            if !self.executor.reads(datum) {
+                self.fetches.forget(datum);
+            }
+        }
+    }
+
+    /// A task has made its results. They stay here if the client of the task's group is here. Gives those that
+    /// found no room.
+    pub fn made(
+        &mut self,
+        now: Time,
+        entry: &Entry,
+        results: &[(DatumId, Meta)],
+        client: Option<NodeId>,
+        out: &mut Vec<Output>,
+    ) -> Vec<DatumId> {
+        let mut dropped = Vec::new();
+        for (datum, meta) in results {
+            let datum = *datum;
+            self.fetches.forget(datum);
+            if entry.is_call || client.is_none() {
+                out.extend(client.map(|to| Effect::SendDatum { to, datum }.into()));
+                self.replicas.discard(datum);
+                out.push(Effect::DropDatum { datum }.into());
+            } else if !self.replicas.is_known(datum) && !self.replicas.fits(meta.size_bytes()) {
+                // A copy of it was here, and was given back while its task ran again for another result.
+                let waiting = self.replicas.refuse(datum);
+                out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum }.into()));
+                out.push(Effect::DropDatum { datum }.into());
+                dropped.push(datum);
+            } else {
+                self.datum_here(now, datum, meta.size_bytes(), Origin::Made, out);
+            }
+        }
+        dropped
+    }
+
+    /// A task has failed: its results will not be made.
+    pub fn not_made(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
+        self.ask_elsewhere(now, task, out);
+        for output in &task.outputs {
+            self.will_not_be_made(now, output.datum, out);
+        }
+    }
+
+    /// A task that has ended reads its inputs no longer.
+    pub fn read_no_more(&mut self, now: Time, entry: &Entry, out: &mut Vec<Output>) {
+        let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
+        for datum in inputs {
+            let is_done = self.replicas.remove_reader(datum, now);
+            if is_done || (entry.is_call && self.replicas.release(datum)) {
+                out.push(Effect::DropDatum { datum }.into());
+            }
+        }
+    }
+
+    /// A task makes nothing here: tasks that waited for its results are let in anew, and ask for them then. The results may
+    /// be elsewhere, if the task ran again for another of them.
+    pub fn ask_elsewhere(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
+        for output in &task.outputs {
+            let (readers, _) = self.executor.waiting_for(output.datum);
+            self.hold_back(now, readers, out);
+        }
+    }
+
+    fn will_not_be_made(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
+        for peer in self.replicas.refuse(datum) {
+            let why = format!("the task that makes it failed on server '{}'", self.config.name);
+            send(out, peer, DataMessage::FetchRefused { datum, why });
+        }
+        self.replicas.unreserve(datum, now);
+    }
+
+    /// Forgets a task that does not run.
+    pub fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Output>) {
+        let Some(entry) = self.executor.remove(id) else { return };
+        self.forget_sources(&entry.task);
+        if entry.is_call {
+            for datum in entry.task.inputs() {
+                self.release(datum, out);
+            }
+        }
+        for output in &entry.task.outputs {
+            self.will_not_be_made(now, output.datum, out);
+        }
+        if entry.state != State::Held {
+            let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
+            for datum in inputs {
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum }.into());
+                }
+                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                }
+            }
+        }
+    }
+
+    /// The tasks of a client that is gone.
+    pub fn forget_tasks_of(&mut self, client: NodeId, out: &mut Vec<Output>) {
+        for id in self.executor.of_client(client) {
+            if self.executor.get(id).is_some_and(|entry| entry.state.has_begun()) {
+                // Its end cleans up behind it.
+                out.push(Effect::StopTask { task: id }.into());
+            } else {
+                self.executor.remove(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Fetches: where the inputs come from that are not made here. They are asked of their holders as soon as there is room,
+//! and of others when a holder fails.
+//!
+//! **Invariant:** what a holder will not give any more is told to the client that owns it, which names another source.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Output, send};
+use crate::data::Origin;
+use crate::member::Members;
+use crate::node::message::{DataMessage, SupplyFault, TaskToClient};
+use crate::node::protocol::{Effect, Role};
+use crate::node::server::ServerConfig;
+use gridloom_base::{DatumId, NodeId};
+
+/// Where a datum comes from that tasks here wait for.
+#[derive(Clone, Debug)]
+pub(super) struct Awaited {
+    /// Its holder; this server itself if the owner must be asked.
+    pub(super) from: NodeId,
+    pub(super) address: String,
+    pub(super) size_bytes: u64,
+    pub(super) origin: Origin,
+    /// The request went out (or waits for the connection).
+    pub(super) is_asked: bool,
+    /// Its sender sends it without being asked.
+    pub(super) comes_unasked: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Fetches {
+    config: Arc<ServerConfig>,
+    awaited: BTreeMap<DatumId, Awaited>,
+    /// Requests that wait for a connection, by the address that is being dialled.
+    dialling: BTreeMap<String, Vec<DatumId>>,
+}
+
+impl Fetches {
+    pub(super) fn new(config: Arc<ServerConfig>) -> Fetches {
+        Fetches { config, awaited: BTreeMap::new(), dialling: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, datum: DatumId) -> Option<&Awaited> {
+        self.awaited.get(&datum)
+    }
+
+    pub(super) fn is_awaited(&self, datum: DatumId) -> bool {
+        self.awaited.contains_key(&datum)
+    }
+
+    /// Whether data were asked of a node, and have not come.
+    pub(super) fn is_asked(&self, node: NodeId) -> bool {
+        self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
+    }
+
+    /// How many data are awaited, and how many addresses are dialled for them.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.awaited.len(), self.dialling.len())
+    }
+
+    pub(super) fn expect(&mut self, datum: DatumId, awaited: Awaited) {
+        self.awaited.insert(datum, awaited);
+    }
+
+    /// A datum is expected of a source that its owner has to name.
+    pub(super) fn expect_of_owner(&mut self, datum: DatumId, size_bytes: u64, origin: Origin) {
+        // The argument of a plain call is its client's.
+        let from = if origin == Origin::Argument { datum.client } else { self.config.id };
+        let address = String::new();
+        self.expect(datum, Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false });
+    }
+
+    pub(super) fn forget(&mut self, datum: DatumId) -> Option<Awaited> {
+        self.awaited.remove(&datum)
+    }
+
+    pub(super) fn forget_client(&mut self, client: NodeId) {
+        self.awaited.retain(|datum, _| datum.client != client);
+    }
+
+    /// The tasks that wait for a datum are held back: it is asked for again when one is let in.
+    pub(super) fn hold_back(&mut self, datum: DatumId) {
+        if let Some(awaited) = self.awaited.get_mut(&datum) {
+            awaited.is_asked = false;
+        }
+    }
+
+    /// A datum came and found no room: it is asked for when its task is let in.
+    pub(super) fn found_no_room(&mut self, datum: DatumId) {
+        if let Some(awaited) = self.awaited.get_mut(&datum) {
+            awaited.comes_unasked = false;
+        }
+    }
+
+    /// Asks the holder of an awaited datum for it, over a connection that stands or is made.
+    pub(super) fn ask(&mut self, datum: DatumId, members: &Members<Role>, out: &mut Vec<Output>) {
+        let Some(awaited) = self.awaited.get_mut(&datum) else { return };
+        if awaited.from == self.config.id {
+            return self.ask_for_source(datum, out);
+        }
+        awaited.is_asked = true;
+        if awaited.comes_unasked {
+            return;
+        }
+        if members.is_up(awaited.from) {
+            send(out, awaited.from, DataMessage::Fetch { datum });
+        } else if awaited.address.is_empty() {
+            self.failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
+        } else {
+            let waiting = self.dialling.entry(awaited.address.clone()).or_default();
+            if waiting.is_empty() {
+                out.push(Effect::Dial { address: awaited.address.clone() }.into());
+            }
+            waiting.push(datum);
+        }
+    }
+
+    /// Asks the owner of a datum where it is to come from.
+    pub(super) fn ask_for_source(&self, datum: DatumId, out: &mut Vec<Output>) {
+        let why = format!("server '{}' was not told where it comes from", self.config.name);
+        let (from, fault) = (self.config.id, SupplyFault::Gone);
+        send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why });
+    }
+
+    /// Tells the owner that a datum does not come from its source. The owner names another.
+    fn failed(&mut self, datum: DatumId, fault: SupplyFault, why: &str, out: &mut Vec<Output>) {
+        if let Some(awaited) = self.awaited.get_mut(&datum)
+            && awaited.is_asked
+        {
+            let from = awaited.from;
+            awaited.is_asked = false;
+            send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why: why.into() });
+        }
+    }
+
+    /// A holder has dropped a datum. If the datum is asked for before its owner has named another source, the owner is asked.
+    pub(super) fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+        if self.awaited.get(&datum).is_none_or(|awaited| awaited.from != from) {
+            return;
+        }
+        self.failed(datum, SupplyFault::Gone, why, out);
+        if let Some(awaited) = self.awaited.get_mut(&datum) {
+            (awaited.from, awaited.address) = (self.config.id, String::new());
+        }
+    }
+
+    /// A datum broke off on its way here.
+    pub(super) fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+        if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
+            awaited.comes_unasked = false;
+            self.failed(datum, SupplyFault::Broken, why, out);
+        }
+    }
+
+    pub(super) fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
+        for datum in self.dialling.remove(address).unwrap_or_default() {
+            if let Some(awaited) = self.awaited.get(&datum) {
+                if awaited.from == peer {
+                    send(out, peer, DataMessage::Fetch { datum });
+                } else {
+                    let why = format!("another node answers at {address}");
+                    self.failed(datum, SupplyFault::Unreachable, &why, out);
+                }
+            }
+        }
+    }
+
+    /// Gives the holders that are not reached.
+    pub(super) fn dial_failed(
+        &mut self,
+        address: &str,
+        why: &str,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) -> Vec<NodeId> {
+        let mut unreachable = Vec::new();
+        for datum in self.dialling.remove(address).unwrap_or_default() {
+            let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
+                continue;
+            };
+            if members.is_up(awaited.from) {
+                send(out, awaited.from, DataMessage::Fetch { datum });
+                continue;
+            }
+            unreachable.push(awaited.from);
+            // Even if its task was held back meanwhile: it would ask there again.
+            awaited.is_asked = true;
+            self.failed(datum, SupplyFault::Unreachable, why, out);
+        }
+        unreachable
+    }
+
+    pub(super) fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Output>) {
+        let asked = self.awaited.iter().filter(|(_, awaited)| awaited.is_asked && awaited.from == peer);
+        for datum in asked.map(|(datum, _)| *datum).collect::<Vec<_>>() {
+            self.failed(datum, SupplyFault::Unreachable, why, out);
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.dialling.values().any(Vec::is_empty) {
+            return Err("an address is dialled for no datum".into());
+        }
+        let own = |awaited: &Awaited| awaited.from == self.config.id && awaited.is_asked;
+        match self.awaited.iter().find(|(_, awaited)| own(awaited)) {
+            Some((datum, _)) => Err(format!("{datum} is asked of this server itself")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::server::tests::offering_nothing;
+    use gridloom_base::Time;
+
+    const HOLDER: NodeId = NodeId(3);
+
+    fn awaited() -> (Fetches, DatumId) {
+        let datum = DatumId { client: NodeId(7), serial: 1 };
+        let mut fetches = Fetches::new(Arc::new(offering_nothing()));
+        let (from, address) = (HOLDER, "there:1".to_string());
+        let origin = Origin::Copied;
+        fetches.expect(datum, Awaited { from, address, size_bytes: 8, origin, is_asked: false, comes_unasked: false });
+        (fetches, datum)
+    }
+
+    #[test]
+    fn a_datum_is_asked_for_once_its_holder_is_reached() {
+        let (mut fetches, datum) = awaited();
+        let mut out = Vec::new();
+        fetches.ask(datum, &Members::default(), &mut out);
+        assert!(matches!(out[..], [Output::Effect(Effect::Dial { .. })]) && fetches.is_asked(HOLDER));
+        out.clear();
+        fetches.peer_up(HOLDER, "there:1", &mut out);
+        assert_eq!(out, [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum }.into() }.into()]);
+        assert_eq!(fetches.counts(), (1, 0));
+        fetches.check().unwrap();
+    }
+
+    #[test]
+    fn a_source_that_fails_is_told_to_the_owner_once() {
+        let (mut fetches, datum) = awaited();
+        let (mut members, mut out) = (Members::default(), Vec::new());
+        members.up(Time(0), HOLDER, Role::Server);
+        fetches.ask(datum, &members, &mut out);
+        out.clear();
+        fetches.refused(HOLDER, datum, "it was dropped", &mut out);
+        fetches.peer_lost(HOLDER, "silent", &mut out);
+        let told = |output: &Output| matches!(output, Output::Effect(Effect::Send { to, .. }) if *to == datum.client);
+        assert!(out.len() == 1 && told(&out[0]), "{out:?}");
+        // The owner is asked before the holder is asked again.
+        fetches.ask(datum, &members, &mut out);
+        assert!(out.len() == 2 && told(&out[1]) && !fetches.is_asked(HOLDER), "{out:?}");
+        fetches.check().unwrap();
+    }
+}

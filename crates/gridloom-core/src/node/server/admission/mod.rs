@@ -1,0 +1,421 @@
+//! Admission: tasks are let in, in order, as the store has room for what they read and make, and start as slots come free.
+//!
+//! **Invariant:** as long as tasks are held and none runs, something is let in, makes way, or is refused: a store that is
+//! too small is an error, never a silence.
+
+mod ending;
+mod fetches;
+mod supply;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::ServerConfig;
+use crate::data::{Evicted, Origin, Replicas};
+use crate::exec::{Entry, Executor, State};
+use crate::graph::{Copies, Task, TaskKind};
+use crate::member::Members;
+use crate::node::message::Message;
+use crate::node::protocol::{Effect, Role};
+use fetches::Fetches;
+use gridloom_base::limits::{CALLED_BACK_NS_MAX, HEARTBEAT_NS};
+use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
+
+/// Tasks, the store's accounting, and what is asked of others.
+#[derive(Debug)]
+pub(super) struct Admission {
+    config: Arc<ServerConfig>,
+    executor: Executor,
+    replicas: Replicas,
+    fetches: Fetches,
+    /// When a datum last became available here or a task last ended.
+    last_progress: Time,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Output {
+    Effect(Effect),
+    /// A copy has made way: its owner is told, after what has come for it.
+    Evicted(DatumId),
+}
+
+impl From<Effect> for Output {
+    fn from(effect: Effect) -> Output {
+        Output::Effect(effect)
+    }
+}
+
+/// How a server that stands still goes on.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Unstuck {
+    /// Tasks that wait have made way: others may be let in.
+    MadeWay,
+    /// That task will find no room.
+    Refused(TaskId, TaskError),
+}
+
+impl Admission {
+    pub(super) fn new(config: Arc<ServerConfig>) -> Admission {
+        Admission {
+            executor: Executor::new(config.slots),
+            replicas: Replicas::new(config.memory_bytes),
+            fetches: Fetches::new(config.clone()),
+            last_progress: Time::ZERO,
+            config,
+        }
+    }
+
+    // ---- what is here
+
+    /// Tasks known and bytes held.
+    pub(super) fn load(&self) -> (usize, u64) {
+        (self.executor.len(), self.replicas.used_bytes())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.executor.is_empty()
+    }
+
+    pub(super) fn get(&self, id: TaskId) -> Option<&Entry> {
+        self.executor.get(id)
+    }
+
+    pub(super) fn state(&self, id: TaskId) -> Option<State> {
+        self.executor.get(id).map(|entry| entry.state)
+    }
+
+    /// How many tasks compute.
+    pub(super) fn computing(&self) -> u32 {
+        self.executor.running()
+    }
+
+    /// Methods of an object that are here, in the order in which they came.
+    pub(super) fn of_object(&self, object: ObjectId) -> Vec<TaskId> {
+        self.executor.of_object(object)
+    }
+
+    pub(super) fn size_bytes(&self, datum: DatumId) -> u64 {
+        self.replicas.size_bytes(datum)
+    }
+
+    /// Whether data were asked of a node, and have not come.
+    pub(super) fn is_asked(&self, node: NodeId) -> bool {
+        self.fetches.is_asked(node)
+    }
+
+    // ---- letting in
+
+    /// Takes a task in, held. False if it is here already.
+    pub(super) fn add(&mut self, task: Task, is_call: bool) -> bool {
+        self.executor.add(Arc::new(task), is_call)
+    }
+
+    /// Lets in what there is room for, until a task is met that will never have room: that one is to be refused.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) -> Option<(TaskId, TaskError)> {
+        while let Some(entry) = self.executor.first_held() {
+            let task = entry.task.clone();
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            let needed = self.room_needed(&task, &inputs);
+            if !self.replicas.fits(needed) {
+                self.evict(needed, &inputs, out);
+            }
+            if !self.replicas.fits(needed) {
+                // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
+                // later plan for what was lost may bring it about) make way.
+                let stuck = if self.executor.is_busy() { Vec::new() } else { self.executor.waiting(true) };
+                if !stuck.is_empty() {
+                    self.hold_back(now, stuck, out);
+                    continue;
+                }
+                let waits = self.executor.admitted() > 0;
+                return (!waits).then(|| self.no_room_for(&task, needed));
+            }
+            self.admit_first(now, &task, inputs, members, out);
+        }
+        None
+    }
+
+    /// Bytes that the store has to have free before a task is let in.
+    fn room_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
+        let size_of = |datum: &DatumId| self.fetches.get(*datum).map_or(0, |awaited| awaited.size_bytes);
+        let coming = inputs.iter().filter(|datum| !self.replicas.is_known(**datum)).map(size_of);
+        let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
+        coming.chain(made).fold(0, u64::saturating_add)
+    }
+
+    fn no_room_for(&self, task: &Task, needed: u64) -> (TaskId, TaskError) {
+        let error = TaskError::StoreFull {
+            function: task.name().to_string(),
+            server: self.config.name.clone(),
+            task: task.id,
+            needed,
+            held: self.replicas.used_bytes(),
+            limit: self.replicas.limit_bytes(),
+        };
+        (task.id, error)
+    }
+
+    /// Makes room, but neither of what is `kept` (what the task reads that is to be let in) nor of copies of what a task
+    /// here makes again: that is the room for its result. What a held call will read is asked for again when the call is
+    /// let in.
+    fn evict(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<Output>) {
+        let executor = &self.executor;
+        let evicted = self.replicas.evict(
+            needed,
+            |datum| kept.contains(&datum) || executor.makes(datum),
+            |datum| executor.reads(datum),
+        );
+        for Evicted { datum, origin, size_bytes } in evicted {
+            out.push(Effect::DropDatum { datum }.into());
+            if origin != Origin::Argument {
+                out.push(Output::Evicted(datum));
+            }
+            if self.executor.reads(datum) {
+                // A copy may come from elsewhere the next time: its owner is asked for the source.
+                self.fetches.expect_of_owner(datum, size_bytes, origin);
+            }
+        }
+    }
+
+    fn admit_first(
+        &mut self,
+        now: Time,
+        task: &Task,
+        inputs: BTreeSet<DatumId>,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) {
+        for output in &task.outputs {
+            self.replicas.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
+        }
+        for datum in inputs {
+            if !self.replicas.is_known(datum) {
+                match self.fetches.get(datum) {
+                    Some(awaited) => {
+                        self.replicas.reserve(datum, awaited.size_bytes, awaited.origin, now);
+                        if self.only_awaits(datum) {
+                            for peer in self.replicas.refuse(datum) {
+                                self.refuse_awaited(datum, peer, out);
+                            }
+                        }
+                        self.fetches.ask(datum, members, out);
+                    }
+                    // A task that is held behind this one makes it.
+                    None if self.executor.makes(datum) => {
+                        self.replicas.reserve(datum, 0, Origin::Made, now);
+                    }
+                    None => {
+                        self.fetches.ask_for_source(datum, out);
+                        self.replicas.reserve(datum, 0, Origin::Copied, now);
+                    }
+                }
+            }
+            self.replicas.add_reader(datum);
+        }
+        self.executor.admit(|datum| self.replicas.is_here(datum));
+    }
+
+    // ---- making way
+
+    /// If nothing has moved here for a heartbeat while tasks are held for lack of room, those that wait make way: what
+    /// they wait for may itself be held up elsewhere by tasks that wait for what is held here.
+    pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Output>) -> Option<Unstuck> {
+        let first = self.executor.first_held()?.task.clone();
+        let stands_ns = now.since(self.last_progress);
+        if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
+            return None;
+        }
+        // Every admitted task has called its program back, and the program may wait for the very task that finds no room.
+        if self.executor.asking() > 0 && self.executor.admitted() == self.executor.asking() {
+            let needed = self.room_needed(&first, &first.inputs().collect());
+            let (id, error) = self.no_room_for(&first, needed);
+            return (stands_ns >= CALLED_BACK_NS_MAX).then_some(Unstuck::Refused(id, error));
+        }
+        let waiting = self.executor.waiting(false);
+        self.hold_back(now, waiting, out);
+        self.last_progress = now;
+        Some(Unstuck::MadeWay)
+    }
+
+    /// Puts waiting tasks back behind all others and gives up the room that they had.
+    fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Output>) {
+        for id in tasks {
+            self.executor.hold_back(id);
+            let task = self.executor.get(id).expect("held back a moment ago").task.clone();
+            for output in &task.outputs {
+                self.replicas.unreserve(output.datum, now);
+            }
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            for datum in inputs {
+                if self.replicas.remove_reader(datum, now) {
+                    out.push(Effect::DropDatum { datum }.into());
+                }
+                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                    self.fetches.hold_back(datum);
+                }
+            }
+        }
+    }
+
+    // ---- running
+
+    /// The next task to start, if a slot is free. One slot takes several tasks of a function with short calls.
+    pub(super) fn next_start(&mut self, is_short: impl Fn(&str) -> bool) -> Option<Arc<Task>> {
+        let depth = self.config.queue_depth.max(1);
+        self.executor.next_start(|function| if is_short(function) { depth } else { 1 })
+    }
+
+    /// Takes out a task that was to take copies here, which are here.
+    pub(super) fn take_replicated(&mut self, now: Time, out: &mut Vec<Output>) -> Option<TaskId> {
+        let task = self.executor.take_placed()?;
+        for datum in task.inputs().collect::<BTreeSet<DatumId>>() {
+            if task.kind == TaskKind::Replicate(Copies::Kept) {
+                self.replicas.keep(datum);
+            }
+            if self.replicas.remove_reader(datum, now) {
+                out.push(Effect::DropDatum { datum }.into());
+            }
+        }
+        Some(task.id)
+    }
+
+    /// A running task has called its program back.
+    pub(super) fn begin_asking(&mut self, id: TaskId) {
+        self.executor.begin_asking(id);
+    }
+
+    /// The program has answered.
+    pub(super) fn end_asking(&mut self, id: TaskId) {
+        self.executor.end_asking(id);
+    }
+
+    // ---- for invariants and status
+
+    /// What is remembered of tasks and data, by kind.
+    pub(super) fn leftovers(&self) -> [(&'static str, usize); 6] {
+        let (awaited, dialled) = self.fetches.counts();
+        [
+            ("tasks", self.executor.len()),
+            ("data", self.replicas.len()),
+            ("bytes", self.replicas.used_bytes() as usize),
+            ("requests for unknown data", self.replicas.unknown()),
+            ("data waited for", awaited),
+            ("addresses dialled for data", dialled),
+        ]
+    }
+
+    /// Where the tasks stand and what they wait for, a line each, after a line on the store.
+    pub(super) fn situation(&self) -> Vec<String> {
+        let (used, limit) = (self.replicas.used_bytes(), self.replicas.limit_bytes());
+        let store = format!("{}: holds {used} of {limit} bytes in {} data", self.config.name, self.replicas.len());
+        let input = |datum: DatumId| match (self.replicas.is_here(datum), self.fetches.get(datum)) {
+            (true, _) => format!("{datum} (here)"),
+            (false, Some(awaited)) if awaited.from == self.config.id => format!("{datum} (evicted)"),
+            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (asked of {})", awaited.from),
+            (false, Some(awaited)) => format!("{datum} (to come from {})", awaited.from),
+            (false, None) if self.executor.makes(datum) => format!("{datum} (made here)"),
+            (false, None) => format!("{datum} (of unknown source)"),
+        };
+        let tasks = self.executor.tasks().map(|entry| {
+            let reads: Vec<String> = entry.task.inputs().collect::<BTreeSet<_>>().into_iter().map(input).collect();
+            let makes: Vec<String> = entry.task.outputs.iter().map(|output| output.datum.to_string()).collect();
+            format!("  {} {:?}: reads {}; makes {}", entry.task.id, entry.state, reads.join(", "), makes.join(", "))
+        });
+        std::iter::once(store).chain(tasks).collect()
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.executor.check()?;
+        self.replicas.check()?;
+        self.fetches.check()?;
+        for entry in self.executor.tasks() {
+            // The inputs of a task that has begun are dropped if its client is lost. A result has no place while the task that
+            // makes it is held back.
+            let lacks = |datum: &DatumId| match entry.state {
+                State::Ready => !self.replicas.is_here(*datum),
+                State::Waiting => !self.replicas.is_known(*datum) && !self.executor.makes(*datum),
+                State::Held | State::Running | State::Asking => false,
+            };
+            if let Some(datum) = entry.task.inputs().find(lacks) {
+                return Err(format!("{} is {:?}, and {datum} has no place", entry.task.id, entry.state));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn send(out: &mut Vec<Output>, to: NodeId, message: impl Into<Message>) {
+    out.push(Effect::Send { to, message: message.into() }.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Argument, Output as Made};
+    use crate::node::message::Supply;
+    use crate::node::server::tests::offering_nothing;
+    use gridloom_base::{Dtype, Meta};
+
+    const CLIENT: NodeId = NodeId(7);
+
+    fn datum(serial: u64) -> DatumId {
+        DatumId { client: CLIENT, serial }
+    }
+
+    fn task(serial: u64, reads: &[u64], makes: u64, elements: u64) -> Task {
+        Task {
+            id: TaskId { client: CLIENT, serial },
+            kind: TaskKind::call("m/f", 0),
+            args: reads.iter().map(|serial| Argument::Datum(datum(*serial))).collect(),
+            outputs: vec![Made { datum: datum(makes), meta: Meta::array(Dtype::Float64, &[elements]) }],
+            work_flops: None,
+            only: None,
+        }
+    }
+
+    #[test]
+    fn what_finds_room_is_let_in_in_order_and_what_never_will_is_refused() {
+        let mut admission = Admission::new(Arc::new(offering_nothing()));
+        let (members, mut out) = (Members::default(), Vec::new());
+        let whole = offering_nothing().memory_bytes / 8;
+        for task in [task(1, &[], 11, whole), task(2, &[], 12, 1), task(3, &[], 13, whole + 1)] {
+            assert!(admission.add(task, false));
+        }
+        assert_eq!(admission.admit(Time(0), &members, &mut out), None, "the second waits for the first");
+        let first = admission.next_start(|_| false).unwrap();
+        assert_eq!((first.id.serial, admission.next_start(|_| false)), (1, None));
+        let entry = admission.take_ended(Time(1), first.id).unwrap();
+        admission.not_made(Time(1), &entry.task, &mut out);
+        admission.check().unwrap();
+        assert_eq!(admission.admit(Time(1), &members, &mut out), None);
+        let second = admission.next_start(|_| false).unwrap();
+        let entry = admission.take_ended(Time(2), second.id).unwrap();
+        admission.not_made(Time(2), &entry.task, &mut out);
+        let refused = admission.admit(Time(2), &members, &mut out);
+        assert!(matches!(refused, Some((id, TaskError::StoreFull { .. })) if id.serial == 3));
+    }
+
+    #[test]
+    fn a_task_runs_when_what_was_asked_for_is_here() {
+        let mut admission = Admission::new(Arc::new(offering_nothing()));
+        let (mut members, mut out) = (Members::default(), Vec::new());
+        members.up(Time(0), CLIENT, Role::Client);
+        admission.add(task(1, &[5], 11, 1), false);
+        let meta = Meta::array(Dtype::Float64, &[1]);
+        let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new() };
+        admission.expect(CLIENT, vec![supply], false);
+        assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+        assert!(admission.is_asked(CLIENT) && admission.next_start(|_| false).is_none());
+        admission.check().unwrap();
+        let origin = admission.take_arrived(Time(1), datum(5), 8, &mut out).unwrap();
+        admission.datum_here(Time(1), datum(5), 8, origin, &mut out);
+        admission.check().unwrap();
+        assert!(admission.next_start(|_| false).is_some());
+    }
+}

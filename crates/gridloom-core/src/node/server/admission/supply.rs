@@ -1,0 +1,208 @@
+//! Data that come, are asked for and are given up.
+
+use std::collections::BTreeSet;
+
+use super::fetches::Awaited;
+use super::{Admission, Output, send};
+use crate::data::{Fetch, Origin};
+use crate::member::Members;
+use crate::node::message::{DataMessage, Supply};
+use crate::node::protocol::{Effect, Role};
+use gridloom_base::limits::{EAGER_BYTES_MAX, FETCH_UNKNOWN_NS_MAX};
+use gridloom_base::{DatumId, NodeId, Time};
+
+impl Admission {
+    /// The sources of what tasks read that have just been taken in.
+    pub fn expect(&mut self, client: NodeId, supplies: Vec<Supply>, is_call: bool) {
+        for Supply { datum, meta, from, address } in supplies {
+            if datum.client == client && self.executor.reads(datum) && !self.replicas.is_known(datum) {
+                let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+                let origin = if is_call { Origin::Argument } else { Origin::Copied };
+                let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;
+                self.fetches
+                    .expect(datum, Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked });
+            }
+        }
+    }
+
+    /// Other sources, of data that did not come from theirs.
+    pub fn resupply(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        supplies: Vec<Supply>,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) {
+        for Supply { datum, meta, from, address } in supplies {
+            let is_needed = self.executor.reads(datum) || self.fetches.is_awaited(datum);
+            if datum.client != client || !is_needed || self.replicas.is_here(datum) {
+                continue;
+            }
+            let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+            let is_due = self.replicas.is_known(datum);
+            let origin = self.fetches.get(datum).map_or(Origin::Copied, |awaited| awaited.origin);
+            let awaited = Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false };
+            self.fetches.expect(datum, awaited);
+            if is_due {
+                self.make_room_and_ask(now, datum, size_bytes, members, out);
+            }
+        }
+    }
+
+    /// Asks for a datum that admitted tasks wait for. Its place may be too small for it, if it was made before its size was
+    /// known: if there is no room for the rest, tasks behind them make way, or else they do. The first in order never does
+    /// for another, so that two tasks cannot keep taking each other's room.
+    fn make_room_and_ask(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        size_bytes: u64,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) {
+        let more_bytes = self.replicas.lacks_bytes(datum, size_bytes);
+        let (readers, behind) = self.executor.waiting_for(datum);
+        self.evict(more_bytes, &BTreeSet::new(), out);
+        if !self.replicas.fits(more_bytes) {
+            self.hold_back(now, behind, out);
+            self.evict(more_bytes, &BTreeSet::new(), out);
+        }
+        if self.replicas.fits(more_bytes) {
+            self.replicas.grow(datum, size_bytes);
+            self.fetches.ask(datum, members, out);
+        } else {
+            self.hold_back(now, readers, out);
+        }
+    }
+
+    /// Whether a datum is to come here, and from elsewhere. The peer that asks for it here was told so before its task was
+    /// called back from here: two servers that wait for one another's copy would wait for ever.
+    pub(super) fn only_awaits(&self, datum: DatumId) -> bool {
+        let is_to_come = self.fetches.is_awaited(datum) && self.replicas.is_known(datum);
+        is_to_come && !self.replicas.is_here(datum) && !self.executor.makes(datum)
+    }
+
+    /// The owner of the datum knows its holders.
+    pub(super) fn refuse_awaited(&self, datum: DatumId, peer: NodeId, out: &mut Vec<Output>) {
+        let why = format!("server '{}' waits for it itself", self.config.name);
+        send(out, peer, DataMessage::FetchRefused { datum, why });
+    }
+
+    /// A peer asks for a datum.
+    pub fn fetch(&mut self, now: Time, datum: DatumId, peer: NodeId, out: &mut Vec<Output>) {
+        if self.only_awaits(datum) {
+            return self.refuse_awaited(datum, peer, out);
+        }
+        match self.replicas.fetch(datum, peer, now) {
+            Fetch::Now => out.push(Effect::SendDatum { to: peer, datum }.into()),
+            Fetch::Later => {}
+            Fetch::Gone => {
+                let why = format!("server '{}' has dropped it", self.config.name);
+                send(out, peer, DataMessage::FetchRefused { datum, why });
+            }
+        }
+    }
+
+    /// A holder will not send a datum.
+    pub fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+        self.fetches.refused(from, datum, why, out);
+    }
+
+    /// A datum broke off on its way here.
+    pub fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+        self.fetches.broken(from, datum, why, out);
+    }
+
+    /// A datum has come: what it is here for, or nothing if it is of no use and was dropped.
+    pub fn take_arrived(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        size_bytes: u64,
+        out: &mut Vec<Output>,
+    ) -> Option<Origin> {
+        // A datum has no room yet while its source is being asked for.
+        let has_room = self.replicas.is_known(datum) && self.fetches.is_awaited(datum);
+        if !has_room && !self.replicas.fits(self.replicas.lacks_bytes(datum, size_bytes)) {
+            // There is no room for it yet, or not any more.
+            self.fetches.found_no_room(datum);
+            out.push(Effect::DropDatum { datum }.into());
+            return None;
+        }
+        let awaited = self.fetches.forget(datum);
+        if awaited.is_none() && !self.executor.waits_for(datum) {
+            // Its task was cancelled on the way, or it came twice.
+            if !self.replicas.is_here(datum) {
+                if !self.executor.makes(datum) {
+                    self.replicas.unreserve(datum, now);
+                }
+                out.push(Effect::DropDatum { datum }.into());
+            }
+            return None;
+        }
+        Some(awaited.map_or(Origin::Copied, |awaited| awaited.origin))
+    }
+
+    /// A datum is in the store: the peers and the tasks that wait for it have it.
+    pub fn datum_here(&mut self, now: Time, datum: DatumId, size_bytes: u64, origin: Origin, out: &mut Vec<Output>) {
+        self.last_progress = now;
+        for peer in self.replicas.arrived(datum, size_bytes, origin, now) {
+            out.push(Effect::SendDatum { to: peer, datum }.into());
+        }
+        self.executor.datum_here(datum);
+    }
+
+    /// The owner of a datum no longer needs it.
+    pub fn release(&mut self, datum: DatumId, out: &mut Vec<Output>) {
+        if self.replicas.release(datum) {
+            out.push(Effect::DropDatum { datum }.into());
+        }
+    }
+
+    /// Refuses requests for data of which nothing is known for long.
+    pub fn expire(&mut self, now: Time, out: &mut Vec<Output>) {
+        let executor = &self.executor;
+        for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
+            let why = format!("server '{}' knows nothing of it", self.config.name);
+            send(out, peer, DataMessage::FetchRefused { datum, why });
+        }
+    }
+
+    // ---- peers
+
+    pub fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
+        self.fetches.peer_up(peer, address, out);
+    }
+
+    /// Gives the holders that are not reached.
+    pub fn dial_failed(
+        &mut self,
+        address: &str,
+        why: &str,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) -> Vec<NodeId> {
+        self.fetches.dial_failed(address, why, members, out)
+    }
+
+    pub fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Output>) {
+        out.extend(self.replicas.forget_peer(peer).into_iter().map(|datum| Effect::DropDatum { datum }.into()));
+        self.fetches.peer_lost(peer, why, out);
+    }
+
+    /// The data of a client that is gone.
+    pub fn forget_data_of(&mut self, client: NodeId, out: &mut Vec<Output>) {
+        self.fetches.forget_client(client);
+        for datum in self.replicas.of_client(client) {
+            // Servers that can still reach the client are told of another source by it.
+            for peer in self.replicas.refuse(datum) {
+                let why = format!("server '{}' has dropped it: it lost the client", self.config.name);
+                send(out, peer, DataMessage::FetchRefused { datum, why });
+            }
+            if self.replicas.discard(datum) {
+                out.push(Effect::DropDatum { datum }.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is known of the times of one function: learned from its calls, and news for the agent when it has changed.
+
+use crate::perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
+use gridloom_base::Time;
+use gridloom_base::limits::{MODEL_REPORT_NS, SHORT_CALL_NS_MAX};
+use gridloom_base::time::ns_to_seconds;
+
+/// Of a function with short calls, one call in so many is learned from after the first few: the rest would take time
+/// from the calls.
+const SHORT_CALLS_SKIPPED: u64 = 16;
+const SHORT_CALLS_LEARNED: u64 = 64;
+/// A time that has changed by more than this part, and by more than its spread, is news.
+const NEWS_PART: f64 = 0.05;
+
+/// What is known of one function.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    learner: Learner,
+    /// Calls that are still cold: the first on each slot.
+    cold_left: u32,
+    calls: u64,
+    /// What the agent was told, and when.
+    reported: Option<(FunctionModel, Time)>,
+    changed: bool,
+}
+
+impl Known {
+    /// Of a function that has not been called yet.
+    pub(super) fn cold(slots: u32) -> Known {
+        Known { cold_left: slots, ..Known::default() }
+    }
+
+    /// Goes on from a model that was kept.
+    pub(super) fn resume(model: &FunctionModel, slots: u32) -> Known {
+        Known { learner: Learner::resume(model), cold_left: slots, changed: true, ..Known::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Seconds that are expected of a call while so many tasks run, itself included; `None` before a warm one of its function.
+    pub(super) fn expected_s(&self, size: Size, tasks: f64) -> Option<f64> {
+        Some(self.learner.predict(size)?.seconds * self.learner.perturbation().factor(tasks))
+    }
+
+    /// Whether a call is short as far as is known.
+    pub(super) fn is_short(&self) -> bool {
+        self.learner.mean_s().is_some_and(|mean_s| mean_s < ns_to_seconds(SHORT_CALL_NS_MAX))
+    }
+
+    /// A call has ended. Gives whether it was cold, or nothing if it is passed over, as most calls of a short function
+    /// are. A call that was made to be measured is never passed over.
+    pub(super) fn count(&mut self, is_measured: bool) -> Option<bool> {
+        self.calls += 1;
+        let is_due = self.calls <= SHORT_CALLS_LEARNED || self.calls.is_multiple_of(SHORT_CALLS_SKIPPED);
+        if !is_measured && self.is_short() && !is_due {
+            return None;
+        }
+        let is_cold = self.cold_left > 0;
+        self.cold_left = self.cold_left.saturating_sub(1);
+        Some(is_cold)
+    }
+
+    pub(super) fn learn(&mut self, size: Size, seconds: f64, tasks: f64, is_cold: bool) {
+        self.learner.learn(size, seconds, tasks, is_cold);
+        self.changed = true;
+    }
+
+    /// The model, if it has changed enough to be told. It counts as told then.
+    pub(super) fn take_news(&mut self, now: Time) -> Option<FunctionModel> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let model = self.learner.model();
+        if !self.is_news(now, &model) {
+            return None;
+        }
+        self.reported = Some((model.clone(), now));
+        Some(model)
+    }
+
+    /// An agent that may know nothing yet is told everything.
+    pub(super) fn forget_told(&mut self) {
+        self.reported = None;
+        self.changed = true;
+    }
+
+    fn is_news(&self, now: Time, model: &FunctionModel) -> bool {
+        let Some((told, since)) = &self.reported else { return true };
+        now.since(*since) >= MODEL_REPORT_NS
+            || differs(&told.by_work, &model.by_work)
+            || differs(&told.by_bytes, &model.by_bytes)
+            || is_perturbed_otherwise(&told.perturbation, &model.perturbation)
+    }
+}
+
+fn differs(told: &Curve, now: &Curve) -> bool {
+    let is_moved = |(a, b): (&Point, &Point)| {
+        let change_s = (a.seconds - b.seconds).abs();
+        a.size != b.size || (a.calls == 0) != (b.calls == 0) || change_s > (NEWS_PART * a.seconds).max(a.spread_s)
+    };
+    told.points.len() != now.points.len() || told.points.iter().zip(&now.points).any(is_moved)
+}
+
+fn is_perturbed_otherwise(told: &Perturbation, now: &Perturbation) -> bool {
+    let is_moved = |(a, b): (&Beside, &Beside)| a.tasks != b.tasks || (a.factor / b.factor - 1.0).abs() > NEWS_PART;
+    told.points.len() != now.points.len() || told.points.iter().zip(&now.points).any(is_moved)
+}

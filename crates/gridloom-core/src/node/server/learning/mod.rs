@@ -1,0 +1,189 @@
+//! Learning: the times of the functions that run here, from their calls, and how fast this server is of late.
+//!
+//! What is news for the agent is returned; the server tells it.
+
+mod known;
+mod pace;
+mod running;
+
+use std::collections::BTreeMap;
+
+use super::ServerConfig;
+use crate::graph::Task;
+use crate::perf::{FunctionModel, Size};
+use gridloom_base::limits::PACE_CALL_S_MIN;
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{TaskId, Time};
+use known::Known;
+use pace::Pace;
+use running::RunningTasks;
+
+#[derive(Debug)]
+pub(super) struct Learning {
+    slots: u32,
+    known: BTreeMap<String, Known>,
+    timer_is_set: bool,
+    pace: Pace,
+    running: RunningTasks,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum News {
+    /// A function's model has changed.
+    Model(String, FunctionModel),
+    /// Calls take so many times as long as the models say, of late.
+    Pace(f64),
+    /// Models have changed, and are told when the timer fires.
+    SetTimer,
+}
+
+/// A call that has ended well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub(super) function: &'a str,
+    pub(super) size: Size,
+    pub(super) run_ns: u64,
+    /// The mean number of tasks that ran meanwhile, itself included.
+    pub(super) tasks: f64,
+    /// It was made to be measured.
+    pub(super) is_measured: bool,
+}
+
+impl Learning {
+    /// Goes on from the models that were kept of functions which are offered.
+    pub(super) fn new(config: &ServerConfig) -> Learning {
+        let offered = |name: &str| config.functions.iter().any(|signature| signature.name == name);
+        let kept = config.models.iter().filter(|(name, model)| offered(name) && model.is_sane());
+        Learning {
+            slots: config.slots,
+            known: kept.map(|(name, model)| (name.clone(), Known::resume(model, config.slots))).collect(),
+            timer_is_set: false,
+            pace: Pace::default(),
+            running: RunningTasks::default(),
+        }
+    }
+
+    /// Whether calls of a function are short as far as is known.
+    pub(super) fn is_short(&self, function: &str) -> bool {
+        self.known.get(function).is_some_and(Known::is_short)
+    }
+
+    /// A task has started; so many compute from now on.
+    pub(super) fn started(&mut self, now: Time, task: &Task, computing: u32) {
+        self.running.started(now, task, computing);
+    }
+
+    /// So many tasks compute from now on.
+    pub(super) fn set_computing(&mut self, now: Time, computing: u32) {
+        self.running.set_computing(now, computing);
+    }
+
+    /// A task has ended. Gives the mean number of tasks that ran while it did, itself included.
+    pub(super) fn ended(&mut self, now: Time, task: TaskId, computing: u32) -> f64 {
+        self.running.ended(now, task, computing)
+    }
+
+    pub(super) fn elapsed_ns(&self, now: Time, task: TaskId) -> u64 {
+        self.running.elapsed_ns(now, task)
+    }
+
+    pub(super) fn learn(&mut self, now: Time, call: Call<'_>) -> Vec<News> {
+        let known = match self.known.get_mut(call.function) {
+            Some(known) => known,
+            None => self.known.entry(call.function.to_string()).or_insert(Known::cold(self.slots)),
+        };
+        let Some(is_cold) = known.count(call.is_measured) else { return Vec::new() };
+        let seconds = ns_to_seconds(call.run_ns.max(1));
+        // Of very short calls several are with a worker at a time, in its queue.
+        let tasks = if seconds < PACE_CALL_S_MIN { 1.0 } else { call.tasks.min(f64::from(self.slots)) };
+        known.learn(call.size, seconds, tasks, is_cold);
+        let mut news = Vec::new();
+        if !is_cold && seconds >= PACE_CALL_S_MIN {
+            self.pace.measured(call.function, call.size, seconds, tasks);
+            news.extend(self.take_pace(now));
+        }
+        if is_cold {
+            // The first figures are told at once: a client may wait for them.
+            news.extend(self.take_models(now));
+        } else if !self.timer_is_set {
+            self.timer_is_set = true;
+            news.push(News::SetTimer);
+        }
+        news
+    }
+
+    /// The timer has fired.
+    pub(super) fn timer_fired(&mut self, now: Time) -> Vec<News> {
+        self.timer_is_set = false;
+        self.take_models(now)
+    }
+
+    /// Everything, for an agent or a client that may know nothing yet.
+    pub(super) fn take_all_models(&mut self, now: Time) -> Vec<News> {
+        self.known.values_mut().for_each(Known::forget_told);
+        self.take_models(now)
+    }
+
+    fn take_models(&mut self, now: Time) -> Vec<News> {
+        let news = self.known.iter_mut().map(|(function, known)| (function, known.take_news(now)));
+        news.filter_map(|(function, model)| Some(News::Model(function.clone(), model?))).collect()
+    }
+
+    /// The pace, if it has changed much.
+    pub(super) fn take_pace(&mut self, now: Time) -> Option<News> {
+        self.pace.take_news(now, &self.known, &self.running).map(News::Pace)
+    }
+
+    /// The pace counts as never told.
+    pub(super) fn forget_told_pace(&mut self) {
+        self.pace.forget_told();
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.running.check()
+    }
+
+    #[cfg(test)]
+    pub(super) fn calls(&self, function: &str) -> u64 {
+        self.known.get(function).map_or(0, Known::calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::server::tests::offering_nothing;
+
+    #[test]
+    fn a_cold_call_is_told_at_once_and_a_warm_one_by_the_timer() {
+        let mut learning = Learning::new(&offering_nothing());
+        let call =
+            Call { function: "m/f", size: Size::Work(1e9), run_ns: 1_000_000_000, tasks: 1.0, is_measured: false };
+        let is_model = |news: &[News]| matches!(news, [News::Model(function, _)] if function == "m/f");
+        assert!(is_model(&learning.learn(Time(1), call)), "one for each slot is cold");
+        assert_eq!(learning.learn(Time(2), call), [News::SetTimer]);
+        assert_eq!(learning.learn(Time(3), call), []);
+        assert!(is_model(&learning.timer_fired(Time(4))));
+        assert_eq!(learning.timer_fired(Time(5)), [], "nothing has changed");
+        assert_eq!((learning.calls("m/f"), learning.take_all_models(Time(6)).len()), (3, 1));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_its_program_slows_no_other_down() {
+        let mut learning = Learning::new(&offering_nothing());
+        let task = |serial| Task {
+            id: TaskId { client: gridloom_base::NodeId(7), serial },
+            kind: crate::graph::TaskKind::call("m/f", 0),
+            args: Vec::new(),
+            outputs: Vec::new(),
+            work_flops: None,
+            only: None,
+        };
+        learning.started(Time(0), &task(1), 1);
+        learning.started(Time(0), &task(2), 2);
+        // The other one asks during half of the time.
+        learning.set_computing(Time(1_000_000_000), 1);
+        assert_eq!(learning.ended(Time(2_000_000_000), task(1).id, 0), 1.5);
+        learning.check().unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! How fast this server is of late: the time of its last calls, and of those that run, against what the models say.
+//!
+//! Models learn a change after some calls; that other work has taken half of the processors shows in the next call, or while
+//! it runs. The ratio is always to the models as they are: when they have learned the change, it is 1 again.
+//!
+//! It is of sums over the calls of about the last second of computing, without the call that was furthest behind: processors
+//! that are given out in turns (a quota's periods of 100 ms) make a short call take its own time or twenty times that, and
+//! only their sum tells what is left of the processor; of long calls, one that was disturbed moves nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::known::Known;
+use super::running::RunningTasks;
+use crate::perf::Size;
+use gridloom_base::Time;
+use gridloom_base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTOR, TURNS_NOISE_S};
+use gridloom_base::time::ns_to_seconds;
+
+/// Calls that count, the last ones: at least so many,
+const CALLS_MIN: usize = 3;
+/// at most so many,
+const CALLS_MAX: usize = 64;
+/// and no more of them than took so long, seconds.
+const WINDOW_S: f64 = 1.0;
+/// A call that runs for so many times its time counts although it has not ended.
+const OVERDUE: f64 = 2.0;
+
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    last: VecDeque<PaceSample>,
+    told: Option<f64>,
+}
+
+#[derive(Debug)]
+struct PaceSample {
+    function: String,
+    size: Size,
+    seconds: f64,
+    tasks: f64,
+}
+
+impl Pace {
+    pub(super) fn forget_told(&mut self) {
+        self.told = None;
+    }
+
+    /// A call has ended; that many tasks ran beside it in the mean, itself included.
+    pub(super) fn measured(&mut self, function: &str, size: Size, seconds: f64, tasks: f64) {
+        if self.last.len() == CALLS_MAX {
+            self.last.pop_front();
+        }
+        self.last.push_back(PaceSample { function: function.to_string(), size, seconds, tasks });
+    }
+
+    /// The pace, if it has changed much since it was told. It counts as told then.
+    pub(super) fn take_news(
+        &mut self,
+        now: Time,
+        known: &BTreeMap<String, Known>,
+        running: &RunningTasks,
+    ) -> Option<f64> {
+        let pace = self.value(now, known, running);
+        let told = self.told.unwrap_or(1.0);
+        let change = pace / told;
+        let is_back = told != 1.0 && (1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&pace);
+        let is_news = !(1.0 / PACE_NEWS_FACTOR..PACE_NEWS_FACTOR).contains(&change) || (is_back && pace != told);
+        let pace = if is_back { 1.0 } else { pace };
+        is_news.then(|| *self.told.insert(pace))
+    }
+
+    fn value(&self, now: Time, known: &BTreeMap<String, Known>, running: &RunningTasks) -> f64 {
+        let expected_s = |function: &str, size, tasks| {
+            let expected_s = known.get(function)?.expected_s(size, tasks)?;
+            (expected_s >= PACE_CALL_S_MIN).then_some(expected_s)
+        };
+        let last = self.last.iter().rev();
+        let pace =
+            of_calls(last.filter_map(|one| Some((one.seconds, expected_s(&one.function, one.size, one.tasks)?))));
+        // Calls without a stated work are told apart by bytes, which are not at hand here; their ends say it.
+        let overdue = running.all().filter_map(|one| {
+            let (elapsed_s, tasks) = (ns_to_seconds(now.since(one.since)), running.mean_tasks(now, one));
+            let expected_s = expected_s(&one.function, Size::Work(one.work_flops?), tasks)?.max(TURNS_NOISE_S);
+            let ratio = elapsed_s / expected_s;
+            (ratio > OVERDUE * pace).then_some(ratio)
+        });
+        overdue.fold(pace, f64::max).clamp(PACE_MIN, PACE_MAX)
+    }
+}
+
+/// The pace that calls tell, by what they took and what was expected, seconds, the last one first; 1 if they are too few.
+fn of_calls(calls: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (mut count, mut took_s, mut expected_s, mut furthest) = (0, 0.0, 0.0, (0.0, 0.0));
+    for (took, expected) in calls {
+        if count >= CALLS_MIN && took_s >= WINDOW_S {
+            break;
+        }
+        count += 1;
+        took_s += took;
+        expected_s += expected;
+        if count == 1 || took - expected > furthest.0 - furthest.1 {
+            furthest = (took, expected);
+        }
+    }
+    if count < CALLS_MIN || (count < CALLS_MAX && took_s < TURNS_NOISE_S) {
+        return 1.0;
+    }
+    (took_s - furthest.0) / (expected_s - furthest.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_short_calls_tells_a_quota_and_no_single_one() {
+        // A third of a processor in periods of 100 ms: seven calls of 4 ms, and one that waits for the next period.
+        let call = |n: usize| if n % 8 == 7 { (0.072, 0.004) } else { (0.004, 0.004) };
+        for end in 64..90 {
+            let pace = of_calls((0..end).rev().take(CALLS_MAX).map(call));
+            assert!((2.5..3.5).contains(&pace), "{end}: {pace}");
+        }
+        // Two periods are too few to tell.
+        assert_eq!(of_calls((0..16).map(call)), 1.0);
+    }
+
+    #[test]
+    fn three_long_calls_tell_a_change_and_one_does_not() {
+        assert_eq!(of_calls([(1.0, 1.0); 2].into_iter()), 1.0);
+        assert_eq!(of_calls([(9.0, 1.0), (1.0, 1.0), (1.0, 1.0)].into_iter()), 1.0);
+        assert_eq!(of_calls([(4.0, 1.0), (4.0, 1.0), (4.0, 1.0), (1.0, 1.0)].into_iter()), 4.0);
+        // As it was before counts no more.
+        assert_eq!(of_calls([(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (4.0, 1.0), (4.0, 1.0)].into_iter()), 1.0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Peers that come and go, and addresses that cannot be reached.
+
+use super::Server;
+use crate::node::message::LinkToAgent;
+use crate::node::protocol::{Effect, Role};
+use gridloom_base::{NodeId, Time};
+
+impl Server {
+    pub(super) fn on_peer_up(&mut self, now: Time, peer: NodeId, role: Role, address: &str, out: &mut Vec<Effect>) {
+        self.members.up(now, peer, role);
+        match role {
+            Role::Agent => self.registering.agent_up(peer, out),
+            Role::Server => {
+                self.registering.server_answers(address, out);
+                self.links.ask_turns(&self.members, out);
+            }
+            Role::Client => {}
+        }
+        self.admitting(now, out, |admission, _, out| admission.peer_up(peer, address, out));
+    }
+
+    pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+        self.registering.dial_failed(address, why, out);
+        let holders =
+            self.admitting(now, out, |admission, members, out| admission.dial_failed(address, why, members, out));
+        let to_measure = self.links.unreachable(address, &self.members);
+        for to in holders {
+            self.registering.tell(LinkToAgent::LinkBroken { to }, out);
+        }
+        for to in to_measure {
+            self.registering.tell(LinkToAgent::LinkBroken { to }, out);
+            let news = self.links.end(to, out);
+            self.tell(news, out);
+        }
+    }
+
+    pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
+        let Some(lost) = self.members.lost(peer) else { return };
+        let news = self.links.peer_lost(peer, out);
+        self.tell(news, out);
+        self.registering.peer_lost(peer, why, out);
+        if lost.about == Role::Server {
+            self.registering.tell(LinkToAgent::LinkBroken { to: peer }, out);
+        }
+        let news = self.links.measurer_lost(peer);
+        self.tell(news, out);
+        if lost.about == Role::Client {
+            self.forget_client(now, peer, out);
+        }
+        self.admitting(now, out, |admission, _, out| admission.peer_lost(peer, why, out));
+        self.pump(now, out);
+    }
+
+    /// A client is gone: its tasks and data are of no use any more.
+    fn forget_client(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+        self.admitting(now, out, |admission, _, out| admission.forget_tasks_of(client, out));
+        let objects = self.objects.forget_client(client);
+        out.extend(objects.into_iter().map(|object| Effect::EndObject { object }));
+        self.reports.forget_client(client);
+        self.admitting(now, out, |admission, _, out| admission.forget_data_of(client, out));
+    }
+}

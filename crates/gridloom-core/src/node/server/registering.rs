@@ -1,0 +1,168 @@
+//! Registration: the agent, and the clients that map onto this server without one. Both are told what this server offers,
+//! measures and learns.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{ServerConfig, log, send};
+use crate::node::message::{DirectoryToAgent, Message, Registration};
+use crate::node::protocol::Effect;
+use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, Time};
+
+/// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
+/// that a server is dead.
+const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
+
+#[derive(Debug)]
+pub(super) struct Registering {
+    config: Arc<ServerConfig>,
+    agent: Option<NodeId>,
+    /// Clients that map by themselves, and are told what an agent is told.
+    subscribers: BTreeSet<NodeId>,
+    speed_flops: Option<f64>,
+    /// The agent has refused the registration since then, for a reason that may pass.
+    refused_since: Option<Time>,
+}
+
+impl Registering {
+    pub(super) fn new(config: Arc<ServerConfig>) -> Registering {
+        Registering { config, agent: None, subscribers: BTreeSet::new(), speed_flops: None, refused_since: None }
+    }
+
+    pub(super) fn dial(&self, out: &mut Vec<Effect>) {
+        if !self.config.agent.is_empty() {
+            out.push(Effect::Dial { address: self.config.agent.clone() });
+        }
+    }
+
+    /// Tells the agent and the subscribed clients.
+    pub(super) fn tell(&self, message: impl Into<Message>, out: &mut Vec<Effect>) {
+        let message = message.into();
+        for to in self.agent.iter().chain(&self.subscribers) {
+            send(out, *to, message.clone());
+        }
+    }
+
+    pub(super) fn agent_up(&mut self, agent: NodeId, out: &mut Vec<Effect>) {
+        self.agent = Some(agent);
+        self.register(agent, out);
+    }
+
+    pub(super) fn subscribe(&mut self, client: NodeId, out: &mut Vec<Effect>) {
+        self.subscribers.insert(client);
+        self.register(client, out);
+    }
+
+    fn register(&self, to: NodeId, out: &mut Vec<Effect>) {
+        let c = &self.config;
+        let registration = Registration {
+            name: c.name.clone(),
+            address: c.address.clone(),
+            slots: c.slots,
+            plain: c.plain,
+            memory_bytes: c.memory_bytes,
+            slowdown: c.slowdown,
+            functions: c.functions.clone(),
+        };
+        send(out, to, DirectoryToAgent::Register(registration));
+        if let Some(flops) = self.speed_flops {
+            send(out, to, DirectoryToAgent::Speed { flops });
+        }
+    }
+
+    /// The agent, or a client, has taken the registration.
+    pub(super) fn taken(&mut self) {
+        self.refused_since = None;
+    }
+
+    pub(super) fn refused(&mut self, now: Time, from: NodeId, why: &str, may_pass: bool, out: &mut Vec<Effect>) {
+        let name = &self.config.name;
+        if self.agent != Some(from) {
+            return log(out, format!("a client does not use server '{name}': {why}"));
+        }
+        let why = format!("the agent refused server '{name}': {why}");
+        match self.refused_since {
+            _ if !may_pass => out.push(Effect::Exit { why }),
+            None => {
+                self.refused_since = Some(now);
+                let limit_s = ns_to_seconds(REFUSED_NS_MAX);
+                log(out, format!("{why}; trying again for {limit_s} s, in case that server is gone"));
+            }
+            Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why }),
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn speed_measured(&mut self, flops: f64, out: &mut Vec<Effect>) {
+        self.speed_flops = Some(flops);
+        self.tell(DirectoryToAgent::Speed { flops }, out);
+    }
+
+    /// Looks for the agent, or for a place with it, once per heartbeat.
+    pub(super) fn beat(&self, out: &mut Vec<Effect>) {
+        match self.agent {
+            None => self.dial(out),
+            Some(agent) if self.refused_since.is_some() => self.register(agent, out),
+            Some(_) => {}
+        }
+    }
+
+    /// A server answers at an address: the agent does not.
+    pub(super) fn server_answers(&self, address: &str, out: &mut Vec<Effect>) {
+        if !address.is_empty() && self.awaits_agent_at(address) {
+            log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
+        }
+    }
+
+    pub(super) fn dial_failed(&self, address: &str, why: &str, out: &mut Vec<Effect>) {
+        if self.awaits_agent_at(address) {
+            log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
+        }
+    }
+
+    fn awaits_agent_at(&self, address: &str) -> bool {
+        address == self.config.agent && self.agent.is_none()
+    }
+
+    pub(super) fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
+        self.subscribers.remove(&peer);
+        if self.agent == Some(peer) {
+            self.agent = None;
+            self.refused_since = None;
+            log(out, format!("lost the agent: {why}; registering again when it is back"));
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_refused_by_none = self.refused_since.is_some() && self.agent.is_none();
+        if is_refused_by_none { Err("it was refused by an agent that is not there".into()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::server::tests::offering_nothing;
+
+    const AGENT: NodeId = NodeId(2);
+
+    #[test]
+    fn a_refusal_that_may_pass_is_tried_again_for_a_while() {
+        let mut registering = Registering::new(Arc::new(offering_nothing()));
+        let mut out = Vec::new();
+        registering.agent_up(AGENT, &mut out);
+        let exits = |out: &[Effect]| out.iter().any(|effect| matches!(effect, Effect::Exit { .. }));
+        registering.refused(Time(0), AGENT, "the name is taken", true, &mut out);
+        out.clear();
+        registering.beat(&mut out);
+        assert!(matches!(out[..], [Effect::Send { to: AGENT, .. }]), "it registers again: {out:?}");
+        registering.refused(Time(REFUSED_NS_MAX - 1), AGENT, "the name is taken", true, &mut out);
+        assert!(!exits(&out));
+        registering.refused(Time(REFUSED_NS_MAX), AGENT, "the name is taken", true, &mut out);
+        assert!(exits(&out));
+        registering.peer_lost(AGENT, "silent", &mut out);
+        registering.check().unwrap();
+    }
+}

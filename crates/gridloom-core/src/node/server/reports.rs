@@ -1,0 +1,113 @@
+//! What is reported to clients and to the agent: tasks that ended, and transfers that were measured here.
+
+use std::collections::BTreeMap;
+
+use super::send;
+use crate::node::message::{LinkToAgent, TaskReport, TaskToClient, Timing, TransferReport};
+use crate::node::protocol::Effect;
+use crate::node::seen::SeenTransfers;
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Transfers not yet reported, by the client that owns the datum.
+    transfers: BTreeMap<NodeId, Vec<(TransferReport, Time)>>,
+    /// Transfers that the agent has not been told of.
+    seen: SeenTransfers,
+    timer_is_set: bool,
+}
+
+impl Reports {
+    /// A transfer has ended here. True if the timer is to be set, after which the agent and the owner are told.
+    #[must_use]
+    pub(super) fn transferred(&mut self, now: Time, report: TransferReport) -> bool {
+        self.transfers.entry(report.datum.client).or_default().push((report, now));
+        let is_learned = self.seen.add(now, report.from, report.size_bytes, report.run_ns);
+        is_learned && !std::mem::replace(&mut self.timer_is_set, true)
+    }
+
+    /// The timer has fired: what the agent is told.
+    pub(super) fn take_seen(&mut self, now: Time) -> Option<LinkToAgent> {
+        self.timer_is_set = false;
+        let transfers = self.seen.take(now);
+        (!transfers.is_empty()).then_some(LinkToAgent::TransfersSeen { transfers })
+    }
+
+    /// Reports transfers to all clients that own one.
+    pub(super) fn report_all_transfers(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for client in self.transfers.keys().copied().collect::<Vec<_>>() {
+            self.report_transfers(now, client, out);
+        }
+    }
+
+    pub(super) fn report_task(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        task: TaskId,
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        run_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let transfers = self.take_transfers(now, client);
+        let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
+        send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers });
+    }
+
+    /// Reports at once what has come here for a client, so that the client does not hear of it after it was dropped.
+    pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+        let transfers = self.take_transfers(now, client);
+        if !transfers.is_empty() {
+            send(out, client, TaskToClient::TasksEnded { reports: Vec::new(), transfers });
+        }
+    }
+
+    fn take_transfers(&mut self, now: Time, client: NodeId) -> Vec<TransferReport> {
+        let transfers = self.transfers.remove(&client).unwrap_or_default();
+        let aged = transfers.into_iter().map(|(report, at)| TransferReport { age_ns: now.since(at), ..report });
+        aged.collect()
+    }
+
+    pub(super) fn forget_client(&mut self, client: NodeId) {
+        self.transfers.remove(&client);
+    }
+
+    /// Clients with transfers to report.
+    pub(super) fn clients(&self) -> usize {
+        self.transfers.len()
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_of_another = |(client, of): (&NodeId, &Vec<(TransferReport, Time)>)| {
+            of.is_empty() || of.iter().any(|(report, _)| report.datum.client != *client)
+        };
+        if self.transfers.iter().any(is_of_another) {
+            Err("a transfer is listed for another client".into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_reported_once_and_with_its_age() {
+        let (client, from, to) = (NodeId(7), NodeId(2), NodeId(1));
+        let datum = DatumId { client, serial: 1 };
+        let report = TransferReport { datum, from, to, size_bytes: 8, run_ns: 0, age_ns: 0 };
+        let mut reports = Reports::default();
+        assert!(!reports.transferred(Time(5), report), "it is too small to be learned from");
+        reports.check().unwrap();
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            reports.report_all_transfers(Time(9), &mut out);
+        }
+        let transfers = vec![TransferReport { age_ns: 4, ..report }];
+        let message = TaskToClient::TasksEnded { reports: Vec::new(), transfers }.into();
+        assert_eq!(out, [Effect::Send { to: client, message }]);
+        assert_eq!((reports.clients(), reports.take_seen(Time(9))), (0, None));
+    }
+}

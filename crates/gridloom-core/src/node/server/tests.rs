@@ -1,0 +1,238 @@
+//! The server as a whole: which tasks it refuses, where readers of a lost result ask, and calls that are to be measured.
+
+use super::*;
+use crate::graph::{Argument, Output as Made, Task, TaskKind};
+use gridloom_base::{DatumId, Dtype, Meta, TaskError, TaskId};
+use gridloom_idl::parse;
+
+/// Server 's' with a store of 1 MiB, which offers one function and has no agent.
+fn offering(function: Signature, slots: u32) -> ServerConfig {
+    ServerConfig { slots, functions: vec![function], ..offering_nothing() }
+}
+
+/// The same with one slot and no function: what tests of its parts begin with.
+pub(super) fn offering_nothing() -> ServerConfig {
+    ServerConfig {
+        id: NodeId(1),
+        name: "s".into(),
+        address: String::new(),
+        agent: String::new(),
+        slots: 1,
+        queue_depth: 1,
+        plain: false,
+        memory_bytes: 1 << 20,
+        slowdown: 1.0,
+        functions: Vec::new(),
+        models: BTreeMap::new(),
+    }
+}
+
+const CLIENT: NodeId = NodeId(7);
+
+#[test]
+fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
+    let text = "Module m; Define f(IN int n, IN int k, IN double a[n*k], OUT double c[n]) Calls f(n, k, a, c);";
+    let signature = parse(text, "t.idl").unwrap().remove(0).signature;
+    let hash = signature.hash();
+    let mut server = Server::new(offering(signature, 2));
+    let mut out = Vec::new();
+    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
+    server.handle(Time(0), up, &mut out);
+    let mut outcome = |serial, array: u64, result: u64| {
+        let int =
+            |value: i32| Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: value.to_ne_bytes().to_vec() };
+        let float64 = |extent| Meta::array(Dtype::Float64, &[extent]);
+        let bytes = vec![0; 8 * array as usize];
+        let task = Task {
+            id: TaskId { client: CLIENT, serial },
+            kind: TaskKind::call("m/f", hash),
+            args: vec![int(3), int(4), Argument::Inline { meta: float64(array), bytes }],
+            outputs: vec![Made { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
+            work_flops: None,
+            only: None,
+        };
+        let mut out = Vec::new();
+        let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
+        server.handle(Time(serial), Input::Received { from: CLIENT, message }, &mut out);
+        let refusal = out.iter().find_map(|effect| match effect {
+            Effect::Send {
+                message: Message::Task(TaskMessage::ToClient(TaskToClient::TasksEnded { reports, .. })),
+                ..
+            } => Some(reports[0].outcome.clone()),
+            _ => None,
+        });
+        (refusal, out.iter().any(|effect| matches!(effect, Effect::StartTask { .. })))
+    };
+    for (array, result, why) in [
+        (11, 3, "argument 'a' has shape [11], expected [n*k] = [12] (n = 3 as given, k = 4 as given)"),
+        (12, 2, "argument 'c' has shape [2], expected [n] = [3] (n = 3 as given)"),
+    ] {
+        let (function, server) = ("m/f".to_string(), "s".to_string());
+        let refused = TaskError::Refused { function, server, why: why.into() };
+        assert_eq!(outcome(array, array, result), (Some(Err(refused)), false));
+    }
+    assert_eq!(outcome(20, 12, 3), (None, true));
+}
+
+/// A task runs again for one of its results; a copy of the other is elsewhere, where its reader here has it from when the
+/// task is cancelled.
+#[test]
+fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
+    let text = "Module m; Define f(IN double x[n], IN int n, OUT double y[n]) Calls f(x, n, y);";
+    let signature = parse(text, "t.idl").unwrap().remove(0).signature;
+    let hash = signature.hash();
+    let mut server = Server::new(offering(signature, 2));
+    let mut out = Vec::new();
+    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
+    server.handle(Time(0), up, &mut out);
+    let datum = |serial| DatumId { client: CLIENT, serial };
+    let id = |serial| TaskId { client: CLIENT, serial };
+    let meta = || Meta::array(Dtype::Float64, &[3]);
+    let task = |serial, x: Argument| Task {
+        id: id(serial),
+        kind: TaskKind::call("m/f", hash),
+        args: vec![x, Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 3i32.to_ne_bytes().to_vec() }],
+        outputs: vec![Made { datum: datum(serial), meta: meta() }],
+        work_flops: None,
+        only: None,
+    };
+    let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
+    let reader = task(2, Argument::Datum(datum(1)));
+    let supply = Supply { datum: datum(1), meta: meta(), from: CLIENT, address: String::new() };
+    let inputs = [
+        Input::Received {
+            from: CLIENT,
+            message: TaskToServer::RunTasks { tasks: vec![maker], supplies: Vec::new() }.into(),
+        },
+        Input::Received {
+            from: CLIENT,
+            message: TaskToServer::RunTasks { tasks: vec![reader], supplies: vec![supply] }.into(),
+        },
+        Input::Received { from: CLIENT, message: TaskToServer::Cancel { tasks: vec![id(1)] }.into() },
+    ];
+    for input in inputs {
+        server.handle(Time(1), input, &mut out);
+    }
+    // Its owner names the place.
+    let asks = |effect: &Effect| match effect {
+        Effect::Send {
+            to: CLIENT,
+            message: Message::Task(TaskMessage::ToClient(TaskToClient::SupplyFailed { datum, .. })),
+        } => datum.serial == 1,
+        _ => false,
+    };
+    assert!(out.iter().any(|effect| matches!(effect, Effect::StopTask { .. })) && !out.iter().any(asks));
+    out.clear();
+    let ended = Input::TaskEnded { task: id(1), outcome: Err(TaskError::Cancelled), run_ns: 1 };
+    server.handle(Time(2), ended, &mut out);
+    assert!(out.iter().any(asks), "{out:?}");
+}
+
+const USER: NodeId = NodeId(7);
+const CALIBRATOR: NodeId = NodeId(8);
+
+fn task(client: NodeId, serial: u64, hash: u64) -> Task {
+    let id = TaskId { client, serial };
+    let (args, outputs) = (Vec::new(), Vec::new());
+    Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), only: None }
+}
+
+/// A server of one slot with both clients, and how it answers.
+struct Test {
+    server: Server,
+    hash: u64,
+    now: u64,
+}
+
+impl Test {
+    fn new() -> Test {
+        let signature = parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
+        let hash = signature.hash();
+        let mut server = Server::new(offering(signature, 1));
+        for peer in [USER, CALIBRATOR] {
+            let (name, address) = (String::new(), String::new());
+            let up = Input::PeerUp { peer, role: Role::Client, name, address };
+            server.handle(Time(0), up, &mut Vec::new());
+        }
+        Test { server, hash, now: 0 }
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Effect> {
+        self.now += 1;
+        let mut out = Vec::new();
+        self.server.handle(Time(self.now), input, &mut out);
+        out
+    }
+
+    fn call(&mut self, client: NodeId, serial: u64) -> Vec<Effect> {
+        let task = task(client, serial, self.hash);
+        let message = TaskToServer::Call { task, supplies: Vec::new(), calibrates: client == CALIBRATOR }.into();
+        self.handle(Input::Received { from: client, message })
+    }
+
+    fn ended(&mut self, client: NodeId, serial: u64, outcome: Result<(), TaskError>) -> Vec<Effect> {
+        let outcome = outcome.map(|()| Vec::new());
+        self.handle(Input::TaskEnded { task: TaskId { client, serial }, outcome, run_ns: 1_000_000 })
+    }
+
+    fn calls_learned(&self) -> u64 {
+        self.server.learning.calls("m/f")
+    }
+}
+
+fn reported(out: &[Effect]) -> Option<Result<(), TaskError>> {
+    out.iter().find_map(|effect| match effect {
+        Effect::Send {
+            message: Message::Task(TaskMessage::ToClient(TaskToClient::TasksEnded { reports, .. })),
+            ..
+        } if !reports.is_empty() => Some(reports[0].outcome.clone().map(drop)),
+        _ => None,
+    })
+}
+
+fn gave_way() -> Option<Result<(), TaskError>> {
+    Some(Err(TaskError::GaveWay { function: "m/f".into(), server: "s".into() }))
+}
+
+#[test]
+fn an_idle_server_measures_and_a_busy_one_does_not() {
+    let mut test = Test::new();
+    assert_eq!(reported(&test.call(CALIBRATOR, 1)), None);
+    // Nor while another is measured.
+    assert_eq!(reported(&test.call(CALIBRATOR, 2)), gave_way());
+    assert_eq!(reported(&test.ended(CALIBRATOR, 1, Ok(()))), Some(Ok(())));
+    assert_eq!(test.calls_learned(), 1);
+    test.call(USER, 1);
+    assert_eq!(reported(&test.call(CALIBRATOR, 3)), gave_way());
+    test.ended(USER, 1, Ok(()));
+    assert_eq!((reported(&test.call(CALIBRATOR, 4)), test.calls_learned()), (None, 2));
+}
+
+#[test]
+fn a_call_that_was_disturbed_is_not_learned_and_stopped_at_the_heartbeat() {
+    let mut test = Test::new();
+    test.call(CALIBRATOR, 1);
+    test.call(USER, 1);
+    let out = test.ended(CALIBRATOR, 1, Ok(()));
+    assert_eq!((reported(&out), test.calls_learned()), (gave_way(), 0));
+    assert!(out.iter().any(|effect| matches!(effect, Effect::StartTask { task } if task.id.client == USER)));
+    test.ended(USER, 1, Ok(()));
+
+    test.call(CALIBRATOR, 2);
+    let stopped = TaskId { client: CALIBRATOR, serial: 2 };
+    let stops = |out: &[Effect]| out.contains(&Effect::StopTask { task: stopped });
+    assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "it has the server for itself");
+    assert!(!stops(&test.call(USER, 2)), "it may be as good as over");
+    assert!(stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))));
+    assert_eq!(reported(&test.ended(CALIBRATOR, 2, Err(TaskError::Cancelled))), gave_way());
+    assert_eq!(test.calls_learned(), 1, "the user's");
+}
+
+#[test]
+fn errors_of_the_function_stay_what_they_are() {
+    let mut test = Test::new();
+    test.call(CALIBRATOR, 1);
+    test.call(USER, 1);
+    let error = TaskError::Crashed { function: "m/f".into(), server: "s".into(), how: "SIGSEGV".into() };
+    assert_eq!(reported(&test.ended(CALIBRATOR, 1, Err(error.clone()))), Some(Err(error)));
+}

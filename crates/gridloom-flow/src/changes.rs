@@ -1,0 +1,284 @@
+//! What changes while actions are under way: speeds, bandwidths, latencies, and whether a link or host is on.
+//!
+//! ```text
+//! speed      C = n s f, and b of each execution                     work goes on at the new rate
+//! bandwidth  C = bw, p += S/bw - S/old for each flow on the link     a flow's bound stays that of its start
+//! latency    p += delta, b = min(ub, g / (2 lat)) for each           a latency phase neither grows nor shrinks
+//! off        all on it fail at once, and so does what starts there until it is on
+//! ```
+//!
+//! A link's flows are those that cross it or send acknowledgements over it. A speed or bandwidth of 0 stands still until
+//! it changes again.
+//!
+//! **The reference differs**: there, a capacity of 0 is ignored by what runs, and a flow in its latency phase begins to
+//! share when a bandwidth or latency on its route changes.
+//!
+//! Source: SimGrid 4.1, `network_cm02` and `cpu_cas01`.
+
+use super::cpu::{self, Execution};
+use super::engine::FlowEngine;
+use super::network::{NetworkModel, Transfer};
+use super::resources::{HostIndex, LinkIndex, Resources};
+use super::solver::{ConstraintIndex, VariableIndex};
+
+/// How an action takes part once it shares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Its penalty, whether or not it is used yet.
+    pub(super) penalty: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Transfer { narrowest: f64, latency_s: f64 },
+    Execution { host: HostIndex, threads: u32, bound_flops: f64 },
+}
+
+impl Terms {
+    pub(super) fn of_transfer(model: &NetworkModel, resources: &Resources, transfer: &Transfer<'_>) -> Terms {
+        let bandwidths = transfer.links.iter().map(|link| resources.link(*link).bandwidth);
+        let penalty = model.penalty(transfer.latency_s, bandwidths.clone());
+        let narrowest = bandwidths.fold(f64::INFINITY, f64::min);
+        let narrowest = narrowest.min(transfer.rate_max / model.bandwidth_factor);
+        Terms { penalty, kind: Kind::Transfer { narrowest, latency_s: transfer.latency_s } }
+    }
+
+    pub(super) fn of_execution(execution: &Execution) -> Terms {
+        let Execution { host, threads, bound_flops, .. } = *execution;
+        Terms { penalty: execution.penalty(), kind: Kind::Execution { host, threads, bound_flops } }
+    }
+
+    pub(super) fn bound(&self, model: &NetworkModel, resources: &Resources) -> f64 {
+        match self.kind {
+            Kind::Transfer { narrowest, latency_s } => model.bound(latency_s, narrowest),
+            Kind::Execution { host, threads, bound_flops } => cpu::bound(resources.host(host), threads, bound_flops),
+        }
+    }
+}
+
+impl FlowEngine {
+    /// The latency of a link now, seconds.
+    pub fn latency_s(&self, link: LinkIndex) -> f64 {
+        self.resources.link(link).latency_s
+    }
+
+    /// Multiplies a host's nominal speed from now on.
+    pub fn set_speed_scale(&mut self, host: HostIndex, scale: f64) {
+        let state = &mut self.resources.hosts[host.0 as usize];
+        state.scale = scale;
+        let (constraint, capacity) = (state.constraint, state.capacity());
+        self.resources.solver.set_capacity(constraint, capacity);
+        for (slot, variable) in self.on(constraint) {
+            let bound = self.terms[slot as usize].bound(&self.model, &self.resources);
+            self.resources.solver.set_bound(variable, bound);
+        }
+    }
+
+    /// Changes a link's bandwidth, bytes per second.
+    pub fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) {
+        let state = &mut self.resources.links[link.0 as usize];
+        self.resources.solver.set_capacity(state.constraint, bandwidth);
+        if bandwidth > 0.0 {
+            let before = std::mem::replace(&mut state.bandwidth, bandwidth);
+            let constraint = state.constraint;
+            let weight = self.model.weight_bytes;
+            if weight > 0.0 {
+                self.shift_penalties(constraint, weight / bandwidth - weight / before);
+            }
+        }
+    }
+
+    /// Changes a link's latency, seconds.
+    pub fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
+        let state = &mut self.resources.links[link.0 as usize];
+        let delta_s = latency_s - std::mem::replace(&mut state.latency_s, latency_s);
+        let constraint = state.constraint;
+        for (slot, variable) in self.on(constraint) {
+            let terms = &mut self.terms[slot as usize];
+            if let Kind::Transfer { latency_s, .. } = &mut terms.kind {
+                *latency_s += delta_s;
+            }
+            let bound = terms.bound(&self.model, &self.resources);
+            self.resources.solver.set_bound(variable, bound);
+        }
+        if !self.model.shares_evenly {
+            self.shift_penalties(constraint, delta_s);
+        }
+    }
+
+    pub fn set_link_on(&mut self, link: LinkIndex, on: bool) {
+        let state = &mut self.resources.links[link.0 as usize];
+        state.on = on;
+        let constraint = state.constraint;
+        if !on {
+            self.fail_all(constraint);
+        }
+    }
+
+    /// Turns a host on or off: its processor, not the links to it.
+    pub fn set_host_on(&mut self, host: HostIndex, on: bool) {
+        let state = &mut self.resources.hosts[host.0 as usize];
+        state.on = on;
+        let constraint = state.constraint;
+        if !on {
+            self.fail_all(constraint);
+        }
+    }
+
+    fn shift_penalties(&mut self, constraint: ConstraintIndex, delta: f64) {
+        for (slot, variable) in self.on(constraint) {
+            let terms = &mut self.terms[slot as usize];
+            terms.penalty += delta;
+            if self.resources.solver.penalty(variable) > 0.0 {
+                self.resources.solver.set_penalty(variable, terms.penalty);
+            }
+        }
+    }
+
+    fn fail_all(&mut self, constraint: ConstraintIndex) {
+        for (slot, _) in self.on(constraint) {
+            self.fail(slot);
+        }
+    }
+
+    /// Slots and variables of those on a constraint, in order of their starts.
+    fn on(&self, constraint: ConstraintIndex) -> Vec<(u32, VariableIndex)> {
+        let mut variables = Vec::new();
+        self.resources.solver.variables_on(constraint, &mut variables);
+        let mut found: Vec<_> = variables.into_iter().map(|variable| (self.owner(variable), variable)).collect();
+        found.sort_unstable_by_key(|(slot, _)| self.serial_of(*slot));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Outcome, Policy};
+    use super::*;
+
+    fn links(count: u32) -> Vec<LinkIndex> {
+        (0..count).map(LinkIndex).collect()
+    }
+
+    /// A host of two cores of 1 Gflop/s and two links of 1 MB/s and 10 ms.
+    fn grid(model: NetworkModel) -> (FlowEngine, HostIndex) {
+        let mut resources = Resources::new();
+        let host = resources.add_host(1e9, 2);
+        for _ in 0..2 {
+            resources.add_link(1e6, 0.01, Policy::Shared);
+        }
+        (FlowEngine::new(resources, model), host)
+    }
+
+    /// Dates and outcomes of what is under way, in order.
+    fn ends(engine: &mut FlowEngine) -> Vec<(f64, Outcome)> {
+        let mut completed = Vec::new();
+        while let Some(date_s) = engine.next_event_s() {
+            engine.advance_to(date_s, &mut completed);
+        }
+        completed.iter().map(|completion| (completion.date_s, completion.outcome)).collect()
+    }
+
+    #[test]
+    fn work_goes_on_at_the_new_speed() {
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
+        engine.start_execution(&Execution::new(host, 2e9));
+        engine.wait_until(1.0);
+        engine.set_speed_scale(host, 0.25);
+        assert_eq!(ends(&mut engine), [(5.0, Outcome::Done)]);
+    }
+
+    #[test]
+    fn a_speed_of_nothing_stands_still_until_it_changes() {
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
+        engine.start_execution(&Execution::new(host, 2e9));
+        engine.wait_until(1.0);
+        engine.set_speed_scale(host, 0.0);
+        assert_eq!(engine.next_event_s(), None);
+        engine.wait_until(3.0);
+        engine.set_speed_scale(host, 1.0);
+        assert_eq!(ends(&mut engine), [(4.0, Outcome::Done)]);
+    }
+
+    #[test]
+    fn priorities_threads_and_bounds_share_the_cores() {
+        let (mut engine, host) = grid(NetworkModel::WARM_TCP);
+        let task = Execution::new(host, 1e9);
+        // Two cores for shares of 3 to 1: 1 Gflop/s is all that one thread can use.
+        engine.start_execution(&Execution { priority: 3.0, work_flops: 1e9, ..task });
+        engine.start_execution(&Execution { priority: 1.0, work_flops: 1e9, ..task });
+        assert_eq!(ends(&mut engine), [(1.0, Outcome::Done), (1.0, Outcome::Done)]);
+        engine.start_execution(&Execution { threads: 2, ..task });
+        engine.start_execution(&Execution { threads: 2, ..task });
+        assert_eq!(ends(&mut engine), [(3.0, Outcome::Done), (3.0, Outcome::Done)]);
+        engine.start_execution(&Execution { bound_flops: 0.25e9, ..task });
+        assert_eq!(ends(&mut engine), [(7.0, Outcome::Done)]);
+        for priority in [3.0, 1.0, 1.0, 1.0] {
+            engine.start_execution(&Execution { priority, work_flops: 1e9, ..task });
+        }
+        // One core for the first, a third of the other for each of the rest until it ends; then two thirds.
+        let rest = 7.0 + 1.0 + 2.0 / 3.0 / (2.0 / 3.0);
+        let dates: Vec<f64> = ends(&mut engine).iter().map(|end| end.0).collect();
+        assert!(dates.iter().zip([8.0, rest, rest, rest]).all(|(a, b)| (a - b).abs() < 1e-12), "{dates:?}");
+    }
+
+    #[test]
+    fn a_wider_link_helps_only_up_to_the_bound_of_the_start() {
+        let (mut engine, _) = grid(NetworkModel::WARM_TCP);
+        for _ in 0..2 {
+            engine.start_transfer(&Transfer::new(&links(1), 0.0, 2e6));
+        }
+        engine.wait_until(1.0);
+        engine.set_bandwidth(LinkIndex(0), 4e6);
+        assert_eq!(ends(&mut engine), [(2.5, Outcome::Done); 2]);
+    }
+
+    #[test]
+    fn a_users_rate_is_met_exactly() {
+        let (mut engine, _) = grid(NetworkModel::LV08);
+        let transfer = Transfer { rate_max: 0.5e6, ..Transfer::new(&[LinkIndex(0)], 0.0, 1e6) };
+        engine.start_transfer(&transfer);
+        assert!((ends(&mut engine)[0].0 - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_longer_way_narrows_the_window() {
+        let (mut engine, _) = grid(NetworkModel::CM02);
+        engine.start_transfer(&Transfer::new(&links(1), 0.01, 1e6));
+        engine.wait_until(0.01);
+        engine.fire_due(&mut Vec::new());
+        engine.set_latency(LinkIndex(0), 4.194304);
+        assert_eq!(engine.latency_s(LinkIndex(0)), 4.194304);
+        // g / (2 lat) = 0.5 MB/s from then on.
+        assert!((ends(&mut engine)[0].0 - 2.01).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_is_off_fails_what_is_on_it_and_what_comes() {
+        let (mut engine, host) = grid(NetworkModel::CM02);
+        let way_back = [LinkIndex(1)];
+        let transfer = Transfer { way_back: &way_back, ..Transfer::new(&[LinkIndex(0)], 0.01, 1e6) };
+        engine.start_transfer(&transfer);
+        engine.start_execution(&Execution::new(host, 1e9));
+        engine.advance_to(0.5, &mut Vec::new());
+        engine.set_link_on(LinkIndex(1), false);
+        engine.set_host_on(host, false);
+        engine.start_transfer(&transfer);
+        engine.start_execution(&Execution::new(host, 1e9));
+        assert_eq!(ends(&mut engine), [(0.5, Outcome::Failed); 4]);
+        engine.set_link_on(LinkIndex(1), true);
+        engine.set_host_on(host, true);
+        engine.start_execution(&Execution::new(host, 1e9));
+        assert_eq!(ends(&mut engine), [(1.5, Outcome::Done)]);
+    }
+
+    #[test]
+    fn a_flow_in_its_latency_phase_fails_too() {
+        let (mut engine, _) = grid(NetworkModel::LV08);
+        engine.start_transfer(&Transfer::new(&links(2), 0.02, 1e6));
+        engine.wait_until(0.1);
+        engine.set_link_on(LinkIndex(1), false);
+        assert_eq!(ends(&mut engine), [(0.1, Outcome::Failed)]);
+    }
+}

@@ -1,0 +1,175 @@
+//! A clock for each constraint, which times the actions that it holds back: a change of its level touches none of them.
+//!
+//! An action held back has the rate f l / p (f work per unit of value, l the level of its constraint, p its penalty), so
+//! what it needs to end does not depend on how the level changes in time:
+//!
+//! ```text
+//! V(t) = integral of l over time          the constraint's clock
+//! R p / f                                 by how much V grows until an action with the remaining work R ends
+//! date = now + (V_end - V(now)) / l       of the constraint's first action, in a heap of constraints
+//! ```
+//!
+//! **Invariants.** A clock's `passed` is V at `since_s`, growing at `level` from then; its actions are in order of V_end.
+//! A clock has a date exactly if it has actions and its level is positive. V is set back to 0 when no action is left and
+//! after as many ends as there are actions, so that it stays of the magnitude of what is left and loses no precision.
+//!
+//! Source: the virtual time of fair queueing (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993), for each constraint.
+
+use super::heap::{Heap, Places};
+
+/// Fewer ends than that do not set a clock back.
+const ENDS_MIN: usize = 16;
+
+/// A clock for each constraint.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clocks {
+    clocks: Vec<Clock>,
+    /// Of actions in their clocks.
+    places: Places,
+    /// When the first action of each clock ends.
+    dates: Heap,
+    dates_places: Places,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Clock {
+    passed: f64,
+    level: f64,
+    since_s: f64,
+    /// Actions that left since it was set back.
+    left: usize,
+    ends: Heap,
+}
+
+/// The action that ends first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    pub(super) date_s: f64,
+    pub(super) serial: u64,
+    pub(super) slot: u32,
+    pub(super) constraint: u32,
+}
+
+impl Clocks {
+    /// Which action ends first.
+    pub(super) fn first(&self) -> Option<First> {
+        let date = self.dates.first()?;
+        let first = self.clocks[date.slot as usize].ends.first().expect("a clock with a date has actions");
+        Some(First { date_s: date.key, serial: first.serial, slot: first.slot, constraint: date.slot })
+    }
+
+    /// Changes how fast a clock runs from now on; infinitely, if the constraint holds back no action any more.
+    pub(super) fn set_level(&mut self, constraint: u32, level: f64, now_s: f64) {
+        if constraint as usize >= self.clocks.len() {
+            self.clocks.resize(constraint as usize + 1, Clock::default());
+        }
+        let clock = &mut self.clocks[constraint as usize];
+        clock.run_to(now_s);
+        clock.level = if level.is_finite() { level } else { 0.0 };
+        self.set_date(constraint);
+    }
+
+    /// Enters an action that ends when its constraint's clock has grown by `span`.
+    pub(super) fn join(&mut self, constraint: u32, slot: u32, serial: u64, span: f64, now_s: f64) {
+        let clock = &mut self.clocks[constraint as usize];
+        clock.run_to(now_s);
+        clock.ends.set(&mut self.places, slot, serial, clock.passed + span);
+        self.set_date(constraint);
+    }
+
+    /// Takes an action out; by how much its clock would have had to grow.
+    pub(super) fn leave(&mut self, constraint: u32, slot: u32, now_s: f64) -> f64 {
+        let clock = &mut self.clocks[constraint as usize];
+        clock.run_to(now_s);
+        let end = clock.ends.remove(&mut self.places, slot).expect("an action leaves the clock that it joined");
+        let span = end - clock.passed;
+        clock.left += 1;
+        if clock.left > ENDS_MIN.max(clock.ends.len()) {
+            clock.ends.subtract(&mut self.places, clock.passed);
+            (clock.passed, clock.left) = (0.0, 0);
+        }
+        self.set_date(constraint);
+        span
+    }
+
+    fn set_date(&mut self, constraint: u32) {
+        let clock = &self.clocks[constraint as usize];
+        match clock.ends.first().filter(|_| clock.level > 0.0) {
+            Some(first) => {
+                let date_s = clock.since_s + (first.key - clock.passed) / clock.level;
+                self.dates.set(&mut self.dates_places, constraint, u64::from(constraint), date_s);
+            }
+            None => {
+                self.dates.remove(&mut self.dates_places, constraint);
+            }
+        }
+    }
+}
+
+impl Clock {
+    /// Lets it run until now.
+    fn run_to(&mut self, now_s: f64) {
+        if self.ends.len() == 0 {
+            (self.passed, self.left) = (0.0, 0);
+        } else {
+            self.passed += self.level * (now_s - self.since_s);
+        }
+        self.since_s = now_s;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots and dates in order of end.
+    fn ends(clocks: &mut Clocks) -> Vec<(u32, f64)> {
+        let mut found = Vec::new();
+        while let Some(First { date_s, slot, constraint, .. }) = clocks.first() {
+            clocks.leave(constraint, slot, date_s);
+            found.push((slot, date_s));
+        }
+        found
+    }
+
+    #[test]
+    fn a_level_moves_all_ends() {
+        let mut clocks = Clocks::default();
+        clocks.set_level(1, 2.0, 0.0);
+        clocks.join(1, 7, 1, 4.0, 0.0);
+        clocks.join(1, 8, 2, 6.0, 0.0);
+        clocks.set_level(1, 1.0, 1.0);
+        assert_eq!(ends(&mut clocks), [(7, 3.0), (8, 5.0)]);
+    }
+
+    #[test]
+    fn a_clock_that_stands_has_no_date() {
+        let mut clocks = Clocks::default();
+        clocks.set_level(0, 1.0, 0.0);
+        clocks.join(0, 0, 0, 4.0, 0.0);
+        clocks.set_level(0, 0.0, 1.0);
+        assert!(clocks.first().is_none());
+        clocks.set_level(0, 3.0, 2.0);
+        assert_eq!(ends(&mut clocks), [(0, 3.0)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_keeps_the_dates() {
+        let mut clocks = Clocks::default();
+        clocks.set_level(0, 0.5, 0.0);
+        for slot in 0..100 {
+            clocks.join(0, slot, 200 - u64::from(slot), f64::from(slot / 2), 0.0);
+        }
+        let expected: Vec<_> = (0..100).map(|at| (at ^ 1, f64::from(at / 2 * 2))).collect();
+        assert_eq!(ends(&mut clocks), expected);
+    }
+
+    #[test]
+    fn who_leaves_tells_what_was_left() {
+        let mut clocks = Clocks::default();
+        clocks.set_level(0, 2.0, 0.0);
+        clocks.join(0, 3, 0, 5.0, 1.0);
+        assert_eq!(clocks.leave(0, 3, 2.0), 3.0);
+        assert!(clocks.first().is_none());
+    }
+}

@@ -1,0 +1,498 @@
+//! Moves time over transfers and executions. Each is an *action*; its work shrinks at the rate that the solver gives it.
+//!
+//! **Lazy.** A change marks the constraints that it touches; before time moves on, the solver finds anew what that
+//! changes. Any number of changes at one date are solved once. An action that a constraint holds back ends by the
+//! [`Clocks`], which the constraint's level alone moves; one with a rate of its own ends at `now + remaining / rate`,
+//! kept in a heap.
+//!
+//! **Invariants.** Time never goes back. Of an action with a rate of its own, `remaining` is that at `since`, and its date
+//! in the heap is `since + remaining / rate`, absent while the rate is 0. Actions that end at the same date are reported
+//! in order of start, failures before completions. Dates within [`TIMING_S`] of each other fall together, as in SimGrid.
+//!
+//! **Not done.** Suspension.
+//!
+//! Source: SimGrid 4.1, resource models and their lazy updates.
+
+use super::changes::Terms;
+use super::clocks::Clocks;
+use super::cpu::{self, Execution};
+use super::heap::{Entry, Heap, Places};
+use super::network::{NetworkModel, Transfer};
+use super::resources::Resources;
+use super::solver::{ConstraintIndex, Reach, VariableIndex};
+
+/// Events closer than this are one.
+pub const TIMING_S: f64 = 1e-9;
+/// Work less than this is done.
+const WORK_MIN: f64 = 1e-14;
+
+/// A transfer or an execution, ordered by start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ActionId {
+    serial: u64,
+    slot: u32,
+}
+
+impl ActionId {
+    /// A small number that no two actions under way share: an index for what the caller keeps of each. Actions started
+    /// after a report of ends can have the slots of what ended.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// How an action ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Its work is done.
+    Done,
+    /// A link or host that it needs is off.
+    Failed,
+}
+
+/// The end of an action.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Completion {
+    /// When, seconds.
+    pub date_s: f64,
+    pub action: ActionId,
+    pub outcome: Outcome,
+}
+
+/// The actions under way and the time.
+#[derive(Clone, Debug)]
+pub struct FlowEngine {
+    pub(super) model: NetworkModel,
+    pub(super) resources: Resources,
+    now_s: f64,
+    serial: u64,
+    actions: Vec<Action>,
+    /// What each was started with, as it is now.
+    pub(super) terms: Vec<Terms>,
+    free: Vec<u32>,
+    /// Slot of the action behind each variable.
+    owners: Vec<u32>,
+    /// Of latencies, and of ends of actions with rates of their own.
+    dates: Heap,
+    places: Places,
+    /// Ends of all others.
+    clocks: Clocks,
+    /// Failures that are not yet reported.
+    failures: Vec<Completion>,
+    /// Dates, serial numbers and slots of what ends in [`FlowEngine::fire_due`]; kept so that it does not allocate.
+    ending: Vec<(f64, u64, u32)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Action {
+    serial: u64,
+    /// Work done per unit of the variable's value.
+    factor: f64,
+    /// Work left at `since_s`, shrinking at `rate` from then; unless it is held back, and its constraint's clock knows.
+    remaining: f64,
+    rate: f64,
+    since_s: f64,
+    /// Which constraint holds it back, and its work for each unit of that clock.
+    held: Option<(ConstraintIndex, f64)>,
+    variable: VariableIndex,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The slot is free.
+    Ended,
+    /// Paying the latency, and done when that is paid. In the heap.
+    LatencyOnly,
+    /// Paying the latency; shares afterwards. In the heap.
+    Latency,
+    /// Sharing. In the heap while its rate is positive, or on a clock.
+    Running,
+}
+
+impl FlowEngine {
+    /// Nothing under way, at time 0.
+    pub fn new(resources: Resources, model: NetworkModel) -> FlowEngine {
+        FlowEngine {
+            model,
+            resources,
+            now_s: 0.0,
+            serial: 0,
+            actions: Vec::new(),
+            terms: Vec::new(),
+            free: Vec::new(),
+            owners: Vec::new(),
+            dates: Heap::default(),
+            places: Places::default(),
+            clocks: Clocks::default(),
+            failures: Vec::new(),
+            ending: Vec::new(),
+        }
+    }
+
+    /// Lets changes reach as far as in SimGrid 4.1, to meet its dates where they differ from the model's.
+    pub fn set_reach(&mut self, reach: Reach) {
+        self.resources.solver.set_reach(reach);
+    }
+
+    pub fn now_s(&self) -> f64 {
+        self.now_s
+    }
+
+    /// Starts a transfer. One without links ends when its latency is paid. If a link is off, it fails at once.
+    pub fn start_transfer(&mut self, transfer: &Transfer<'_>) -> ActionId {
+        let FlowEngine { model, resources, .. } = self;
+        let way_back = if model.cross_traffic { transfer.way_back } else { &[] };
+        let off = transfer.links.iter().chain(way_back).any(|link| !resources.link(*link).on);
+        let terms = Terms::of_transfer(model, resources, transfer);
+        let bound = terms.bound(model, resources);
+        let table = &resources.links;
+        let elements = model.elements(transfer.links, way_back);
+        let elements = elements.map(|(link, weight)| (table[link.0 as usize].constraint, weight));
+        let at_once = transfer.latency_s <= 0.0;
+        let penalty = if at_once && !off { model.penalty_without_latency() } else { 0.0 };
+        let variable = resources.solver.add_variable(penalty, bound, elements);
+        let work = if transfer.links.is_empty() { 0.0 } else { transfer.size_bytes };
+        let factor = model.bandwidth_factor;
+        let latency_s = (model.latency_phase_s(transfer.latency_s) - transfer.under_way_s).max(0.0);
+        let id = self.begin(variable, factor, work, terms);
+        if off {
+            self.fail(id.slot);
+        } else if !at_once || transfer.links.is_empty() {
+            self.actions[id.slot()].phase = if transfer.links.is_empty() { Phase::LatencyOnly } else { Phase::Latency };
+            self.dates.set(&mut self.places, id.slot, id.serial, self.now_s + latency_s);
+        }
+        id
+    }
+
+    /// Starts an execution. If the host is off, it fails at once.
+    pub fn start_execution(&mut self, execution: &Execution) -> ActionId {
+        let host = *self.resources.host(execution.host);
+        let bound = cpu::bound(&host, execution.threads, execution.bound_flops);
+        let penalty = if host.on { execution.penalty() } else { 0.0 };
+        let variable = self.resources.solver.add_variable(penalty, bound, [(host.constraint, 1.0)]);
+        let work = f64::from(execution.threads) * execution.work_flops;
+        let id = self.begin(variable, 1.0, work, Terms::of_execution(execution));
+        if !host.on {
+            self.fail(id.slot);
+        }
+        id
+    }
+
+    /// Ends an action without completion; whether it was still under way.
+    pub fn cancel(&mut self, id: ActionId) -> bool {
+        let alive = self.is_running(id);
+        if alive {
+            self.end(id.slot);
+            self.free.push(id.slot);
+        }
+        alive
+    }
+
+    /// Whether an action has neither ended nor been cancelled.
+    pub fn is_running(&self, id: ActionId) -> bool {
+        let action = &self.actions[id.slot()];
+        action.serial == id.serial && action.phase != Phase::Ended
+    }
+
+    /// The date at which something happens next if nothing is started, changed or cancelled: an action ends, or a
+    /// transfer's latency is paid and it begins to share.
+    pub fn next_event_s(&mut self) -> Option<f64> {
+        if !self.failures.is_empty() {
+            return Some(self.now_s);
+        }
+        self.refresh();
+        self.next_date_s().map(|date_s| date_s.max(self.now_s))
+    }
+
+    /// Moves time on to `date_s` and appends what ends until then, in order.
+    pub fn advance_to(&mut self, date_s: f64, completed: &mut Vec<Completion>) {
+        loop {
+            self.refresh();
+            match self.next_date_s() {
+                Some(date) if date <= date_s => {
+                    self.now_s = date.max(self.now_s);
+                    self.fire_due(completed);
+                }
+                Some(_) | None => break,
+            }
+        }
+        self.take_failures(completed);
+        self.now_s = self.now_s.max(date_s);
+    }
+
+    /// Moves time on to `date_s`, before which nothing may happen, and lets nothing happen yet: what is changed then
+    /// comes before what ends at the same date.
+    pub fn wait_until(&mut self, date_s: f64) {
+        self.refresh();
+        let next = self.next_date_s().unwrap_or(f64::INFINITY);
+        assert!(next >= date_s || next <= self.now_s, "something happens at {next}, before {date_s}");
+        self.now_s = self.now_s.max(date_s);
+    }
+
+    /// Everything that is due now by the rates before any change of now; appends what ended.
+    pub fn fire_due(&mut self, completed: &mut Vec<Completion>) {
+        self.take_failures(completed);
+        let mut ending = std::mem::take(&mut self.ending);
+        while let Some(Entry { key: date_s, serial, slot }) = self.dates.first().copied() {
+            if date_s - self.now_s >= TIMING_S {
+                break;
+            }
+            self.dates.remove(&mut self.places, slot);
+            let action = &mut self.actions[slot as usize];
+            match action.phase {
+                Phase::Latency => {
+                    (action.phase, action.since_s) = (Phase::Running, self.now_s);
+                    let (variable, penalty) = (action.variable, self.terms[slot as usize].penalty);
+                    self.resources.solver.set_penalty(variable, penalty);
+                }
+                Phase::LatencyOnly | Phase::Running => ending.push((date_s, serial, slot)),
+                Phase::Ended => unreachable!("an ended action is not in the heap"),
+            }
+        }
+        while let Some(first) = self.clocks.first().filter(|first| first.date_s - self.now_s < TIMING_S) {
+            self.clocks.leave(first.constraint, first.slot, self.now_s);
+            self.actions[first.slot as usize].held = None;
+            ending.push((first.date_s, first.serial, first.slot));
+        }
+        ending.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        // What begins to share is entered before what ends is taken out, as in the reference.
+        for (_, _, slot) in ending.drain(..) {
+            completed.push(self.completion(slot, Outcome::Done));
+            self.end(slot);
+            self.free.push(slot);
+        }
+        self.ending = ending;
+    }
+
+    /// Appends what failed since the last report, without moving time.
+    pub fn take_failures(&mut self, completed: &mut Vec<Completion>) {
+        self.free.extend(self.failures.iter().map(|failure| failure.action.slot));
+        completed.append(&mut self.failures);
+    }
+
+    /// The slot of the action behind a variable.
+    pub(super) fn owner(&self, variable: VariableIndex) -> u32 {
+        self.owners[variable.0 as usize]
+    }
+
+    /// The number of an action by start.
+    pub(super) fn serial_of(&self, slot: u32) -> u64 {
+        self.actions[slot as usize].serial
+    }
+
+    /// Ends an action now, as a failure; its slot is free again when that is reported.
+    pub(super) fn fail(&mut self, slot: u32) {
+        self.failures.push(self.completion(slot, Outcome::Failed));
+        self.end(slot);
+    }
+
+    fn completion(&self, slot: u32, outcome: Outcome) -> Completion {
+        let serial = self.actions[slot as usize].serial;
+        Completion { date_s: self.now_s, action: ActionId { serial, slot }, outcome }
+    }
+
+    fn begin(&mut self, variable: VariableIndex, factor: f64, work: f64, terms: Terms) -> ActionId {
+        self.serial += 1;
+        let (serial, since_s) = (self.serial, self.now_s);
+        let phase = Phase::Running;
+        let action = Action { serial, phase, variable, factor, remaining: work, rate: 0.0, since_s, held: None };
+        let slot = self.free.pop().unwrap_or(self.actions.len() as u32);
+        if slot as usize == self.actions.len() {
+            self.actions.push(action);
+            self.terms.push(terms);
+        } else {
+            (self.actions[slot as usize], self.terms[slot as usize]) = (action, terms);
+        }
+        if variable.0 as usize >= self.owners.len() {
+            self.owners.resize(variable.0 as usize + 1, u32::MAX);
+        }
+        self.owners[variable.0 as usize] = slot;
+        ActionId { serial, slot }
+    }
+
+    fn end(&mut self, slot: u32) {
+        let action = &mut self.actions[slot as usize];
+        action.phase = Phase::Ended;
+        self.resources.solver.remove_variable(action.variable);
+        if let Some((constraint, _)) = action.held.take() {
+            self.clocks.leave(constraint.0, slot, self.now_s);
+        }
+        self.dates.remove(&mut self.places, slot);
+    }
+
+    /// Brings rates and dates up to date after changes.
+    fn refresh(&mut self) {
+        let solver = &mut self.resources.solver;
+        if !solver.is_stale() {
+            return;
+        }
+        solver.solve();
+        // Clocks first: they then stand at now, before any action leaves or joins them.
+        for constraint in solver.releveled() {
+            self.clocks.set_level(*constraint, solver.level(ConstraintIndex(*constraint)), self.now_s);
+        }
+        for at in 0..self.resources.solver.changed().len() {
+            self.place(self.resources.solver.changed()[at]);
+        }
+    }
+
+    /// Reckons what is left of an action, and sets when it ends by what holds it back now.
+    fn place(&mut self, variable: VariableIndex) {
+        let FlowEngine { now_s, resources, owners, actions, dates, places, clocks, .. } = self;
+        let (solver, now_s, slot) = (&resources.solver, *now_s, owners[variable.0 as usize]);
+        let action = &mut actions[slot as usize];
+        action.remaining = match action.held {
+            Some((constraint, scale)) => scale * clocks.leave(constraint.0, slot, now_s),
+            None => action.remaining - action.rate * (now_s - action.since_s),
+        };
+        if action.remaining <= WORK_MIN {
+            action.remaining = 0.0;
+        }
+        let holder = solver.holder(variable);
+        action.held = holder.map(|constraint| (constraint, action.factor / solver.penalty(variable)));
+        action.rate = if holder.is_some() { 0.0 } else { action.factor * solver.value(variable) };
+        action.since_s = now_s;
+        if action.rate > 0.0 {
+            dates.set(places, slot, action.serial, now_s + action.remaining / action.rate);
+        } else {
+            dates.remove(places, slot);
+        }
+        if let Some((constraint, scale)) = action.held {
+            clocks.join(constraint.0, slot, action.serial, action.remaining / scale, now_s);
+        }
+    }
+
+    /// When something happens next by the rates as they are.
+    fn next_date_s(&self) -> Option<f64> {
+        let (own, held) = (self.dates.first().map(|entry| entry.key), self.clocks.first().map(|first| first.date_s));
+        match (own, held) {
+            (Some(own), Some(held)) => Some(own.min(held)),
+            (own, held) => own.or(held),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LinkIndex, Policy};
+    use super::*;
+
+    fn grid(bandwidths: &[f64], model: NetworkModel) -> (FlowEngine, Vec<LinkIndex>) {
+        let mut resources = Resources::new();
+        let links = bandwidths.iter().map(|bandwidth| resources.add_link(*bandwidth, 0.0, Policy::Shared)).collect();
+        (FlowEngine::new(resources, model), links)
+    }
+
+    /// Dates of completion, by order of start, of all that is under way.
+    fn dates(engine: &mut FlowEngine) -> Vec<f64> {
+        let mut completed = Vec::new();
+        while let Some(date) = engine.next_event_s() {
+            engine.advance_to(date, &mut completed);
+        }
+        completed.sort_by_key(|completion| completion.action);
+        completed.iter().map(|completion| completion.date_s).collect()
+    }
+
+    #[test]
+    fn a_lone_transfer_takes_latency_and_size_over_bandwidth() {
+        let (mut engine, links) = grid(&[1e6, 2e6], NetworkModel::WARM_TCP);
+        engine.start_transfer(&Transfer::new(&links, 0.5, 3e6));
+        assert_eq!(dates(&mut engine), [3.5]);
+    }
+
+    #[test]
+    fn cm02_and_lv08_alone_follow_their_formulas() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::CM02);
+        engine.start_transfer(&Transfer::new(&links, 0.5, 1e6));
+        assert_eq!(dates(&mut engine), [1.5]);
+        let (mut engine, links) = grid(&[1e6], NetworkModel::LV08);
+        engine.start_transfer(&Transfer { way_back: &links, ..Transfer::new(&links, 0.01, 1e6) });
+        let expected = 13.01 * 0.01 + 1e6 / (0.97 * 1e6 / 1.05);
+        assert!((dates(&mut engine)[0] - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn two_transfers_share_until_one_ends() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
+        engine.start_transfer(&Transfer::new(&links, 0.0, 1e6));
+        engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
+        assert_eq!(dates(&mut engine), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_transfer_shares_only_after_its_latency() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
+        engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
+        engine.start_transfer(&Transfer::new(&links, 1.0, 1e6));
+        assert_eq!(dates(&mut engine), [3.0, 3.0]);
+    }
+
+    #[test]
+    fn a_bottleneck_on_one_link_leaves_the_rest_of_the_other() {
+        let (mut engine, links) = grid(&[2e6, 10e6], NetworkModel::WARM_TCP);
+        engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
+        engine.start_transfer(&Transfer::new(&links[1..], 0.0, 8e6));
+        assert_eq!(dates(&mut engine), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_fat_pipe_is_not_shared() {
+        let mut resources = Resources::new();
+        let pipe = resources.add_link(1e6, 0.0, Policy::FatPipe);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
+        engine.start_transfer(&Transfer::new(&[pipe], 0.0, 1e6));
+        engine.start_transfer(&Transfer::new(&[pipe], 0.0, 2e6));
+        assert_eq!(dates(&mut engine), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn tasks_have_a_core_each_until_cores_run_out() {
+        let mut resources = Resources::new();
+        let host = resources.add_host(1e9, 2);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
+        engine.start_execution(&Execution::new(host, 1e9));
+        assert_eq!(dates(&mut engine), [1.0]);
+        for _ in 0..4 {
+            engine.start_execution(&Execution::new(host, 1e9));
+        }
+        assert_eq!(dates(&mut engine), [3.0; 4]);
+    }
+
+    #[test]
+    fn cancelling_frees_the_share() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
+        let first = engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
+        engine.start_transfer(&Transfer::new(&links, 0.0, 2e6));
+        engine.advance_to(1.0, &mut Vec::new());
+        assert!(engine.cancel(first));
+        assert!(!engine.cancel(first));
+        assert_eq!(dates(&mut engine), [2.5]);
+    }
+
+    #[test]
+    fn nothing_to_move_takes_the_latency_or_no_time() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
+        let host = engine.resources.add_host(1e9, 1);
+        engine.start_transfer(&Transfer::new(&links, 0.25, 0.0));
+        engine.start_transfer(&Transfer::new(&links, 0.0, 0.0));
+        engine.start_transfer(&Transfer::new(&[], 0.5, 1e6));
+        engine.start_execution(&Execution::new(host, 0.0));
+        assert_eq!(dates(&mut engine), [0.25, 0.0, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn advancing_past_many_dates_reports_each_at_its_own() {
+        let (mut engine, links) = grid(&[1e6], NetworkModel::WARM_TCP);
+        let actions = [1e6, 2e6].map(|size| engine.start_transfer(&Transfer::new(&links, 0.0, size)));
+        let mut completed = Vec::new();
+        engine.advance_to(10.0, &mut completed);
+        let expected = [(2.0, actions[0]), (3.0, actions[1])].map(|(date_s, action)| Completion {
+            date_s,
+            action,
+            outcome: Outcome::Done,
+        });
+        assert_eq!(completed, expected);
+        assert_eq!((engine.now_s(), engine.next_event_s()), (10.0, None));
+    }
+}

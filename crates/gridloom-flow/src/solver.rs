@@ -1,0 +1,376 @@
+//! Weighted max-min fair sharing by progressive filling.
+//!
+//! A *constraint* c has a capacity C_c; a *variable* i has a penalty p_i, an optional bound b_i and a value x_i; an
+//! *element* (i, c) has a weight w_ic, the units of c that one unit of i takes. The solution maximises, in
+//! lexicographic order, the sorted vector of p_i·x_i subject to
+//!
+//! ```text
+//! shared:   sum over i of w_ic x_i <= C_c        fat pipe:  max over i of w_ic x_i <= C_c        x_i <= b_i
+//! ```
+//!
+//! A variable of penalty 0 is *disabled*: it takes no part and has the value 0.
+//!
+//! ```text
+//! pool      elements, a block for each variable        reach     which constraints a change can concern
+//! filling   the values of what is concerned            levels    the constraint that is full next
+//! relevel   the few that a change does concern         share     what a level follows from
+//! users     the users of a constraint                    bundle    where else the variables it holds back are users
+//! ```
+//!
+//! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
+//! waiting; each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
+//! [`Solver::solve`] every value is that of the whole system, though only some of the variables connected to a change,
+//! through constraints and enabled variables, were computed anew; the others' values do not depend on it.
+//!
+//! **Not done.** A bound on the number of variables of a constraint; capacities that depend on their number.
+//!
+//! Source: SimGrid 4.1's max-min solver, operation for operation, because equal levels are told apart by rounding.
+
+mod bundle;
+mod filling;
+mod levels;
+mod pool;
+mod reach;
+mod relevel;
+mod share;
+mod users;
+
+use bundle::Bundle;
+use filling::Scratch;
+use levels::FullAt;
+use pool::Pool;
+pub use reach::Reach;
+use share::{Held, Share};
+use users::{Terms, User, Users};
+
+/// Below this, a capacity (relative to itself), a usage or a difference of bounds is nothing.
+const PRECISION: f64 = 1e-5;
+
+/// How the users of a constraint share it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Their sum is bounded.
+    #[default]
+    Shared,
+    /// Each is bounded by itself.
+    FatPipe,
+}
+
+/// A constraint, by order of creation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ConstraintIndex(pub u32);
+
+/// A variable. The index of a removed variable is used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct VariableIndex(pub u32);
+
+/// The system.
+#[derive(Clone, Debug, Default)]
+pub struct Solver {
+    constraints: Vec<Constraint>,
+    variables: Vec<Variable>,
+    pool: Pool,
+    free: Vec<VariableIndex>,
+    reach: Reach,
+    /// Constraints touched since the last solution, each once; with those they reach, if those are sought at once.
+    touched: Vec<u32>,
+    /// How many of `touched` have been followed.
+    followed: usize,
+    /// Variables that came, or changed their terms, since the last solution.
+    dirty: Vec<VariableIndex>,
+    /// Users on all constraints together.
+    listed: usize,
+    /// Of each constraint; used with [`Reach::Connected`] alone.
+    full_at: FullAt,
+    shares: Vec<Share>,
+    held: Vec<Held>,
+    bundles: Vec<Bundle>,
+    /// Whether the last solution was found by filling.
+    filled: bool,
+    solution: u32,
+    scratch: Scratch,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Constraint {
+    /// Capacity left, and what one more unit of level takes of it.
+    remaining: f64,
+    usage: f64,
+    capacity: f64,
+    policy: Policy,
+    touched: bool,
+    /// Takes part in the filling.
+    live: bool,
+    /// A fat pipe's usage may be that of a fixed variable.
+    usage_is_old: bool,
+    /// The solution that reached it last.
+    solution: u32,
+    /// Where its variables stand in order, in the scratch of the filling; by bound if shared or saturated, by quota
+    /// for the usage of a fat pipe.
+    by_bound: Option<(u32, u32)>,
+    by_quota: Option<(u32, u32)>,
+    /// The level at which it held back users in the last filling that concerned it.
+    held_at: Option<f64>,
+    users: Users,
+    /// Elements of disabled variables, and the variable of each.
+    waiting: Vec<(u32, VariableIndex)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Variable {
+    penalty: f64,
+    /// None if not positive.
+    bound: f64,
+    /// With [`Reach::Connected`], only of those that no constraint holds back.
+    value: f64,
+    /// Its block of elements.
+    start: u32,
+    length: u32,
+    solution: u32,
+    /// The full constraint that gave it its value, or [`NOBODY`] if its bound did.
+    held_by: u32,
+    fixed: bool,
+}
+
+/// Holds nothing back.
+const NOBODY: u32 = u32::MAX;
+
+impl Variable {
+    /// The level at which it meets its bound.
+    fn ceiling(&self) -> f64 {
+        if self.bound > 0.0 { self.bound * self.penalty } else { f64::INFINITY }
+    }
+
+    fn elements(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
+}
+
+impl Solver {
+    pub fn new() -> Solver {
+        Solver::default()
+    }
+
+    /// Chooses how far a change reaches, before there is any.
+    pub fn set_reach(&mut self, reach: Reach) {
+        self.reach = reach;
+    }
+
+    pub fn add_constraint(&mut self, capacity: f64, policy: Policy) -> ConstraintIndex {
+        self.constraints.push(Constraint { capacity, policy, ..Constraint::default() });
+        self.shares.push(Share::default());
+        self.held.push(Held::default());
+        self.bundles.push(Bundle::default());
+        self.full_at.add();
+        ConstraintIndex(self.constraints.len() as u32 - 1)
+    }
+
+    pub fn set_capacity(&mut self, constraint: ConstraintIndex, capacity: f64) {
+        self.constraints[constraint.0 as usize].capacity = capacity;
+        self.touch(constraint.0);
+    }
+
+    /// Adds a variable that takes so many units of each of these constraints for each of its own; `bound` is none if not
+    /// positive. Naming a constraint again adds the weight if it is shared and takes the greater one if it is a fat pipe.
+    pub fn add_variable(
+        &mut self,
+        penalty: f64,
+        bound: f64,
+        elements: impl IntoIterator<Item = (ConstraintIndex, f64)>,
+    ) -> VariableIndex {
+        let constraints = &self.constraints;
+        self.pool.open();
+        for (constraint, weight) in elements {
+            assert!(weight > 0.0, "an element of weight {weight} uses nothing");
+            match constraints[constraint.0 as usize].policy {
+                Policy::Shared => self.pool.push(constraint.0, weight, |before| before + weight),
+                Policy::FatPipe => self.pool.push(constraint.0, weight, |before| before.max(weight)),
+            }
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.variables.push(Variable::default());
+            VariableIndex(self.variables.len() as u32 - 1)
+        });
+        let (start, length) = self.pool.close();
+        let variable = Variable { penalty, bound, start, length, held_by: NOBODY, ..Variable::default() };
+        self.variables[index.0 as usize] = variable;
+        if penalty > 0.0 {
+            self.dirty.push(index);
+        }
+        for element in self.variables[index.0 as usize].elements() {
+            match penalty > 0.0 {
+                true => self.list(index, element),
+                false => self.wait(index, element),
+            }
+            self.touch(self.pool[element].constraint);
+        }
+        index
+    }
+
+    /// Changes a penalty: to 0 disables the variable, from 0 enables it.
+    pub fn set_penalty(&mut self, variable: VariableIndex, penalty: f64) {
+        let state = &mut self.variables[variable.0 as usize];
+        if state.penalty == penalty {
+            return;
+        }
+        let (before, elements) = (state.penalty, state.elements());
+        if penalty <= 0.0 {
+            self.touch_variable(variable);
+            let state = &mut self.variables[variable.0 as usize];
+            (state.value, state.held_by) = (0.0, NOBODY);
+        }
+        self.variables[variable.0 as usize].penalty = penalty;
+        for element in elements {
+            match (before > 0.0, penalty > 0.0) {
+                (false, true) => {
+                    self.unwait(element);
+                    self.list(variable, element);
+                }
+                (true, false) => {
+                    self.unlist(element);
+                    self.wait(variable, element);
+                }
+                (true, true) => self.requote(variable, element),
+                (false, false) => {}
+            }
+        }
+        if penalty > 0.0 {
+            self.dirty.push(variable);
+            self.touch_variable(variable);
+        }
+    }
+
+    /// Changes a bound; none if not positive.
+    pub fn set_bound(&mut self, variable: VariableIndex, bound: f64) {
+        self.variables[variable.0 as usize].bound = bound;
+        self.dirty.push(variable);
+        let enabled = self.variables[variable.0 as usize].penalty > 0.0;
+        for element in self.variables[variable.0 as usize].elements() {
+            if enabled {
+                self.requote(variable, element);
+            }
+            self.touch(self.pool[element].constraint);
+        }
+    }
+
+    /// Removes a variable; its index may be given again.
+    pub fn remove_variable(&mut self, variable: VariableIndex) {
+        let state = self.variables[variable.0 as usize];
+        if state.penalty > 0.0 {
+            self.touch_variable(variable);
+        }
+        for element in state.elements() {
+            match state.penalty > 0.0 {
+                true => self.unlist(element),
+                false => self.unwait(element),
+            }
+        }
+        self.pool.give_back(state.start, state.length);
+        self.variables[variable.0 as usize] = Variable::default();
+        self.free.push(variable);
+    }
+
+    /// A variable's value as of the last solution.
+    pub fn value(&self, variable: VariableIndex) -> f64 {
+        let state = &self.variables[variable.0 as usize];
+        match self.holder(variable) {
+            Some(holder) => self.level(holder) / state.penalty,
+            None => state.value,
+        }
+    }
+
+    /// The constraint that holds back a variable as of the last solution, at `level / penalty`: none if its value is its
+    /// own. With [`Reach::AsReference`] all are.
+    pub fn holder(&self, variable: VariableIndex) -> Option<ConstraintIndex> {
+        let holder = self.variables[variable.0 as usize].held_by;
+        (holder != NOBODY && self.reach == Reach::Connected).then_some(ConstraintIndex(holder))
+    }
+
+    /// The level p·x of those that a constraint holds back, as of the last solution.
+    pub fn level(&self, constraint: ConstraintIndex) -> f64 {
+        self.full_at.of(constraint.0)
+    }
+
+    /// A variable's penalty; 0 while it is disabled.
+    pub fn penalty(&self, variable: VariableIndex) -> f64 {
+        self.variables[variable.0 as usize].penalty
+    }
+
+    /// Appends the variables that have an element on that constraint, disabled ones last.
+    pub fn variables_on(&self, constraint: ConstraintIndex, variables: &mut Vec<VariableIndex>) {
+        let Constraint { users, waiting, .. } = &self.constraints[constraint.0 as usize];
+        variables.extend(users.with_terms().map(|(user, _)| VariableIndex(user.variable)));
+        variables.extend(waiting.iter().map(|(_, variable)| *variable));
+    }
+
+    /// Whether something changed since the last solution.
+    pub fn is_stale(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// The enabled variables that the last solution found with other terms or gave another holder, or a value of their
+    /// own that differs. The values of others differ by the levels of their holders alone.
+    pub fn changed(&self) -> &[VariableIndex] {
+        &self.scratch.changed
+    }
+
+    /// The constraints to which the last solution may have given another level; here and there one comes again.
+    pub fn releveled(&self) -> &[u32] {
+        &self.scratch.releveled
+    }
+
+    /// Enters an element of an enabled variable among the users of its constraint.
+    fn list(&mut self, variable: VariableIndex, element: usize) {
+        let (terms, state) = (&self.variables[variable.0 as usize], &mut self.pool[element]);
+        let users = &mut self.constraints[state.constraint as usize].users;
+        state.place = users.len() as u32;
+        self.shares[state.constraint as usize].forget();
+        self.listed += 1;
+        users.push(User::new(terms, variable, element), Terms::new(terms, state.weight));
+    }
+
+    fn unlist(&mut self, element: usize) {
+        let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
+        let users = &mut self.constraints[constraint as usize].users;
+        self.shares[constraint as usize].forget();
+        if users.holder(place as usize) == constraint && self.held[constraint as usize].keeps_bundle() {
+            let (user, terms) = users.get(place as usize);
+            // Its quota is its weight / penalty.
+            let share = terms.quota / self.pool[element].weight;
+            self.bundles[constraint as usize].take_out(constraint, &self.pool[user.elements()], share);
+        }
+        self.listed -= 1;
+        if let Some(moved) = users.swap_remove(place as usize) {
+            self.pool[moved.element as usize].place = place;
+        }
+    }
+
+    /// Enters changed terms of an enabled variable.
+    fn requote(&mut self, variable: VariableIndex, element: usize) {
+        let (terms, state) = (&self.variables[variable.0 as usize], &self.pool[element]);
+        let users = &mut self.constraints[state.constraint as usize].users;
+        self.shares[state.constraint as usize].forget();
+        self.held[state.constraint as usize].bundled = 0;
+        users.set_terms(state.place as usize, Terms::new(terms, state.weight));
+    }
+
+    fn wait(&mut self, variable: VariableIndex, element: usize) {
+        let waiting = &mut self.constraints[self.pool[element].constraint as usize].waiting;
+        self.pool[element].place = waiting.len() as u32;
+        waiting.push((element as u32, variable));
+    }
+
+    fn unwait(&mut self, element: usize) {
+        let (constraint, place) = (self.pool[element].constraint, self.pool[element].place);
+        let waiting = &mut self.constraints[constraint as usize].waiting;
+        waiting.swap_remove(place as usize);
+        if let Some(moved) = waiting.get(place as usize) {
+            self.pool[moved.0 as usize].place = place;
+        }
+    }
+}
+
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;

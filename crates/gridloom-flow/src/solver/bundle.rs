@@ -1,0 +1,133 @@
+//! The other constraints that a constraint's held-back users use: a change of its level has to be told to these.
+//!
+//! In one stretch of memory: hundreds of users have their elements in as many places. A user that comes or goes is entered
+//! there. The bundle is made anew after so many changes that rounding and searching could come to matter.
+
+use super::pool::Element;
+
+/// So many come or go before a bundle is made anew.
+const CHANGES_MAX: u32 = 32;
+/// One of fewer others is made anew at any change: that is as quick.
+const OTHERS_MIN: usize = 32;
+
+/// Of one constraint: others, how much of each is taken for one more unit of level, and by how many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bundle {
+    others: Vec<u32>,
+    quotas: Vec<f64>,
+    users: Vec<u32>,
+}
+
+impl Bundle {
+    /// Empties it, to be made anew.
+    pub(super) fn clear(&mut self) {
+        self.others.clear();
+        self.quotas.clear();
+        self.users.clear();
+    }
+
+    /// How many changes, and one, it is good for as it is made now.
+    pub(super) fn good_for(&self) -> u32 {
+        if self.others.len() < OTHERS_MIN { 1 } else { 1 + CHANGES_MAX }
+    }
+
+    /// Adds an element of a user that is held back; `place` is where the other stands if it was named before, and is set.
+    #[inline]
+    pub(super) fn push(&mut self, other: u32, quota: f64, place: &mut u32) {
+        let at = *place as usize;
+        if self.others.get(at) == Some(&other) {
+            self.quotas[at] += quota;
+            self.users[at] += 1;
+        } else {
+            *place = self.others.len() as u32;
+            self.append(other, quota);
+        }
+    }
+
+    /// Enters a user of these elements that constraint `this` holds back from now on, and its 1 / penalty.
+    pub(super) fn enter(&mut self, this: u32, elements: &[Element], share: f64) {
+        for element in elements.iter().filter(|element| element.constraint != this) {
+            let (other, quota) = (element.constraint, element.weight * share);
+            match self.find(other) {
+                Some(at) => {
+                    self.quotas[at] += quota;
+                    self.users[at] += 1;
+                }
+                None => self.append(other, quota),
+            }
+        }
+    }
+
+    /// Takes out a user that was entered so.
+    pub(super) fn take_out(&mut self, this: u32, elements: &[Element], share: f64) {
+        for element in elements.iter().filter(|element| element.constraint != this) {
+            let at = self.find(element.constraint).expect("who is held back is in the bundle");
+            self.quotas[at] -= element.weight * share;
+            self.users[at] -= 1;
+            if self.users[at] == 0 {
+                self.others.swap_remove(at);
+                self.quotas.swap_remove(at);
+                self.users.swap_remove(at);
+            }
+        }
+    }
+
+    /// All, each other once.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f64)> {
+        self.others.iter().copied().zip(self.quotas.iter().copied())
+    }
+
+    fn find(&self, other: u32) -> Option<usize> {
+        self.others.iter().position(|known| *known == other)
+    }
+
+    #[inline]
+    fn append(&mut self, other: u32, quota: f64) {
+        self.others.push(other);
+        self.quotas.push(quota);
+        self.users.push(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// After users have come and gone, a bundle is that of those that are there, each other constraint once.
+        #[test]
+        fn what_is_entered_and_taken_out_is_as_made_anew(
+            users in prop::collection::vec((prop::collection::btree_map(0u32..12, 1u32..40, 1..6), 1u32..9, any::<bool>()), 1..40),
+        ) {
+            const THIS: u32 = 3;
+            let users: Vec<_> = (users.into_iter())
+                .map(|(over, penalty, goes)| {
+                    let element = |(constraint, weight)| Element { weight: f64::from(weight) / 20.0, constraint, place: 0 };
+                    (over.into_iter().map(element).collect::<Vec<_>>(), 1.0 / f64::from(penalty), goes)
+                })
+                .collect();
+            let mut bundle = Bundle::default();
+            users.iter().for_each(|(elements, share, _)| bundle.enter(THIS, elements, *share));
+            let gone = users.iter().filter(|(.., goes)| *goes);
+            gone.for_each(|(elements, share, _)| bundle.take_out(THIS, elements, *share));
+            let (mut anew, mut places) = (Bundle::default(), [u32::MAX; 12]);
+            for (elements, share, _) in users.iter().filter(|(.., goes)| !goes) {
+                for element in elements.iter().filter(|element| element.constraint != THIS) {
+                    let place = &mut places[element.constraint as usize];
+                    anew.push(element.constraint, element.weight * share, place);
+                }
+            }
+            let sorted = |bundle: &Bundle| {
+                let mut all: Vec<_> = bundle.iter().collect();
+                all.sort_by_key(|(other, _)| *other);
+                all
+            };
+            let (kept, anew) = (sorted(&bundle), sorted(&anew));
+            prop_assert_eq!(kept.len(), anew.len());
+            for ((other, quota), (same, expected)) in kept.into_iter().zip(anew) {
+                prop_assert!(other == same && (quota - expected).abs() < 1e-12, "{other} {quota} {same} {expected}");
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Progressive filling: all values rise together, in proportion to 1/p, until a constraint is full or a bound is met.
+//!
+//! ```text
+//! R = C,  U = sum (shared) or max (fat pipe) of w/p over enabled users,  level = R/U
+//! repeat  m   = lowest level; the constraints of exactly that level are saturated
+//!         B   = lowest b·p < m of the unfixed users of those
+//!         fix those with b·p = B, at b; or, if there is no B, all of them at m/p
+//!         a fixed variable leaves R -= w x, U -= w/p on shared constraints, and the next greatest w/p on fat pipes
+//! until no constraint has anything left
+//! ```
+//!
+//! **Cost.** Each round asks [`Levels`] for the lowest level. The users of a constraint are gone through at most three
+//! times in one solution: when it is opened, when it is saturated first, and when what is left of it is fixed at last.
+//! In between, those that meet a bound come from a list sorted once; so does the greatest quota of a fat pipe.
+//! Together O(E log E) for E elements, whatever the number of rounds.
+//!
+//! Source: as [`super`]; the sorted lists are ours, and give the same values in the same operations.
+
+use super::levels::Levels;
+use super::users::Terms;
+use super::{Constraint, NOBODY, PRECISION, Policy, Reach, Solver, Variable, VariableIndex};
+
+/// Kept between solutions so that solving does not allocate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    /// Constraints and variables that are solved, and the values that these had.
+    pub(super) component: Vec<u32>,
+    pub(super) variables: Vec<u32>,
+    pub(super) before: Vec<f64>,
+    pub(super) changed: Vec<VariableIndex>,
+    /// Constraints that may have another level than before.
+    pub(super) releveled: Vec<u32>,
+    /// Variables that something else holds back than before.
+    pub(super) moved: Vec<u32>,
+    pub(super) levels: Levels,
+    /// Constraints that may have to wait, as they were told of a level.
+    pub(super) roused: Vec<u32>,
+    saturated: Vec<u32>,
+    /// Stretches of variables in order, by bound or by quota, of the constraints that needed one.
+    sorted: Vec<(f64, u32)>,
+}
+
+impl Solver {
+    /// Brings all values up to date.
+    pub fn solve(&mut self) {
+        self.scratch.moved.clear();
+        self.scratch.releveled.clear();
+        match self.reach {
+            Reach::AsReference => {
+                self.filled = true;
+                self.open();
+                self.fill();
+                self.note_values();
+            }
+            Reach::Connected => {
+                self.filled = !self.relevel();
+                if self.filled {
+                    self.open();
+                    self.fill();
+                    self.adopt();
+                }
+                self.note_holders();
+            }
+        }
+        self.dirty.clear();
+        self.followed = 0;
+    }
+
+    /// Gathers the variables with another value than before.
+    fn note_values(&mut self) {
+        let Scratch { variables, before, changed, .. } = &mut self.scratch;
+        changed.clear();
+        let differs = |index: &u32, before: f64| self.variables[*index as usize].value != before;
+        let found = variables.iter().zip(before.iter()).filter(|(index, before)| differs(index, **before));
+        changed.extend(found.map(|(index, _)| VariableIndex(*index)));
+    }
+
+    /// Raises the values of what is opened.
+    fn fill(&mut self) {
+        while let Some(level) = self.saturate() {
+            match self.lowest_ceiling(level) {
+                Some(ceiling) => self.fix_at_bound(ceiling),
+                None => self.fix_at_level(level),
+            }
+            for at in 0..self.scratch.saturated.len() {
+                let constraint = self.scratch.saturated[at];
+                if let Some(level) = self.level_now(constraint) {
+                    self.scratch.levels.push(level, constraint);
+                }
+            }
+        }
+    }
+
+    /// Gathers all that a change can concern, and the levels from which it is filled.
+    fn open(&mut self) {
+        self.solution = self.solution.wrapping_add(1);
+        let Solver { constraints, variables, pool, scratch, solution, .. } = self;
+        let Scratch { component, variables: gathered, before, levels, sorted, .. } = scratch;
+        component.clear();
+        gathered.clear();
+        before.clear();
+        levels.clear();
+        sorted.clear();
+        component.append(&mut self.touched);
+        for constraint in component.iter() {
+            let state = &mut constraints[*constraint as usize];
+            (state.solution, state.touched) = (*solution, false);
+        }
+        let mut next = 0;
+        while let Some(&index) = component.get(next) {
+            next += 1;
+            let mut usage = 0.0;
+            let shared = constraints[index as usize].policy == Policy::Shared;
+            for at in 0..constraints[index as usize].users.len() {
+                let (user, Terms { quota, .. }) = constraints[index as usize].users.get(at);
+                usage = if shared { usage + quota } else { f64::max(usage, quota) };
+                let variable = &mut variables[user.variable as usize];
+                if variable.solution == *solution {
+                    continue;
+                }
+                gathered.push(user.variable);
+                before.push(variable.value);
+                variable.solution = *solution;
+                variable.empty();
+                if self.reach == Reach::AsReference {
+                    continue;
+                }
+                for element in &pool[variable.elements()] {
+                    let neighbour = &mut constraints[element.constraint as usize];
+                    if neighbour.solution != *solution {
+                        neighbour.solution = *solution;
+                        component.push(element.constraint);
+                    }
+                }
+            }
+            let state = &mut constraints[index as usize];
+            state.open(usage);
+            if state.live {
+                levels.append(state.remaining / usage, index);
+            }
+        }
+        levels.order();
+    }
+
+    /// Takes the constraints of the lowest level out of the heap.
+    fn saturate(&mut self) -> Option<f64> {
+        self.scratch.saturated.clear();
+        let mut lowest = None;
+        while let Some((key, constraint)) = self.scratch.levels.first() {
+            if lowest.is_some_and(|lowest| key > lowest) {
+                break;
+            }
+            match self.level_now(constraint) {
+                None => self.scratch.levels.pop(),
+                Some(level) if level > key => self.scratch.levels.raise(level),
+                // A level can be below its key by rounding only; then the key says when it is its turn.
+                Some(level) if lowest.is_none_or(|lowest| lowest == level) => {
+                    lowest = Some(level);
+                    self.scratch.levels.pop();
+                    self.scratch.saturated.push(constraint);
+                }
+                Some(_) => break,
+            }
+        }
+        lowest
+    }
+
+    /// The level of a constraint that still takes part.
+    fn level_now(&mut self, constraint: u32) -> Option<f64> {
+        let state = &self.constraints[constraint as usize];
+        if state.live && state.usage_is_old {
+            self.renew_usage(constraint);
+        }
+        let state = &self.constraints[constraint as usize];
+        state.live.then(|| state.remaining / state.usage)
+    }
+
+    /// The lowest ceiling below `level` of the unfixed users of what is saturated.
+    fn lowest_ceiling(&mut self, level: f64) -> Option<f64> {
+        let mut lowest = f64::INFINITY;
+        for at in 0..self.scratch.saturated.len() {
+            let index = self.scratch.saturated[at];
+            if self.constraints[index as usize].by_bound.is_none() {
+                self.sort_by_bound(index, level);
+            }
+            let Some((start, end)) = &mut self.constraints[index as usize].by_bound else { continue };
+            while start < end && self.variables[self.scratch.sorted[*start as usize].1 as usize].fixed {
+                *start += 1;
+            }
+            if start < end {
+                lowest = lowest.min(self.scratch.sorted[*start as usize].0);
+            }
+        }
+        (lowest < level).then_some(lowest)
+    }
+
+    /// Puts a constraint's bounded users in order, if one of them meets its bound below `level`.
+    fn sort_by_bound(&mut self, index: u32, level: f64) {
+        let Solver { constraints, variables, scratch, .. } = self;
+        let constraint = &mut constraints[index as usize];
+        let unfixed = constraint.users.with_terms().filter_map(|(user, _)| {
+            let variable = &variables[user.variable as usize];
+            (!variable.fixed).then(|| (variable.ceiling(), user.variable))
+        });
+        if unfixed.clone().any(|(ceiling, _)| ceiling < level) {
+            let sorted = &mut scratch.sorted;
+            let start = sorted.len();
+            sorted.extend(unfixed.filter(|(ceiling, _)| *ceiling < f64::INFINITY));
+            sorted[start..].sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            constraint.by_bound = Some((start as u32, sorted.len() as u32));
+        }
+    }
+
+    /// Fixes those users of saturated constraints that have this ceiling.
+    fn fix_at_bound(&mut self, ceiling: f64) {
+        for at in 0..self.scratch.saturated.len() {
+            let Some((start, end)) = self.constraints[self.scratch.saturated[at] as usize].by_bound else { continue };
+            for place in start..end {
+                let (own, variable) = self.scratch.sorted[place as usize];
+                // All that are lower are fixed.
+                if own - ceiling >= PRECISION {
+                    break;
+                }
+                if !self.variables[variable as usize].fixed {
+                    self.fix(variable, self.variables[variable as usize].bound, NOBODY);
+                }
+            }
+        }
+    }
+
+    /// Fixes all users of what is saturated.
+    fn fix_at_level(&mut self, level: f64) {
+        for at in 0..self.scratch.saturated.len() {
+            let holder = self.scratch.saturated[at];
+            let index = holder as usize;
+            self.constraints[index].held_at = Some(level);
+            for place in 0..self.constraints[index].users.len() {
+                let variable = self.constraints[index].users.get(place).0.variable;
+                let state = &self.variables[variable as usize];
+                if !state.fixed {
+                    self.fix(variable, level / state.penalty, holder);
+                }
+            }
+        }
+    }
+
+    /// Gives a variable its value and takes that from its constraints.
+    fn fix(&mut self, index: u32, value: f64, held_by: u32) {
+        let variable = &mut self.variables[index as usize];
+        (variable.value, variable.held_by, variable.fixed) = (value, held_by, true);
+        for element in &self.pool[variable.elements()] {
+            let constraint = &mut self.constraints[element.constraint as usize];
+            let quota = element.weight / variable.penalty;
+            match constraint.policy {
+                Policy::Shared => {
+                    let room = constraint.remaining - element.weight * value;
+                    constraint.remaining = if room < PRECISION * constraint.capacity { 0.0 } else { room };
+                    let usage = constraint.usage - quota;
+                    constraint.usage = if usage < PRECISION { 0.0 } else { usage };
+                    constraint.live &=
+                        constraint.usage > PRECISION && constraint.remaining > PRECISION * constraint.capacity;
+                }
+                Policy::FatPipe => constraint.usage_is_old |= quota >= constraint.usage,
+            }
+        }
+    }
+
+    /// A fat pipe's usage is that of its greediest user that is not yet fixed.
+    fn renew_usage(&mut self, index: u32) {
+        let Solver { constraints, variables, scratch, .. } = self;
+        let constraint = &mut constraints[index as usize];
+        let sorted = &mut scratch.sorted;
+        let (start, end) = constraint.by_quota.get_or_insert_with(|| {
+            let start = sorted.len();
+            let unfixed = constraint.users.with_terms().filter(|(user, _)| !variables[user.variable as usize].fixed);
+            sorted.extend(unfixed.map(|(user, terms)| (terms.quota, user.variable)));
+            sorted[start..].sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            (start as u32, sorted.len() as u32)
+        });
+        while start < end && variables[sorted[*start as usize].1 as usize].fixed {
+            *start += 1;
+        }
+        constraint.usage = if start < end { sorted[*start as usize].0 } else { 0.0 };
+        constraint.usage_is_old = false;
+        constraint.live = constraint.usage > PRECISION;
+    }
+}
+
+impl Constraint {
+    /// Begins to be filled.
+    fn open(&mut self, usage: f64) {
+        (self.remaining, self.usage) = (self.capacity, usage);
+        (self.by_bound, self.by_quota, self.held_at, self.usage_is_old) = (None, None, None, false);
+        self.live = usage > 0.0;
+    }
+}
+
+impl Variable {
+    /// Begins to be filled; what no constraint is left for stays so.
+    fn empty(&mut self) {
+        (self.value, self.held_by, self.fixed) = (0.0, NOBODY, false);
+    }
+}

@@ -1,0 +1,364 @@
+//! Follows a change from constraint to constraint: mostly it concerns little of what it can reach.
+//!
+//! A solution is max-min fair exactly if each variable is at its bound, or is *held back* by a constraint that is full and
+//! on which no other variable has a higher level p·x (Bertsekas and Gallager, *Data Networks*, 6.5.2). So two
+//! things describe a solution: the level at which each constraint is full, and the constraint that holds back each
+//! variable. Given the level A_i that each user of a constraint has elsewhere, or would be held at by its bound, the
+//! constraint is full at
+//!
+//! ```text
+//! shared    the level l with  sum over users of w/p min(l, A_i) = C
+//! fat pipe  the lowest l = C p_i / w_i with  l <= A_i            (its other users are held at that level too)
+//! ```
+//!
+//! and holds back those with an A_i above that. What has changed waits in order of level:
+//!
+//! ```text
+//! repeat  take the constraint of the lowest level that waits; find its level anew
+//!         it takes users that have more, and lets go those that meet their bound below
+//!         if a user's level changed, its other constraints wait, unless they are full before that level
+//! until none waits; then the users of constraints with a new level get their values
+//! ```
+//!
+//! A constraint that is not full has something to spare, from which rises are taken; it waits when nothing is left of that.
+//!
+//! **Invariant:** a constraint that does not wait has the level that follows from its users' others. So the end is a
+//! solution, whatever the order. Lowest first makes it quick: what is full early depends only on what is full earlier.
+//! It ends because of that too: the lowest wrong level is right once its constraint, and those wrongly lower, were taken.
+//!
+//! **Not done.** Changes of so many variables, or waits for so long, that filling all would cost less: left to the caller.
+//!
+//! Source: the characterisation as above; the procedure is ours. The level on a shared constraint is found by Newton's
+//! method on a concave function of pieces of straight lines, begun at the level before.
+
+use super::users::{Terms, User};
+use super::{Constraint, NOBODY, Policy, Solver, VariableIndex};
+
+/// Levels are alike within this part, and a constraint within its capacity.
+const ALIKE: f64 = 1e-12;
+/// As alike, where many differences were added up.
+const ALIKE_SUMS: f64 = 1e-9;
+/// So many users are looked at, for each element that there is, before it is given up.
+const LOOKS_MAX: usize = 16;
+/// As many users go to another level together.
+const TOGETHER_MIN: usize = 32;
+/// Newton's method ends after a step for each user; rounding could make it go to and fro.
+const STEPS_MAX: usize = 64;
+
+impl Solver {
+    /// Brings all levels up to date; false if that is better done by filling all that the change reaches.
+    pub(super) fn relevel(&mut self) -> bool {
+        let changed: usize = self.dirty.iter().map(|index| self.variables[index.0 as usize].length as usize).sum();
+        if 2 * changed > self.listed {
+            return false;
+        }
+        self.scratch.levels.clear();
+        for at in 0..self.touched.len() {
+            self.line_up(self.touched[at]);
+        }
+        let mut looks = LOOKS_MAX * self.listed + self.touched.len();
+        while let Some((_, constraint)) = self.scratch.levels.first() {
+            self.scratch.levels.pop();
+            self.shares[constraint as usize].take_turn();
+            let users = self.constraints[constraint as usize].users.len();
+            if looks < users {
+                self.dismiss();
+                return false;
+            }
+            looks -= users;
+            self.find_level(constraint);
+        }
+        for constraint in self.touched.drain(..) {
+            self.constraints[constraint as usize].touched = false;
+        }
+        true
+    }
+
+    /// Lets a constraint wait for its turn.
+    fn line_up(&mut self, constraint: u32) {
+        if self.shares[constraint as usize].wait() {
+            self.scratch.levels.push(self.full_at.of(constraint), constraint);
+        }
+    }
+
+    /// Ends the waiting of all constraints.
+    fn dismiss(&mut self) {
+        while let Some((_, constraint)) = self.scratch.levels.first() {
+            self.scratch.levels.pop();
+            self.shares[constraint as usize].take_turn();
+        }
+    }
+
+    /// Finds at which level a constraint is full, and which users it holds back.
+    fn find_level(&mut self, constraint: u32) {
+        let before = self.full_at.of(constraint);
+        let of_same = self.level_of_same(constraint);
+        let found = of_same.unwrap_or_else(|| {
+            self.full_at.set(constraint, f64::INFINITY);
+            match self.constraints[constraint as usize].policy {
+                Policy::Shared => self.level_of_shared(constraint, before),
+                Policy::FatPipe => self.level_of_pipe(constraint),
+            }
+        });
+        let same = found == before || (found - before).abs() <= ALIKE * found.min(before);
+        let level = if same { before } else { found };
+        self.full_at.set(constraint, level);
+        if !same {
+            self.scratch.releveled.push(constraint);
+        }
+        if of_same.is_none() {
+            self.exchange(constraint, before, level);
+        } else if !same {
+            self.stir_held(constraint, before, level);
+        }
+        if level == f64::INFINITY {
+            let capacity = self.constraints[constraint as usize].capacity;
+            self.shares[constraint as usize].rest_until(capacity * (1.0 - ALIKE_SUMS));
+        }
+    }
+
+    /// The level at which a shared constraint is full if it holds back the same users as before; `None` if others.
+    fn level_of_same(&mut self, constraint: u32) -> Option<f64> {
+        let Solver { constraints, shares, held, full_at, .. } = self;
+        let Constraint { capacity, users, policy, .. } = &constraints[constraint as usize];
+        let (share, held) = (&mut shares[constraint as usize], &mut held[constraint as usize]);
+        if *policy == Policy::FatPipe {
+            return None;
+        }
+        loop {
+            if !share.is_known {
+                held.add_up(share, constraint, users, full_at);
+            }
+            let room = capacity - share.taken;
+            if held.usage <= 0.0 {
+                return (room >= -ALIKE * capacity).then_some(f64::INFINITY);
+            }
+            let level = room / held.usage;
+            if level > 0.0 && share.highest <= level * (1.0 + ALIKE) && level <= held.ceiling {
+                return Some(level);
+            }
+            if held.is_fresh(share) {
+                return None;
+            }
+            share.forget();
+        }
+    }
+
+    /// Tells the other constraints of all users that a constraint holds back.
+    fn stir_held(&mut self, constraint: u32, before: f64, after: f64) {
+        if self.held[constraint as usize].bundled == 0 {
+            self.bundle(constraint);
+        }
+        let (above, rise) = (lowest_of(before, after), after - before);
+        let mut roused = std::mem::take(&mut self.scratch.roused);
+        let shares = &mut self.shares[..];
+        for (other, quota) in self.bundles[constraint as usize].iter() {
+            if shares[other as usize].tell(after, quota * rise) {
+                roused.push(other);
+            }
+        }
+        for other in roused.drain(..) {
+            self.rouse(other, above);
+        }
+        self.scratch.roused = roused;
+    }
+
+    /// Gathers the other constraints of the users that a constraint holds back.
+    fn bundle(&mut self, constraint: u32) {
+        let Solver { constraints, held, bundles, pool, .. } = self;
+        let bundle = &mut bundles[constraint as usize];
+        bundle.clear();
+        for (user, terms) in constraints[constraint as usize].users.with_terms() {
+            if terms.holder == constraint {
+                // Its quota is its weight / penalty.
+                let share = terms.quota / pool[user.element as usize].weight;
+                let others = pool[user.elements()].iter().filter(|element| element.constraint != constraint);
+                for element in others {
+                    let place = &mut held[element.constraint as usize].place_in_bundle;
+                    bundle.push(element.constraint, element.weight * share, place);
+                }
+            }
+        }
+        held[constraint as usize].bundled = bundle.good_for();
+    }
+
+    /// Takes users that have more elsewhere, lets go those that meet their bound below, and tells their other constraints.
+    fn exchange(&mut self, constraint: u32, before: f64, level: f64) {
+        // Few go to their new level one by one. Among many, a user that is taken is told of as if it had been held back
+        // before, so that all go to the new level together.
+        let many = self.constraints[constraint as usize].users.len() >= TOGETHER_MIN;
+        let meeting = if many && before < f64::INFINITY { before } else { level };
+        for at in 0..self.constraints[constraint as usize].users.len() {
+            let (user, terms) = self.constraints[constraint as usize].users.get(at);
+            let Terms { quota, ceiling, holder } = terms;
+            if holder == constraint {
+                if ceiling < level {
+                    self.hold(user.variable, NOBODY);
+                    self.stir(&user, quota, constraint, before, ceiling);
+                } else if before != meeting {
+                    self.stir(&user, quota, constraint, before, meeting);
+                }
+            } else {
+                let elsewhere = self.full_at.elsewhere(&terms);
+                if elsewhere > level * (1.0 + ALIKE) {
+                    self.hold(user.variable, constraint);
+                    self.stir(&user, quota, constraint, elsewhere, meeting);
+                }
+            }
+        }
+        if meeting != level {
+            self.stir_held(constraint, meeting, level);
+        }
+    }
+
+    /// The level at which a shared constraint is full, begun at a guess; infinite if it is not.
+    fn level_of_shared(&self, constraint: u32, guess: f64) -> f64 {
+        let constraint = &self.constraints[constraint as usize];
+        let mut level = guess;
+        for _ in 0..STEPS_MAX {
+            // What is not above the level is what it is; the rest shares what that leaves.
+            let (mut room, mut usage, mut least_above, mut most_below) = (constraint.capacity, 0.0, f64::INFINITY, 0.0);
+            for terms in constraint.users.terms() {
+                let elsewhere = self.full_at.elsewhere(terms);
+                if elsewhere > level {
+                    usage += terms.quota;
+                    least_above = f64::min(least_above, elsewhere);
+                } else {
+                    room -= terms.quota * elsewhere;
+                    most_below = f64::max(most_below, elsewhere);
+                }
+            }
+            if usage > 0.0 {
+                level = f64::max(room / usage, 0.0);
+                if most_below * (1.0 - ALIKE) <= level && level <= least_above * (1.0 + ALIKE) {
+                    break;
+                }
+            } else if room >= -ALIKE * constraint.capacity {
+                return f64::INFINITY;
+            } else {
+                level = 0.0;
+            }
+        }
+        level
+    }
+
+    /// The level at which a fat pipe is full; infinite if it is not.
+    fn level_of_pipe(&self, constraint: u32) -> f64 {
+        let constraint = &self.constraints[constraint as usize];
+        let reached = constraint.users.terms().filter_map(|terms| {
+            let level = constraint.capacity / terms.quota;
+            (level <= self.full_at.elsewhere(terms)).then_some(level)
+        });
+        reached.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Tells a user's other constraints that its level changes.
+    fn stir(&mut self, user: &User, quota: f64, constraint: u32, before: f64, after: f64) {
+        // Its quota is its weight / penalty.
+        let rise = (after - before) * quota / self.pool[user.element as usize].weight;
+        for at in user.elements() {
+            let element = self.pool[at];
+            if element.constraint != constraint {
+                self.tell(element.constraint, lowest_of(before, after), after, element.weight * rise);
+            }
+        }
+    }
+
+    /// Tells a constraint that a user has another level than before, and takes so much more.
+    fn tell(&mut self, other: u32, above: f64, after: f64, more: f64) {
+        let share = &mut self.shares[other as usize];
+        if !share.is_known || share.tell(after, more) {
+            self.rouse(other, above);
+        }
+    }
+
+    /// Lets a constraint wait that was told of levels, unless it is full before. One that is full right there may have left
+    /// the user to the constraint that told it.
+    #[inline]
+    fn rouse(&mut self, other: u32, above: f64) {
+        let (share, level) = (&mut self.shares[other as usize], self.full_at.of(other));
+        if share.is_roused() && level >= above {
+            share.wait();
+            self.scratch.levels.push(level, other);
+        }
+    }
+
+    /// Notes which constraint holds back a variable.
+    fn hold(&mut self, index: u32, holder: u32) {
+        self.scratch.moved.push(index);
+        self.set_holder(index, holder);
+    }
+
+    /// Enters the holder of a variable in all its constraints.
+    pub(super) fn set_holder(&mut self, index: u32, holder: u32) {
+        let variable = &mut self.variables[index as usize];
+        variable.held_by = holder;
+        let elements = &self.pool[variable.elements()];
+        for element in elements {
+            let this = element.constraint;
+            let users = &mut self.constraints[this as usize].users;
+            let before = users.set_holder(element.place as usize, holder);
+            let comes_or_goes = before == this || holder == this;
+            if comes_or_goes && self.held[this as usize].keeps_bundle() {
+                let (bundle, share) = (&mut self.bundles[this as usize], 1.0 / variable.penalty);
+                match holder == this {
+                    true => bundle.enter(this, elements, share),
+                    false => bundle.take_out(this, elements, share),
+                }
+            }
+            if comes_or_goes || before == NOBODY || holder == NOBODY {
+                self.shares[this as usize].forget();
+            }
+        }
+    }
+
+    /// Gathers the variables that changed or have another holder than before. Unless filling did, gives a value to those
+    /// without a holder.
+    pub(super) fn note_holders(&mut self) {
+        self.solution = self.solution.wrapping_add(1);
+        self.scratch.changed.clear();
+        for at in 0..self.dirty.len() {
+            self.note_holder(self.dirty[at].0);
+        }
+        for at in 0..self.scratch.moved.len() {
+            self.note_holder(self.scratch.moved[at]);
+        }
+    }
+
+    fn note_holder(&mut self, index: u32) {
+        let variable = &mut self.variables[index as usize];
+        if variable.solution == self.solution || variable.penalty <= 0.0 {
+            return;
+        }
+        variable.solution = self.solution;
+        self.scratch.changed.push(VariableIndex(index));
+        if variable.held_by == NOBODY && !self.filled {
+            variable.value = if variable.length == 0 { 0.0 } else { variable.bound.max(0.0) };
+        }
+    }
+
+    /// Takes over what a filling found.
+    pub(super) fn adopt(&mut self) {
+        for at in 0..self.scratch.component.len() {
+            let constraint = self.scratch.component[at];
+            let state = &self.constraints[constraint as usize];
+            self.shares[constraint as usize].forget();
+            self.held[constraint as usize].bundled = 0;
+            self.full_at.set(constraint, state.held_at.unwrap_or(f64::INFINITY));
+            self.scratch.releveled.push(constraint);
+        }
+        for at in 0..self.scratch.variables.len() {
+            let index = self.scratch.variables[at];
+            let variable = &self.variables[index as usize];
+            let first = &self.pool[variable.start as usize];
+            if self.constraints[first.constraint as usize].users.holder(first.place as usize) != variable.held_by {
+                self.hold(index, variable.held_by);
+            }
+        }
+    }
+}
+
+/// The lowest level that depends on a change.
+fn lowest_of(before: f64, after: f64) -> f64 {
+    before.min(after) * (1.0 - 2.0 * ALIKE)
+}

@@ -1,0 +1,92 @@
+//! The users of a constraint, laid out so that a pass over all of them reads little memory.
+//!
+//! The terms that a level follows from stand in an array of their own: most passes need no more.
+
+use super::{Variable, VariableIndex};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Users {
+    terms: Vec<Terms>,
+    users: Vec<User>,
+}
+
+/// What the level of its constraint takes from one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// w/p.
+    pub(super) quota: f64,
+    /// The level at which it meets its bound.
+    pub(super) ceiling: f64,
+    pub(super) holder: u32,
+}
+
+/// Which variable it is, and where its elements stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    pub(super) variable: u32,
+    pub(super) element: u32,
+    start: u32,
+    length: u32,
+}
+
+impl Terms {
+    pub(super) fn new(variable: &Variable, weight: f64) -> Terms {
+        Terms { quota: weight / variable.penalty, ceiling: variable.ceiling(), holder: variable.held_by }
+    }
+}
+
+impl User {
+    pub(super) fn new(variable: &Variable, index: VariableIndex, element: usize) -> User {
+        let Variable { start, length, .. } = *variable;
+        User { variable: index.0, element: element as u32, start, length }
+    }
+
+    pub(super) fn elements(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.length) as usize
+    }
+}
+
+impl Users {
+    pub(super) fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    pub(super) fn terms(&self) -> impl Iterator<Item = &Terms> {
+        self.terms.iter()
+    }
+
+    /// All with their terms.
+    pub(super) fn with_terms(&self) -> impl Iterator<Item = (&User, &Terms)> + Clone {
+        self.users.iter().zip(&self.terms)
+    }
+
+    pub(super) fn get(&self, place: usize) -> (User, Terms) {
+        (self.users[place], self.terms[place])
+    }
+
+    pub(super) fn holder(&self, place: usize) -> u32 {
+        self.terms[place].holder
+    }
+
+    pub(super) fn push(&mut self, user: User, terms: Terms) {
+        self.users.push(user);
+        self.terms.push(terms);
+    }
+
+    /// Changes the terms of one, but for its holder.
+    pub(super) fn set_terms(&mut self, place: usize, terms: Terms) {
+        self.terms[place] = Terms { holder: self.terms[place].holder, ..terms };
+    }
+
+    /// Removes one; gives the user that has its place now.
+    pub(super) fn swap_remove(&mut self, place: usize) -> Option<&User> {
+        self.terms.swap_remove(place);
+        self.users.swap_remove(place);
+        self.users.get(place)
+    }
+
+    /// Enters the constraint that holds one back; gives the one that did before.
+    pub(super) fn set_holder(&mut self, place: usize, holder: u32) -> u32 {
+        std::mem::replace(&mut self.terms[place].holder, holder)
+    }
+}

@@ -1,0 +1,149 @@
+//! Profiles in time: what changes when, over all links and hosts.
+//!
+//! **Invariants.** Changes come in order of date; those of one date in the order in which their courses were added. A
+//! course that loops starts again, with its date 0, so long after its last event.
+//!
+//! Source: SimGrid 4.1's future event set. Dates are summed up from one event to the next, as there.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::engine::FlowEngine;
+use super::resources::{HostIndex, LinkIndex};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantity {
+    /// What multiplies a host's speed.
+    Speed(HostIndex),
+    /// A link's bandwidth, bytes per second.
+    Bandwidth(LinkIndex),
+    /// A link's latency, seconds.
+    Latency(LinkIndex),
+    /// Whether a host is on: above 0.
+    HostState(HostIndex),
+    /// Whether a link is on: above 0.
+    LinkState(LinkIndex),
+}
+
+/// All courses, and what is due next of each.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    courses: Vec<Course>,
+    due: BinaryHeap<Reverse<Due>>,
+}
+
+#[derive(Clone, Debug)]
+struct Course {
+    quantity: Quantity,
+    events: Vec<(f64, f64)>,
+    loop_after_s: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Due {
+    date_s: f64,
+    course: usize,
+    event: usize,
+}
+
+impl Timeline {
+    /// Nothing ever changes.
+    pub fn new() -> Timeline {
+        Timeline::default()
+    }
+
+    /// Adds the course of a quantity: dates in seconds, not decreasing, and the values from then on.
+    ///
+    /// # Panics
+    /// If the dates decrease, or a loop takes no time.
+    pub fn add(&mut self, quantity: Quantity, events: Vec<(f64, f64)>, loop_after_s: Option<f64>) {
+        assert!(events.windows(2).all(|pair| pair[0].0 <= pair[1].0), "dates of a profile do not decrease");
+        let Some(&(date_s, _)) = events.first() else { return };
+        let span_s = events[events.len() - 1].0 + loop_after_s.unwrap_or(f64::INFINITY);
+        assert!(span_s > 0.0, "a profile that loops takes some time");
+        self.due.push(Reverse(Due { date_s, course: self.courses.len(), event: 0 }));
+        self.courses.push(Course { quantity, events, loop_after_s });
+    }
+
+    /// When something changes next.
+    pub fn next_s(&self) -> Option<f64> {
+        self.due.peek().map(|Reverse(due)| due.date_s)
+    }
+
+    /// Whether a host's state will be *on* at some date to come.
+    pub fn will_turn_on(&self, host: HostIndex) -> bool {
+        self.due.iter().any(|Reverse(due)| {
+            let course = &self.courses[due.course];
+            let to_come = if course.loop_after_s.is_some() { &course.events[..] } else { &course.events[due.event..] };
+            course.quantity == Quantity::HostState(host) && to_come.iter().any(|(_, value)| *value > 0.0)
+        })
+    }
+
+    /// The next change that is due at that date, for callers that do more about it than [`Timeline::apply_due`].
+    pub fn take_due(&mut self, now_s: f64) -> Option<(Quantity, f64)> {
+        let Reverse(due) = self.due.peek().copied().filter(|due| due.0.date_s <= now_s)?;
+        self.due.pop();
+        let Course { quantity, events, loop_after_s } = &self.courses[due.course];
+        let (own_s, value) = events[due.event];
+        let step = match (events.get(due.event + 1), loop_after_s) {
+            (Some((next_s, _)), _) => Some((next_s - own_s, due.event + 1)),
+            (None, Some(pause_s)) => Some((pause_s + events[0].0, 0)),
+            (None, None) => None,
+        };
+        if let Some((step_s, event)) = step {
+            self.due.push(Reverse(Due { date_s: due.date_s + step_s, event, ..due }));
+        }
+        Some((*quantity, value))
+    }
+
+    /// Applies everything that is due at the engine's time.
+    pub fn apply_due(&mut self, engine: &mut FlowEngine) {
+        while let Some((quantity, value)) = self.take_due(engine.now_s()) {
+            match quantity {
+                Quantity::Speed(host) => engine.set_speed_scale(host, value),
+                Quantity::Bandwidth(link) => engine.set_bandwidth(link, value),
+                Quantity::Latency(link) => engine.set_latency(link, value),
+                Quantity::HostState(host) => engine.set_host_on(host, value > 0.0),
+                Quantity::LinkState(link) => engine.set_link_on(link, value > 0.0),
+            }
+        }
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
+        self.date_s.total_cmp(&other.date_s).then(self.course.cmp(&other.course)).then(self.event.cmp(&other.event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{NetworkModel, Resources};
+    use super::*;
+
+    #[test]
+    fn courses_loop_and_come_in_order_of_date() {
+        let mut resources = Resources::new();
+        let host = resources.add_host(1e9, 1);
+        let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);
+        let mut timeline = Timeline::new();
+        timeline.add(Quantity::Speed(host), vec![(1.0, 0.5), (2.0, 1.0)], Some(3.0));
+        timeline.add(Quantity::HostState(host), vec![(4.0, 1.0)], None);
+        let mut dates = Vec::new();
+        while let Some(date_s) = timeline.next_s().filter(|date_s| *date_s < 12.0) {
+            dates.push(date_s);
+            engine.wait_until(date_s);
+            timeline.apply_due(&mut engine);
+        }
+        // 2 + 3 is the origin of the second round, 7 + 3 that of the third.
+        assert_eq!(dates, [1.0, 2.0, 4.0, 6.0, 7.0, 11.0]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Signatures made by a program, as the Python interface does from the annotations of a function.
+//!
+//! Extents are expressions in text. A bare name in one that is no parameter becomes a hidden size: an `int64` input that
+//! follows from the arrays and stands after the declared inputs, in order of first use.
+
+use crate::parse::lexer::{IdlError, Lexer, Token};
+use crate::parse::parse_expression;
+use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
+use gridloom_base::Dtype;
+
+/// Makes a [`Signature`] step by step; mistakes are told at [`SignatureBuilder::build`].
+#[derive(Clone, Debug)]
+pub struct SignatureBuilder {
+    name: String,
+    inputs: Vec<Declared>,
+    outputs: Vec<Declared>,
+    work: Option<String>,
+    about: String,
+}
+
+#[derive(Clone, Debug)]
+struct Declared {
+    param: Param,
+    dims: Vec<String>,
+}
+
+impl SignatureBuilder {
+    /// A function `module/function` without parameters.
+    pub fn new(name: &str) -> SignatureBuilder {
+        let (inputs, outputs) = (Vec::new(), Vec::new());
+        SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, about: String::new() }
+    }
+
+    /// An `IN` parameter: an array of these extents (none: of 0 dimensions), or one value without `dims`.
+    pub fn input(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
+        self.inputs.push(declared(name, Mode::In, base, dims, order));
+        self
+    }
+
+    /// An `INOUT` parameter.
+    pub fn inout(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
+        self.inputs.push(declared(name, Mode::InOut, base, dims, order));
+        self
+    }
+
+    /// An `OUT` parameter. Outputs stand after all inputs.
+    pub fn output(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
+        self.outputs.push(declared(name, Mode::Out, base, dims, order));
+        self
+    }
+
+    /// The work in floating-point operations, as an expression over scalar inputs and sizes.
+    pub fn work(mut self, expression: &str) -> SignatureBuilder {
+        self.work = Some(expression.to_string());
+        self
+    }
+
+    /// One line of description.
+    pub fn about(mut self, text: &str) -> SignatureBuilder {
+        self.about = text.to_string();
+        self
+    }
+
+    /// The signature.
+    ///
+    /// # Errors
+    /// If an expression or the whole is wrong; the file of the error is the function's name, and the column is that in
+    /// the expression.
+    pub fn build(self) -> Result<Signature, IdlError> {
+        let SignatureBuilder { name, inputs, outputs, work, about } = self;
+        let fail = |message: String| IdlError { file: name.clone(), line: 1, column: 1, message };
+        let declared: Vec<&str> = inputs.iter().chain(&outputs).map(|one| one.param.name.as_str()).collect();
+        let mut hidden: Vec<String> = Vec::new();
+        for dim in inputs.iter().chain(&outputs).flat_map(|one| &one.dims) {
+            for found in names_in(dim) {
+                if !declared.contains(&found.as_str()) && !hidden.contains(&found) {
+                    hidden.push(found);
+                }
+            }
+        }
+        let hidden_params = hidden.iter().map(|size| {
+            let mut param = Param::scalar(size, Mode::In, BaseType::Number(Dtype::Int64));
+            param.hidden = true;
+            Declared { param, dims: Vec::new() }
+        });
+        let all: Vec<Declared> = inputs.iter().cloned().chain(hidden_params).chain(outputs.iter().cloned()).collect();
+        let names: Vec<&str> = all.iter().map(|one| one.param.name.as_str()).collect();
+        let expression = |what: &str, text: &str| {
+            parse_expression(text, &names).map_err(|error| IdlError {
+                file: name.clone(),
+                message: format!("{what}: '{text}': {}", error.message),
+                ..error
+            })
+        };
+        let mut params = Vec::with_capacity(all.len());
+        for one in &all {
+            let mut param = one.param.clone();
+            for dim in &one.dims {
+                param.dims.push(expression(&format!("extent of '{}'", param.name), dim)?);
+            }
+            params.push(param);
+        }
+        let work = work.map(|text| expression("work", &text)).transpose()?;
+        let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, about };
+        signature.check().map_err(fail)?;
+        Ok(signature)
+    }
+}
+
+fn declared(name: &str, mode: Mode, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> Declared {
+    let texts = dims.unwrap_or_default().iter().map(|dim| (*dim).to_string()).collect();
+    let mut param = Param::scalar(name, mode, base);
+    param.is_array = dims.is_some();
+    param.order = if dims.is_some() { order } else { ArrayOrder::Any };
+    Declared { param, dims: texts }
+}
+
+/// The names in an expression, in order; a text that is none is refused later, by the parser.
+fn names_in(text: &str) -> Vec<String> {
+    let mut lexer = Lexer::new(text);
+    let mut names = Vec::new();
+    while let Ok((token, _)) = lexer.next() {
+        match token {
+            Token::Name(name) => names.push(name),
+            Token::End => break,
+            _ => {}
+        }
+    }
+    names
+}

@@ -1,0 +1,262 @@
+//! The C text of a file, and the settings of its library. The inline bodies make one C source, in which the compiler reports
+//! mistakes by the file's own lines and columns.
+//!
+//! Parameters are C variables as Ninf-G has them: a scalar that is `IN` by value, everything else by pointer, arrays of any
+//! number of dimensions flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source C++. A class is a
+//! source of its own, in which its state stands as variables: an object is a process.
+
+use std::fmt::Write as _;
+
+use crate::expr::{BinaryOp, Expr};
+use crate::print::quoted;
+use crate::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
+use gridloom_base::Dtype;
+
+/// C text and where it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CText {
+    /// Line of its first character, from 1.
+    pub line: usize,
+    /// Column of its first character, from 1.
+    pub column: usize,
+    pub text: String,
+}
+
+/// What a file says of how its library is made.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Build {
+    /// `Compiler`, a command.
+    pub compiler: Option<String>,
+    /// `Linker`, a command.
+    pub linker: Option<String>,
+    /// `CompileOptions`, in order.
+    pub options: Vec<String>,
+    /// Object files and archives, by `Required`.
+    pub required: Vec<String>,
+    /// `Globals`, and `#define` lines of the file, in order.
+    pub texts: Vec<CText>,
+    /// Whether there are `Globals`, which may define functions.
+    pub has_globals: bool,
+    /// Functions to be compiled.
+    pub stubs: Vec<Stub>,
+}
+
+/// A function that is compiled for a definition.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stub {
+    /// The definition's index.
+    pub definition: usize,
+    /// Line of its name.
+    pub line: usize,
+    /// Whether it is C++.
+    pub is_cpp: bool,
+    /// What it does.
+    pub code: StubCode,
+}
+
+/// A class: methods that share variables, of which each object has its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Class {
+    /// `module/class`.
+    pub name: String,
+    /// One line of description, may be empty.
+    pub about: String,
+    /// Its variables (`DefState`).
+    pub state: Option<CText>,
+    /// Its methods, under names `module/class.method`. `_initialize` and `_finalize` run by themselves.
+    pub methods: Vec<Definition>,
+    /// Those that are compiled.
+    pub stubs: Vec<Stub>,
+}
+
+/// What a compiled function does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StubCode {
+    /// Runs the file's C text.
+    Body(CText),
+    /// Calls a C++ function, which `Globals` declare.
+    Call {
+        /// Its name and place.
+        function: CText,
+        args: Vec<CallArgument>,
+        /// The parameter that gets its value.
+        result: Option<usize>,
+    },
+}
+
+impl Build {
+    /// Whether the source with these functions is C++: one of them is, or the compiler's name ends in `++`.
+    pub fn is_cpp(&self, stubs: &[Stub]) -> bool {
+        let compiler = self.compiler.as_deref().and_then(|command| command.split_whitespace().next());
+        stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
+    }
+
+    /// The source of the file's functions. `file` names the description in the compiler's messages.
+    pub fn c_source(&self, definitions: &[Definition], file: &str) -> String {
+        self.source(None, &self.stubs, definitions, file)
+    }
+
+    /// The source of a class.
+    pub fn class_source(&self, class: &Class, file: &str) -> String {
+        self.source(class.state.as_ref(), &class.stubs, &class.methods, file)
+    }
+
+    fn source(&self, state: Option<&CText>, stubs: &[Stub], definitions: &[Definition], file: &str) -> String {
+        let file = quoted(file);
+        let is_cpp = self.is_cpp(stubs);
+        let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
+        for text in self.texts.iter().chain(state) {
+            push_text(&mut source, text, &file, "", "");
+        }
+        for stub in stubs {
+            push_stub(&mut source, stub, &definitions[stub.definition].signature, &file, is_cpp);
+        }
+        source
+    }
+}
+
+fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
+    let mut params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+    for Callback { name, params: taken } in &signature.callbacks {
+        let taken: Vec<String> = taken.iter().map(|param| declaration(param, is_cpp)).collect();
+        params.push(format!("void (*{name})({})", taken.join(", ")));
+    }
+    let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
+    let linkage = if is_cpp { "extern \"C\" " } else { "" };
+    let symbol = stub_symbol(signature);
+    let _ = writeln!(source, "\n#line {} {file}", stub.line);
+    let _ = writeln!(source, "{linkage}__attribute__((visibility(\"default\")))\nvoid {symbol}({params})\n{{");
+    match &stub.code {
+        StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
+        StubCode::Call { function, args, result } => {
+            let args: Vec<String> = args.iter().map(|arg| argument(arg, signature, is_cpp)).collect();
+            let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
+            push_text(source, function, file, &value, &format!("({});", args.join(", ")));
+        }
+    }
+    source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
+}
+
+/// The symbol of a definition's compiled function. It changes with the signature: a library that was made for another one
+/// does not have it.
+pub fn stub_symbol(signature: &Signature) -> String {
+    let function = signature.name.rsplit('/').next().unwrap_or_default();
+    let plain: String = function.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("gridloom_{plain}_{:016x}", signature.hash())
+}
+
+/// The text at its line and column, as the compiler counts them, with what stands before and behind it.
+fn push_text(source: &mut String, text: &CText, file: &str, before: &str, behind: &str) {
+    let blank = " ".repeat((text.column - 1).saturating_sub(before.chars().count()));
+    let _ = writeln!(source, "#line {} {file}\n{blank}{before}{}{behind}", text.line, text.text);
+}
+
+fn declaration(param: &Param, is_cpp: bool) -> String {
+    let name = &param.name;
+    match param.base {
+        BaseType::Number(dtype) if param.mode == Mode::In && !param.is_array => {
+            format!("{} {name}", c_type(dtype, is_cpp))
+        }
+        BaseType::Number(dtype) if param.mode == Mode::VarOut => format!("{} **{name}", c_type(dtype, is_cpp)),
+        BaseType::Number(dtype) => format!("{} *{name}", c_type(dtype, is_cpp)),
+        BaseType::String if param.is_output() => format!("char **{name}"),
+        _ => format!("char *{name}"),
+    }
+}
+
+/// The type in C, as the file's words have it: `char` and `long` stay what they are.
+pub(crate) fn c_type(dtype: Dtype, is_cpp: bool) -> &'static str {
+    match dtype {
+        Dtype::Bool if is_cpp => "bool",
+        Dtype::Bool => "_Bool",
+        Dtype::Int8 => "char",
+        Dtype::Int16 => "short",
+        Dtype::Int32 => "int",
+        Dtype::Int64 => "long",
+        Dtype::Uint8 => "unsigned char",
+        Dtype::Uint16 => "unsigned short",
+        Dtype::Uint32 => "unsigned int",
+        Dtype::Uint64 => "unsigned long",
+        Dtype::Float16 => "_Float16",
+        Dtype::Float32 => "float",
+        Dtype::Float64 => "double",
+        Dtype::LongDouble => "long double",
+        Dtype::Complex64 => "float _Complex",
+        Dtype::Complex128 => "double _Complex",
+        Dtype::ComplexLongDouble => "long double _Complex",
+    }
+}
+
+fn argument(arg: &CallArgument, signature: &Signature, is_cpp: bool) -> String {
+    let params = &signature.params;
+    match arg {
+        CallArgument::Callback(index) => signature.callbacks[*index].name.clone(),
+        CallArgument::Param(index) => params[*index].name.clone(),
+        CallArgument::Text(text) => quoted(text),
+        CallArgument::Value { dtype, expr } => format!("({}) ({})", c_type(*dtype, is_cpp), expr.display(params)),
+    }
+}
+
+/// Whether C has no such expression: powers are ours, and functions are not declared there.
+pub(crate) fn is_ours(expr: &Expr) -> bool {
+    match expr {
+        Expr::Number(_) | Expr::Param(_) => false,
+        Expr::Unary(op, operand) => op.function().is_some() || is_ours(operand),
+        Expr::Binary(op, left, right) => {
+            *op == BinaryOp::Power || op.function().is_some() || is_ours(left) || is_ours(right)
+        }
+        Expr::Conditional(condition, then, otherwise) => is_ours(condition) || is_ours(then) || is_ours(otherwise),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::parse_file;
+
+    #[test]
+    fn text_keeps_its_line_and_column() {
+        let file = "Module m;\nGlobals { int calls; }\nDefine f(IN int n, OUT double *r, WORK double w[n][n])\n  { *r = n; }\n";
+        let parsed = parse_file(file, "a \"b\".idl").unwrap();
+        let source = parsed.build.c_source(&parsed.definitions, "a \"b\".idl");
+        let (globals, stub) = source.split_once("\n\n").unwrap();
+        assert!(globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "), "{globals}");
+        let symbol = super::stub_symbol(&parsed.definitions[0].signature);
+        let head = format!("void {symbol}(int n, double *r, double *w)\n{{\n");
+        assert!(
+            stub.contains(&format!("{head}#line 4 \"a \\\"b\\\".idl\"\n  {{ *r = n; \n}}\ngoto ng_stub_end;")),
+            "{stub}"
+        );
+    }
+
+    #[test]
+    fn what_the_function_allocates_is_set_by_pointer() {
+        let text = "Define f(IN int n, VAROUT double x[m], OUT int *m, OUT string s, IN filename p, \
+                    tell(IN int at[1], IN double so_far[n])) { *m = 0; }";
+        let file = parse_file(text, "f.idl").unwrap();
+        let source = file.build.c_source(&file.definitions, "f.idl");
+        assert!(
+            source.contains("(int n, double **x, int *m, char **s, char *p, void (*tell)(int *at, double *so_far))"),
+            "{source}"
+        );
+    }
+
+    #[test]
+    fn a_class_is_a_source_with_its_state() {
+        let file =
+            "Globals { int g; }\nDefClass c {\n  DefState { int n = 5; }\n  DefMethod get(OUT int *r) { *r = n; }\n}";
+        let parsed = parse_file(file, "t.idl").unwrap();
+        let source = parsed.build.class_source(&parsed.classes[0], "t.idl");
+        let state = "int g; \n#line 3 \"t.idl\"\n             int n = 5; \n";
+        assert!(source.contains(state) && source.contains("gridloom_c_get_"), "{source}");
+        assert!(!parsed.build.c_source(&parsed.definitions, "t.idl").contains("int n"));
+    }
+
+    #[test]
+    fn a_cpp_function_is_called_by_a_compiled_one() {
+        let file = "Define f(IN int n, OUT int *r) Calls \"C++\" r = ns(n, 2*n, 1.5, \"a\");";
+        let parsed = parse_file(file, "t.idl").unwrap();
+        let source = parsed.build.c_source(&parsed.definitions, "t.idl");
+        assert!(parsed.build.is_cpp(&parsed.build.stubs) && source.contains("extern \"C\" "), "{source}");
+        assert!(source.contains("*r = ns(n, (int) (2*n), (double) (1.5), \"a\");"), "{source}");
+    }
+}

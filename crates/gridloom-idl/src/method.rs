@@ -1,0 +1,90 @@
+//! Names of methods: `module/class.method`. Functions have no `.` in the last part of their names.
+
+use serde::{Deserialize, Serialize};
+
+/// The method that runs when an object is made. Every class has it.
+pub const INITIALIZE: &str = "_initialize";
+/// The method that runs when an object ends. Every class has it.
+pub const FINALIZE: &str = "_finalize";
+
+/// `module/class` and `method` of a method's name; `None` if it is that of a function.
+pub fn class_of(name: &str) -> Option<(&str, &str)> {
+    let function = name.rfind('/').map_or(0, |at| at + 1);
+    let dot = function + name[function..].find('.')?;
+    Some((&name[..dot], &name[dot + 1..]))
+}
+
+/// The name of a method, read once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MethodName {
+    name: String,
+    /// Where the dot stands between class and method.
+    dot: usize,
+}
+
+impl MethodName {
+    /// `None` if the name is that of a function.
+    pub fn parse(name: &str) -> Option<MethodName> {
+        class_of(name).map(|(class, _)| MethodName { name: name.to_string(), dot: class.len() })
+    }
+
+    /// `module/class.method`.
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// `module/class`.
+    pub fn class(&self) -> &str {
+        &self.name[..self.dot]
+    }
+
+    /// `method`.
+    pub fn method(&self) -> &str {
+        &self.name[self.dot + 1..]
+    }
+
+    /// Whether it makes the object.
+    pub fn is_initialize(&self) -> bool {
+        self.method() == INITIALIZE
+    }
+
+    /// Whether it ends the object.
+    pub fn is_finalize(&self) -> bool {
+        self.method() == FINALIZE
+    }
+}
+
+impl TryFrom<String> for MethodName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<MethodName, String> {
+        MethodName::parse(&name).ok_or_else(|| format!("'{name}' is no name of a method"))
+    }
+}
+
+impl From<MethodName> for String {
+    fn from(method: MethodName) -> String {
+        method.name
+    }
+}
+
+/// Whether the method runs when an object is made, or ends: no program calls it.
+pub fn runs_by_itself(method: &str) -> bool {
+    method == INITIALIZE || method == FINALIZE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_in_a_module_makes_no_class() {
+        assert_eq!(class_of("my.module/counter.add"), Some(("my.module/counter", "add")));
+        assert_eq!(class_of("my.module/add"), None);
+        assert_eq!(class_of("counter.add"), Some(("counter", "add")));
+        let name = MethodName::parse("my.module/counter._initialize").unwrap();
+        assert_eq!((name.class(), name.method(), name.is_initialize()), ("my.module/counter", INITIALIZE, true));
+        assert_eq!(MethodName::parse("my.module/add"), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! Which texts are names in the language.
+
+/// Whether the lexer reads it as one name.
+pub fn is_name(text: &str) -> bool {
+    text.starts_with(is_name_start) && text.chars().all(is_name_character)
+}
+
+pub(crate) fn is_name_start(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
+}
+
+/// Letters, digits and `_`.
+pub fn is_name_character(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}

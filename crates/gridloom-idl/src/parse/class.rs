@@ -1,0 +1,81 @@
+//! Classes: `DefClass name { DefState { C } DefMethod name(…) … }`.
+
+use super::cursor::{Parser, Spoken};
+use super::lexer::{IdlError, Position, Token};
+use crate::c_text::{CText, Class, Stub, StubCode, stub_symbol};
+use crate::method::{FINALIZE, INITIALIZE, class_of, runs_by_itself};
+use crate::signature::{Body, Definition, Language, Signature};
+
+impl Parser<'_> {
+    /// What follows `DefClass`.
+    pub(crate) fn class(&mut self) -> Result<Class, IdlError> {
+        let (short, place) = self.name("the class's name")?;
+        let name = self.full_name(&short, place)?;
+        let about = self.description()?;
+        let options = self.options()?;
+        if options.work.is_some() {
+            return Err(self.error(place, "'CalcOrder' is of a method, not of a class; write it there".to_string()));
+        }
+        let mut class = Class { name, about, state: None, methods: Vec::new(), stubs: Vec::new() };
+        let opening = self.mark("{")?;
+        loop {
+            let (token, place) = self.next()?;
+            match &token {
+                Token::Name(word) if word == "DefState" => self.state(&mut class, place)?,
+                Token::Name(word) if word == "DefMethod" => self.method(&mut class, &short, options.language)?,
+                Token::Mark(";") => {}
+                Token::Mark("}") => break,
+                Token::End => return Err(self.error(opening, "this '{' has no closing '}'".to_string())),
+                other => return Err(self.expected("'DefState', 'DefMethod' or '}'", other, place)),
+            }
+        }
+        if class.methods.iter().all(|method| is_run(&method.signature.name)) {
+            return Err(self.error(place, format!("class '{short}' has no method to call; write a DefMethod")));
+        }
+        for method in [INITIALIZE, FINALIZE] {
+            self.empty_method(&mut class, method, place);
+        }
+        Ok(class)
+    }
+
+    fn state(&mut self, class: &mut Class, place: Position) -> Result<(), IdlError> {
+        let opening = self.mark("{")?;
+        let text = self.c_text(opening)?;
+        match class.state.replace(text) {
+            None => Ok(()),
+            Some(_) => Err(self.error(place, "a second 'DefState'; write all variables into one".to_string())),
+        }
+    }
+
+    fn method(&mut self, class: &mut Class, short: &str, language: Option<Spoken>) -> Result<(), IdlError> {
+        let (method, place) = self.name("the method's name")?;
+        let name = self.full_name(&format!("{short}.{method}"), place)?;
+        let (definition, stub) = self.described(name, place, language, class.methods.len())?;
+        if runs_by_itself(&method) && !definition.signature.params.is_empty() {
+            let message = format!("'{method}' runs by itself, so it has no parameters; write a method of another name");
+            return Err(self.error(place, message));
+        }
+        class.methods.push(definition);
+        class.stubs.extend(stub);
+        Ok(())
+    }
+
+    /// What runs by itself does nothing if the class does not say what.
+    fn empty_method(&self, class: &mut Class, method: &str, place: Position) {
+        let name = format!("{}.{method}", class.name);
+        if class.methods.iter().any(|written| written.signature.name == name) {
+            return;
+        }
+        let (params, callbacks) = (Vec::new(), Vec::new());
+        let signature = Signature { name, params, callbacks, work: None, about: String::new() };
+        let code = StubCode::Body(CText { line: place.line, column: place.column, text: " ".into() });
+        class.stubs.push(Stub { definition: class.methods.len(), line: place.line, is_cpp: false, code });
+        let symbol = stub_symbol(&signature);
+        let body = Body::Native { language: Language::C, symbol, args: Vec::new(), result: None };
+        class.methods.push(Definition { signature, body });
+    }
+}
+
+fn is_run(name: &str) -> bool {
+    class_of(name).is_some_and(|(_, method)| runs_by_itself(method))
+}

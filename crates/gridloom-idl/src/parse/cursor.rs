@@ -1,0 +1,242 @@
+//! The cursor over the tokens of a file, with what the file has said so far.
+
+use std::collections::BTreeMap;
+
+use super::lexer::{Failure, IdlError, Lexer, Position, Token};
+use super::parsed::{ParsedCallback, ParsedExpr};
+use crate::c_text::{Build, CText, Class};
+use crate::expr::Expr;
+use crate::expr::eval::Use;
+use crate::names::is_name;
+use crate::signature::{Definition, Param};
+use gridloom_base::limits::NAME_BYTES_MAX;
+
+/// What a file says.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct IdlFile {
+    /// Libraries that hold the symbols, as options of a linker, in order (`Library` and `LIBS`).
+    pub libraries: Vec<String>,
+    /// What is to be compiled.
+    pub build: Build,
+    pub definitions: Vec<Definition>,
+    pub classes: Vec<Class>,
+}
+
+/// A cursor over the tokens, with what the file has said so far.
+pub(crate) struct Parser<'a> {
+    pub(crate) lexer: Lexer<'a>,
+    pub(super) file: &'a str,
+    pub(crate) module: Option<String>,
+    pub(crate) fortran_format: String,
+    defined: BTreeMap<String, Position>,
+    pub(crate) result: IdlFile,
+    /// Whether GridSolve's rules hold: scalars that a function sets have no star, expressions are C's.
+    pub(crate) is_routine: bool,
+    /// Names met in the expressions of the definition at hand: until all parameters are known, [`Expr::Param`] is an
+    /// index into this.
+    pub(crate) uses: Vec<(String, Position)>,
+    /// The callbacks of the definition at hand.
+    pub(crate) callbacks: Vec<ParsedCallback>,
+    pub(crate) nesting: usize,
+    pub(crate) nodes: usize,
+}
+
+/// The language of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoken {
+    C,
+    Cpp,
+    Fortran,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(lexer: Lexer<'a>, file: &'a str) -> Parser<'a> {
+        Parser {
+            lexer,
+            file,
+            module: None,
+            fortran_format: "%s_".to_string(),
+            defined: BTreeMap::new(),
+            result: IdlFile::default(),
+            is_routine: false,
+            uses: Vec::new(),
+            callbacks: Vec::new(),
+            nesting: 0,
+            nodes: 0,
+        }
+    }
+
+    pub(crate) fn full_name(&mut self, function: &str, place: Position) -> Result<String, IdlError> {
+        let module = match &self.module {
+            Some(module) => module.clone(),
+            None => stem(self.file).to_string(),
+        };
+        if !crate::check::is_name_part(&module) {
+            let file = self.file;
+            let message = format!("the file name '{file}' gives no module name; write `Module name;` before this");
+            return Err(self.error(place, message));
+        }
+        let name = format!("{module}/{function}");
+        if let Some(first) = self.defined.get(&name) {
+            let Position { line, column } = *first;
+            return Err(self.error(place, format!("'{name}' was already defined at {line}:{column}; rename one")));
+        }
+        self.defined.insert(name.clone(), place);
+        Ok(name)
+    }
+
+    /// The description in quotes, adjoining strings joined as in C; empty if there is none.
+    pub(crate) fn description(&mut self) -> Result<String, IdlError> {
+        let mut about = String::new();
+        while let Token::Text(text) = self.peek()?.0 {
+            self.next()?;
+            about.push_str(&text);
+        }
+        Ok(about)
+    }
+
+    /// "C", "C++" or "FORTRAN".
+    pub(crate) fn language(&mut self) -> Result<Spoken, IdlError> {
+        let (text, place) = self.text("\"C\", \"C++\" or \"FORTRAN\"")?;
+        match text.to_uppercase().as_str() {
+            "C" => Ok(Spoken::C),
+            "C++" => Ok(Spoken::Cpp),
+            "FORTRAN" => Ok(Spoken::Fortran),
+            _ => Err(self.error(place, format!("expected \"C\", \"C++\" or \"FORTRAN\", got {text:?}"))),
+        }
+    }
+
+    pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
+        let (text, place) = self.text("a format such as \"%s_\"")?;
+        let directives = text.matches("%s").count() + text.matches("%l").count();
+        // A format may begin with what a name does not.
+        let is_name = is_name(&text.replace("%s", "f").replace("%l", "f"));
+        if directives == 1 && is_name {
+            return Ok(text);
+        }
+        let message = format!("expected one %s (the name) or %l (in upper case) as in \"%s_\", got {text:?}");
+        Err(self.error(place, message))
+    }
+
+    /// The symbol of a Fortran routine.
+    pub(crate) fn fortran_symbol(&self, name: &str) -> String {
+        if self.fortran_format.contains("%l") {
+            return self.fortran_format.replace("%l", &name.to_uppercase());
+        }
+        self.fortran_format.replace("%s", name)
+    }
+
+    /// Replaces names by the indices of parameters.
+    pub(crate) fn indexed(&self, expr: Expr, names: &[String]) -> Result<Expr, IdlError> {
+        let inner = |expr: Box<Expr>| self.indexed(*expr, names).map(Box::new);
+        Ok(match expr {
+            Expr::Number(number) => Expr::Number(number),
+            Expr::Param(at) => {
+                let (name, place) = &self.uses[at];
+                let Some(index) = names.iter().position(|known| known == name) else {
+                    return Err(self.unknown_name(name, *place, names));
+                };
+                Expr::Param(index)
+            }
+            Expr::Unary(op, operand) => Expr::Unary(op, inner(operand)?),
+            Expr::Binary(op, left, right) => Expr::Binary(op, inner(left)?, inner(right)?),
+            Expr::Conditional(condition, then, otherwise) => {
+                Expr::Conditional(inner(condition)?, inner(then)?, inner(otherwise)?)
+            }
+        })
+    }
+
+    /// Checks an expression, and blames the name that is wrong.
+    pub(crate) fn check_expression(
+        &self,
+        expr: &Expr,
+        parsed: &ParsedExpr,
+        params: &[Param],
+        names: &[String],
+        used: Use,
+    ) -> Result<(), IdlError> {
+        for at in parsed.expr.params() {
+            let (name, place) = &self.uses[at];
+            if let Some(index) = names.iter().position(|known| known == name) {
+                Expr::Param(index).checked(params, used).map_err(|message| self.error(*place, message))?;
+            }
+        }
+        expr.checked(params, used).map_err(|message| self.error(parsed.place, message))
+    }
+
+    pub(crate) fn unknown_name(&self, name: &str, place: Position, names: &[String]) -> IdlError {
+        let known = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+        self.error(place, format!("unknown name '{name}'; the parameters are: {known}"))
+    }
+
+    pub(crate) fn next(&mut self) -> Result<(Token, Position), IdlError> {
+        self.lexer.next().map_err(|failure| self.failed(failure))
+    }
+
+    /// The C text behind an opening brace, up to the brace that closes it.
+    pub(crate) fn c_text(&mut self, opening: Position) -> Result<CText, IdlError> {
+        self.lexer.c_text(opening).map_err(|failure| self.failed(failure))
+    }
+
+    pub(crate) fn peek(&self) -> Result<(Token, Position), IdlError> {
+        let mut ahead = self.lexer;
+        ahead.next().map_err(|failure| self.failed(failure))
+    }
+
+    /// The token after the next one.
+    pub(crate) fn peek_second(&self) -> Result<Token, IdlError> {
+        let mut ahead = self.lexer;
+        let second = ahead.next().and_then(|_| ahead.next());
+        second.map(|(token, _)| token).map_err(|failure| self.failed(failure))
+    }
+
+    pub(crate) fn name(&mut self, what: &str) -> Result<(String, Position), IdlError> {
+        let (token, place) = self.next()?;
+        let Token::Name(name) = token else { return Err(self.expected(what, &token, place)) };
+        if name.len() > NAME_BYTES_MAX {
+            return Err(
+                self.error(place, format!("a name of {} bytes; at most {NAME_BYTES_MAX} are allowed", name.len()))
+            );
+        }
+        Ok((name, place))
+    }
+
+    pub(crate) fn text(&mut self, what: &str) -> Result<(String, Position), IdlError> {
+        match self.next()? {
+            (Token::Text(text), place) => Ok((text, place)),
+            (token, place) => Err(self.expected(&format!("{what} in double quotes"), &token, place)),
+        }
+    }
+
+    pub(crate) fn mark(&mut self, mark: &'static str) -> Result<Position, IdlError> {
+        match self.next()? {
+            (Token::Mark(found), place) if found == mark => Ok(place),
+            (token, place) => Err(self.expected(&format!("'{mark}'"), &token, place)),
+        }
+    }
+
+    pub(crate) fn take_mark(&mut self, mark: &'static str) -> Result<bool, IdlError> {
+        let found = self.peek()?.0 == Token::Mark(mark);
+        if found {
+            self.next()?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn expected(&self, what: &str, got: &Token, place: Position) -> IdlError {
+        self.error(place, format!("expected {what}, got {}", got.describe()))
+    }
+
+    pub(crate) fn failed(&self, (place, message): Failure) -> IdlError {
+        self.error(place, message)
+    }
+
+    pub(crate) fn error(&self, place: Position, message: String) -> IdlError {
+        IdlError { file: self.file.to_string(), line: place.line, column: place.column, message }
+    }
+}
+
+fn stem(file: &str) -> &str {
+    let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}

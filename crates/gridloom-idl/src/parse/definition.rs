@@ -1,0 +1,182 @@
+//! Definitions: parameters, options, and how they are run.
+
+use gridloom_base::limits::{CALLBACKS_MAX, PARAMETERS_MAX};
+
+use super::call::Runs;
+use super::cursor::{Parser, Spoken};
+use super::lexer::{IdlError, Position, Token};
+use super::parsed::{ParsedExpr, ParsedParam};
+use crate::c_text::{Stub, stub_symbol};
+use crate::expr::Expr;
+use crate::expr::eval::Use;
+use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
+
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) work: Option<ParsedExpr>,
+    pub(crate) language: Option<Spoken>,
+    is_shrunk: bool,
+}
+
+impl Parser<'_> {
+    /// What follows `Define`.
+    pub(crate) fn definition(&mut self) -> Result<(Definition, Option<Stub>), IdlError> {
+        let (function, place) = self.name("the function's name")?;
+        let name = self.full_name(&function, place)?;
+        self.described(name, place, None, self.result.definitions.len())
+    }
+
+    /// What follows the name of a function, which is number `index` of its kind.
+    pub(crate) fn described(
+        &mut self,
+        name: String,
+        place: Position,
+        language: Option<Spoken>,
+        index: usize,
+    ) -> Result<(Definition, Option<Stub>), IdlError> {
+        self.uses.clear();
+        self.callbacks.clear();
+        self.nodes = 0;
+        let parsed = self.parameters()?;
+        let about = self.description()?;
+        let options = self.options()?;
+        let (names, mut params) = self.resolved(&parsed, options.is_shrunk)?;
+        let callbacks = self.callbacks_with_extents(&params, &names)?;
+        let work = self.work(options.work.as_ref(), &params, &names)?;
+        let runs = self.body(options.language.or(language), &params, &names)?;
+        let order = match &runs {
+            Runs::Symbol(Body::Native { language: Language::Fortran, .. }) => ArrayOrder::F,
+            _ => ArrayOrder::C,
+        };
+        params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
+        let signature = Signature { name, params, callbacks, work, about };
+        signature.check().map_err(|message| self.error(place, message))?;
+        let (body, stub) = match runs {
+            Runs::Symbol(body) => (body, None),
+            Runs::Stub { is_cpp, code } => {
+                let callbacks = (0..signature.callbacks.len()).map(CallArgument::Callback);
+                let args = (0..signature.params.len()).map(CallArgument::Param).chain(callbacks).collect();
+                let symbol = stub_symbol(&signature);
+                let stub = Stub { definition: index, line: place.line, is_cpp, code };
+                (Body::Native { language: Language::C, symbol, args, result: None }, Some(stub))
+            }
+        };
+        Ok((Definition { signature, body }, stub))
+    }
+
+    /// The names of the parameters, and these with their extents.
+    pub(crate) fn resolved(
+        &self,
+        parsed: &[ParsedParam],
+        is_shrunk: bool,
+    ) -> Result<(Vec<String>, Vec<Param>), IdlError> {
+        let names: Vec<String> = parsed.iter().map(|param| param.param.name.clone()).collect();
+        let params = self.with_extents(parsed, &names, is_shrunk)?;
+        Ok((names, params))
+    }
+
+    pub(crate) fn work(
+        &self,
+        parsed: Option<&ParsedExpr>,
+        params: &[Param],
+        names: &[String],
+    ) -> Result<Option<Expr>, IdlError> {
+        let Some(parsed) = parsed else { return Ok(None) };
+        let expr = self.indexed(parsed.expr.clone(), names)?;
+        self.check_expression(&expr, parsed, params, names, Use::Work)?;
+        Ok(Some(expr))
+    }
+
+    pub(crate) fn parameters(&mut self) -> Result<Vec<ParsedParam>, IdlError> {
+        let mut params: Vec<ParsedParam> = Vec::new();
+        self.mark("(")?;
+        if self.take_mark(")")? {
+            return Ok(params);
+        }
+        loop {
+            if self.is_callback()? {
+                let (callback, place) = self.callback()?;
+                self.check_new(&callback.name, place, &params)?;
+                if self.callbacks.len() == CALLBACKS_MAX {
+                    return Err(self.error(place, format!("more than {CALLBACKS_MAX} callbacks")));
+                }
+                self.callbacks.push(callback);
+            } else {
+                let param = self.parameter()?;
+                self.check_new(&param.param.name, param.place, &params)?;
+                if let Some(callback) = self.callbacks.first() {
+                    let message = format!(
+                        "parameter '{}' comes after callback '{}'; put it before",
+                        param.param.name, callback.name
+                    );
+                    return Err(self.error(param.place, message));
+                }
+                params.push(param);
+            }
+            let (token, place) = self.next()?;
+            match token {
+                Token::Mark(",") => {}
+                Token::Mark(")") => return Ok(params),
+                other => return Err(self.expected("',' or ')' after a parameter", &other, place)),
+            }
+        }
+    }
+
+    /// Whether there may be one more parameter, of that name.
+    fn check_new(&self, name: &str, place: Position, params: &[ParsedParam]) -> Result<(), IdlError> {
+        let mut names =
+            params.iter().map(|param| &param.param.name).chain(self.callbacks.iter().map(|known| &known.name));
+        if names.any(|known| known == name) {
+            return Err(self.error(place, format!("parameter '{name}' is declared twice; rename one")));
+        }
+        if params.len() + self.callbacks.len() == PARAMETERS_MAX {
+            return Err(self.error(place, format!("more than {PARAMETERS_MAX} parameters; pass an array")));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn options(&mut self) -> Result<Options, IdlError> {
+        let mut options = Options::default();
+        loop {
+            let (token, place) = self.peek()?;
+            let Token::Name(word) = &token else { return Ok(options) };
+            match word.as_str() {
+                "Required" => {
+                    self.next()?;
+                    let text = self.text("the names of object files")?.0;
+                    let required = &mut self.result.build.required;
+                    required.extend((!required.contains(&text)).then_some(text));
+                }
+                "CalcOrder" => {
+                    self.next()?;
+                    if options.work.is_some() {
+                        return Err(self.error(place, "a second 'CalcOrder'; leave one out".to_string()));
+                    }
+                    options.work = Some(self.expression()?);
+                }
+                "Language" => {
+                    self.next()?;
+                    options.language = Some(self.language()?);
+                }
+                "Shrink" => {
+                    self.next()?;
+                    let (text, place) = self.text("\"yes\" or \"no\"")?;
+                    options.is_shrunk = text.eq_ignore_ascii_case("yes");
+                    if !matches!(text.to_lowercase().as_str(), "yes" | "no") {
+                        return Err(self.error(place, format!("expected \"yes\" or \"no\" after Shrink, got {text:?}")));
+                    }
+                }
+                "Backend" => {
+                    self.next()?;
+                    let (text, place) = self.text("\"MPI\" or \"BLACS\"")?;
+                    let message = format!(
+                        "functions that run on several ranks (Backend {text:?}) are not supported; leave it out, and \
+                         start the ranks from the body, as with mpirun"
+                    );
+                    return Err(self.error(place, message));
+                }
+                _ => return Ok(options),
+            }
+        }
+    }
+}

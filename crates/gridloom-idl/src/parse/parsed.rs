@@ -1,0 +1,41 @@
+//! The parts of a definition, as parsed before all names are known.
+
+use super::lexer::Position;
+use crate::expr::Expr;
+use crate::signature::Param;
+
+/// An expression in which [`Expr::Param`] are still indices into [`Parser::uses`](super::cursor::Parser).
+#[derive(Clone)]
+pub(crate) struct ParsedExpr {
+    pub(crate) expr: Expr,
+    pub(crate) place: Position,
+    /// Whether a constant in it has a point or an exponent.
+    pub(crate) real: bool,
+}
+
+/// A parameter with extents that wait until all names are known.
+#[derive(Clone)]
+pub(crate) struct ParsedParam {
+    /// Without extents.
+    pub(crate) param: Param,
+    /// Whole extents.
+    pub(crate) dims: Vec<ParsedExpr>,
+    /// For each of them the part that is sent, if it is one.
+    pub(crate) slices: Vec<Option<ParsedSlice>>,
+    pub(crate) place: Position,
+}
+
+/// A callback with extents that wait likewise.
+#[derive(Clone)]
+pub(crate) struct ParsedCallback {
+    pub(crate) name: String,
+    pub(crate) params: Vec<ParsedParam>,
+}
+
+/// Start (none: the beginning), end (none: the end) and step (none: each) of a slice.
+#[derive(Clone)]
+pub(crate) struct ParsedSlice {
+    pub(crate) start: Option<ParsedExpr>,
+    pub(crate) end: Option<ParsedExpr>,
+    pub(crate) step: Option<ParsedExpr>,
+}

@@ -1,0 +1,212 @@
+//! The call of a function in C or Fortran: which arguments follow the handle, in which order and of which types. The
+//! GridRPC library reads its arguments by the same rules.
+//!
+//! Everything is passed in the order of the description but scratch memory, which is the server's. Sizes that callers in
+//! Python leave out are passed, too: the extents of an array in C's memory are what they say.
+
+use crate::c_text::c_type;
+use crate::method::class_of;
+use crate::signature::{BaseType, Callback, Mode, Param, Signature};
+use gridloom_base::{Dtype, Order};
+
+/// How a program in C passes an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passed {
+    /// A number, by value.
+    Value(Dtype),
+    /// An address.
+    Address,
+}
+
+impl Param {
+    /// How a program in C passes it.
+    ///
+    /// # Errors
+    /// What it is, if C has no way to pass that.
+    pub fn passed(&self) -> Result<Passed, &'static str> {
+        match self.base {
+            BaseType::Bytes => Err("bytes"),
+            BaseType::Number(Dtype::Float16) if !self.is_array && self.mode == Mode::In => Err("a float16 by value"),
+            BaseType::Number(dtype) if !self.is_array && self.mode == Mode::In => Ok(Passed::Value(dtype)),
+            BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File => Ok(Passed::Address),
+        }
+    }
+}
+
+impl Signature {
+    /// The parameters for which a program in C passes an argument, in its order, by index; callbacks come behind them.
+    pub fn passed(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.params.len()).filter(|index| self.params[*index].mode != Mode::Work)
+    }
+
+    /// `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`; `grpc_invoke_np(&object, "add", …)` of a
+    /// method.
+    ///
+    /// # Errors
+    /// If a program in C cannot call it: which argument it cannot pass.
+    pub fn c_prototype(&self) -> Result<String, String> {
+        let (call, mut arguments) = match class_of(&self.name) {
+            Some((_, method)) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
+            None => ("grpc_call", vec!["&handle".to_string()]),
+        };
+        for index in self.passed() {
+            let param = &self.params[index];
+            param.passed().map_err(|what| self.cannot_pass(param, what))?;
+            arguments.push(self.c_argument(param));
+        }
+        arguments.extend(self.callbacks.iter().map(|callback| self.c_callback(callback)));
+        Ok(format!("{call}({})", arguments.join(", ")))
+    }
+
+    /// That a program in C cannot pass an argument, which is `what`.
+    pub fn cannot_pass(&self, param: &Param, what: &str) -> String {
+        format!("{}: argument '{}' is {what}, which C programs cannot pass yet", self.name, param.name)
+    }
+
+    /// `const double *x /* [n] */`.
+    fn c_argument(&self, param: &Param) -> String {
+        let BaseType::Number(dtype) = param.base else { return c_text(param) };
+        let kind = c_type(dtype, false);
+        let name = &param.name;
+        if let Ok(Passed::Value(_)) = param.passed() {
+            return format!("{kind} {name}");
+        }
+        let mut notes = Vec::new();
+        if param.is_array {
+            let turned = if param.memory_order() == Order::F && param.dims.len() > 1 { " by columns" } else { "" };
+            notes.extend(Some(self.extents_text(param) + turned).filter(|extents| !extents.is_empty()));
+        }
+        notes.extend(direction(param.mode).map(str::to_string));
+        let declared = match param.mode {
+            Mode::In => format!("const {kind} *{name}"),
+            Mode::VarOut => {
+                notes.push(OURS_TO_FREE.to_string());
+                format!("{kind} **{name}")
+            }
+            Mode::Out | Mode::InOut | Mode::Work => format!("{kind} *{name}"),
+        };
+        noted(&declared, &notes)
+    }
+
+    /// `void (*tell)(const int *at /* [1] */)`.
+    fn c_callback(&self, callback: &Callback) -> String {
+        let taken: Vec<String> = callback.params.iter().map(|param| self.c_argument(param)).collect();
+        let taken = if taken.is_empty() { "void".to_string() } else { taken.join(", ") };
+        format!("void (*{})({taken})", callback.name)
+    }
+}
+
+/// What is no number: a text, or the path of a file.
+fn c_text(param: &Param) -> String {
+    let name = &param.name;
+    let mut notes: Vec<String> = direction(param.mode).map(str::to_string).into_iter().collect();
+    if param.base == BaseType::File {
+        notes.insert(0, "path of a file".to_string());
+        return noted(&format!("const char *{name}"), &notes);
+    }
+    if param.is_output() {
+        notes.push(OURS_TO_FREE.to_string());
+        return noted(&format!("char **{name}"), &notes);
+    }
+    noted(&format!("const char *{name}"), &notes)
+}
+
+fn direction(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::In | Mode::Work => None,
+        Mode::Out | Mode::VarOut => Some("out"),
+        Mode::InOut => Some("in and out"),
+    }
+}
+
+fn noted(declared: &str, notes: &[String]) -> String {
+    if notes.is_empty() { declared.to_string() } else { format!("{declared} /* {} */", notes.join(", ")) }
+}
+
+/// Of what the library allocates for the program.
+const OURS_TO_FREE: &str = "free it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse;
+
+    /// What stands between the handle and the end.
+    fn arguments(text: &str) -> String {
+        let prototype = parse(text, "t.idl").unwrap()[0].signature.c_prototype().unwrap();
+        let arguments = prototype.strip_prefix("grpc_call(&handle").and_then(|rest| rest.strip_suffix(')'));
+        arguments.unwrap().trim_start_matches(", ").to_string()
+    }
+
+    #[test]
+    fn arguments_stand_in_the_order_of_the_description_without_scratch_memory() {
+        let text = "Define f(OUT double x[n], IN int n, WORK double w[n], IN double a[n][2*n], INOUT float *s) \
+                    Calls f(n, a, w, x, s);";
+        assert_eq!(
+            arguments(text),
+            "double *x /* [n], out */, int n, const double *a /* [n][2*n] */, float *s /* in and out */"
+        );
+        assert_eq!(arguments("Define f() Calls f();"), "");
+    }
+
+    #[test]
+    fn each_type_is_that_of_c() {
+        let text = "Define f(IN char a, IN long b, IN unsigned int c, IN float d, IN dcomplex e, IN bool g, \
+                    IN long double h, OUT scomplex *i, IN float16 k[1]) Calls f(a, b, c, d, e, g, h, i, k);";
+        assert_eq!(
+            arguments(text),
+            "char a, long b, unsigned int c, float d, double _Complex e, _Bool g, long double h, \
+             float _Complex *i /* out */, const _Float16 *k /* [1] */"
+        );
+    }
+
+    #[test]
+    fn texts_and_files_are_passed_by_their_address() {
+        let text = "Define f(IN string s, OUT string t, INOUT string u, IN filename p, OUT filename q) \
+                    Calls f(s, t, u, p, q);";
+        assert_eq!(
+            arguments(text),
+            "const char *s, char **t /* out, free it */, char **u /* in and out, free it */, \
+             const char *p /* path of a file */, const char *q /* path of a file, out */"
+        );
+    }
+
+    #[test]
+    fn arrays_tell_their_slices_and_what_the_function_allocates() {
+        let text = "Define f(IN int n, IN double x[n : 0, n, 2], VAROUT int y[m], OUT int *m) Calls f(n, x, y, m);";
+        assert_eq!(
+            arguments(text),
+            "int n, const double *x /* [n : 0, n, 2] */, int **y /* [m], out, free it */, int *m /* out */"
+        );
+    }
+
+    #[test]
+    fn callbacks_come_last() {
+        let text = "Define f(IN int n, tell(IN int at[1], OUT double go[n]), stop()) Calls f(n, tell, stop);";
+        assert_eq!(
+            arguments(text),
+            "int n, void (*tell)(const int *at /* [1] */, double *go /* [n], out */), void (*stop)(void)"
+        );
+    }
+
+    #[test]
+    fn only_what_fortran_has_by_columns_is_so_for_c() {
+        let fortran = "Define f(IN int n, IN double a[n][n], IN double x[n]) Calls \"FORTRAN\" f(n, a, x);";
+        assert_eq!(arguments(fortran), "int n, const double *a /* [n][n] by columns */, const double *x /* [n] */");
+        let turned = "SUBROUTINE f(IN int n, IN double a[n][n]) LANGUAGE = \"FORTRAN\"";
+        assert_eq!(arguments(turned), "int n, const double *a /* [n][n] */");
+    }
+
+    #[test]
+    fn what_c_cannot_pass_is_told() {
+        let text = "Define f(IN float16 x, IN int n) Calls f(x, n);";
+        let mut signature = parse(text, "t.idl").unwrap().remove(0).signature;
+        assert!(signature.c_prototype().unwrap_err().contains("t/f: argument 'x' is a float16 by value"));
+        signature.params[0].base = BaseType::Bytes;
+        assert!(signature.c_prototype().unwrap_err().contains("argument 'x' is bytes"));
+        // A size that Python infers is passed where it stands.
+        signature.params[0].base = BaseType::Text;
+        signature.params[1].hidden = true;
+        assert_eq!(signature.c_prototype().unwrap(), "grpc_call(&handle, const char *x, int n)");
+    }
+}

@@ -1,0 +1,249 @@
+//! What a function takes and gives.
+//!
+//! **Invariants** (established by the parser and by [`Signature::check`], relied upon everywhere): parameter names are
+//! unique; extents and the complexity use only constants and scalar integer `IN` parameters (the complexity also real
+//! ones); an `OUT` scalar is passed by pointer.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::expr::Expr;
+use crate::slice::Slices;
+use gridloom_base::{Dtype, Meta, Order};
+
+/// Direction of a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    /// From caller to function.
+    In,
+    /// From function to caller.
+    Out,
+    /// Both: the function updates it in place; the caller gets a new version.
+    InOut,
+    /// Scratch space that the server allocates; it is not sent.
+    Work,
+    /// From function to caller: an array with extents that are known when the function has returned.
+    VarOut,
+}
+
+/// Type of one element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BaseType {
+    Number(Dtype),
+    /// UTF-8 text (Python functions).
+    Text,
+    /// Uninterpreted bytes (Python functions).
+    Bytes,
+    /// A string of C, which ends in a zero byte (native functions): text if it is UTF-8, else bytes.
+    String,
+    /// The content of a file, of which the function gets the path (native functions). An empty text stands for no file.
+    File,
+}
+
+impl BaseType {
+    /// Whether a value of that description can be one of this type, if it is no array and no number.
+    pub fn holds(self, meta: &Meta) -> bool {
+        match (self, meta) {
+            (BaseType::Text | BaseType::String, Meta::Text { .. })
+            | (BaseType::Bytes | BaseType::String | BaseType::File, Meta::Bytes { .. }) => true,
+            (BaseType::File, Meta::Text { size_bytes }) => *size_bytes == 0,
+            _ => false,
+        }
+    }
+}
+
+/// Memory order that a function wants of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ArrayOrder {
+    /// Row-major (functions called as "C").
+    C,
+    /// Column-major (functions called as "FORTRAN").
+    F,
+    /// Either (Python functions).
+    Any,
+    /// Column-major, for callers in C that have their arrays row-major (GridSolve's routines).
+    Turned,
+}
+
+impl ArrayOrder {
+    /// The order in memory, if it is one.
+    pub fn in_memory(self) -> Option<Order> {
+        match self {
+            ArrayOrder::C => Some(Order::C),
+            ArrayOrder::F | ArrayOrder::Turned => Some(Order::F),
+            ArrayOrder::Any => None,
+        }
+    }
+}
+
+/// One parameter.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Param {
+    pub name: String,
+    /// Its direction.
+    pub mode: Mode,
+    /// Type of the element.
+    pub base: BaseType,
+    /// Extents, outermost first; empty for a scalar.
+    pub dims: Vec<Expr>,
+    /// Whether the declaration makes it an array even without extents (`gl.Array["float64"]`: 0 dimensions).
+    pub is_array: bool,
+    /// Memory order wanted.
+    pub order: ArrayOrder,
+    /// A size that no caller passes by position: it follows from the extents of an array argument (Python functions).
+    pub hidden: bool,
+    /// The extents are those of a part, which alone is sent.
+    pub slices: Option<Slices>,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::In => "IN",
+            Mode::Out => "OUT",
+            Mode::InOut => "INOUT",
+            Mode::Work => "WORK",
+            Mode::VarOut => "VAROUT",
+        })
+    }
+}
+
+impl Param {
+    /// A parameter that is one value.
+    pub fn scalar(name: &str, mode: Mode, base: BaseType) -> Param {
+        let name = name.to_string();
+        Param {
+            name,
+            mode,
+            base,
+            dims: Vec::new(),
+            is_array: false,
+            order: ArrayOrder::Any,
+            hidden: false,
+            slices: None,
+        }
+    }
+
+    /// A parameter that is an array of these extents.
+    pub fn array(name: &str, mode: Mode, base: BaseType, dims: Vec<Expr>, order: ArrayOrder) -> Param {
+        Param { dims, is_array: true, order, ..Param::scalar(name, mode, base) }
+    }
+
+    /// Whether the caller gives a value.
+    pub fn is_input(&self) -> bool {
+        matches!(self.mode, Mode::In | Mode::InOut)
+    }
+
+    /// Whether the caller gets a value.
+    pub fn is_output(&self) -> bool {
+        matches!(self.mode, Mode::Out | Mode::InOut | Mode::VarOut)
+    }
+
+    /// The memory order of its array unless stated otherwise.
+    pub fn memory_order(&self) -> Order {
+        if self.order == ArrayOrder::F { Order::F } else { Order::C }
+    }
+
+    /// The description of a result of which nothing is known before the call.
+    pub fn unknown_result(&self) -> Option<Meta> {
+        match (self.mode, self.base) {
+            (Mode::VarOut, _) => Some(Meta::Bytes { size_bytes: 0 }),
+            (_, BaseType::Number(_)) => None,
+            (_, BaseType::Text | BaseType::String) => Some(Meta::Text { size_bytes: 0 }),
+            (_, BaseType::Bytes | BaseType::File) => Some(Meta::Bytes { size_bytes: 0 }),
+        }
+    }
+}
+
+/// A function of the program's that is called back while a function runs. It takes arrays of numbers; their extents use
+/// the scalars of the function.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Callback {
+    pub name: String,
+    /// What it takes (`IN`) and gives (`OUT`).
+    pub params: Vec<Param>,
+}
+
+/// What a function takes and gives: all that a caller must know.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Signature {
+    /// `module/function`.
+    pub name: String,
+    /// Parameters in declaration order.
+    pub params: Vec<Param>,
+    /// What it calls back; those are passed after the parameters.
+    pub callbacks: Vec<Callback>,
+    /// Work in floating-point operations (CalcOrder), if stated.
+    pub work: Option<Expr>,
+    /// One line of description, may be empty.
+    pub about: String,
+}
+
+/// Calling convention of a native function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Language {
+    /// Scalars by value, arrays by pointer, row-major.
+    C,
+    /// Everything by pointer, column-major, lengths of strings appended.
+    Fortran,
+}
+
+impl Language {
+    /// How the arrays of its routines lie, seen by callers in C.
+    pub(crate) fn array_order(self) -> ArrayOrder {
+        match self {
+            Language::C => ArrayOrder::C,
+            Language::Fortran => ArrayOrder::Turned,
+        }
+    }
+}
+
+/// One actual argument of the native function behind a signature.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CallArgument {
+    /// A parameter, by its index.
+    Param(usize),
+    /// A constant or an expression over scalar parameters, passed with the type given.
+    Value {
+        /// Type as which it is passed.
+        dtype: Dtype,
+        expr: Expr,
+    },
+    /// A text constant (such as the "N" of BLAS).
+    Text(String),
+    /// A callback, by its index.
+    Callback(usize),
+}
+
+/// How a server runs the function. Never leaves the server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Body {
+    /// A symbol of a shared library.
+    Native {
+        /// Calling convention.
+        language: Language,
+        /// Symbol to look up.
+        symbol: String,
+        /// Actual arguments in order.
+        args: Vec<CallArgument>,
+        /// Type of the value returned, stored into that `OUT` parameter (index), if any is used.
+        result: Option<(Dtype, usize)>,
+    },
+    /// A function of a Python module, called with its input parameters by position.
+    Python {
+        /// Path of the module's file, or its import name.
+        module: String,
+        /// Name of the function in it.
+        function: String,
+    },
+}
+
+/// A signature and how it is run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    /// What callers see.
+    pub signature: Signature,
+    /// What the server does.
+    pub body: Body,
+}

@@ -1,0 +1,87 @@
+//! The table of blocks of a message that a language's binding lays into memory by itself: what [`gather`](super::gather)
+//! is for C's memory and [`rust`](super::rust) for Rust's values.
+//!
+//! The binding adds each block before it knows what stands in it, gets its position in the memory, and writes that
+//! position's address wherever a pointer leads there. The message is the header, then the memory.
+//!
+//! **Invariant:** blocks are added in the order of the memory, each at a multiple of 8; the first is the message's struct.
+
+use super::error::{Fault, LayoutError, Problem};
+use super::form::Form;
+use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::types::Type;
+use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
+
+/// What a pointer to that position of a message's memory holds.
+pub const fn address_of(position: u64) -> u64 {
+    ORIGIN + position
+}
+
+/// The position that a message's pointer leads to; `None` for null.
+pub const fn position_of(address: u64) -> Option<u64> {
+    address.checked_sub(ORIGIN)
+}
+
+/// The blocks of a message under way.
+#[derive(Clone, Debug)]
+pub struct Blocks<'a> {
+    form: &'a Form,
+    blocks: Vec<Block>,
+    end: u64,
+}
+
+impl<'a> Blocks<'a> {
+    /// None yet. The memory is to be in the form's representation.
+    pub fn new(form: &'a Form) -> Blocks<'a> {
+        Blocks { form, blocks: Vec::new(), end: 0 }
+    }
+
+    /// Adds a block of `count` elements, at least one; where it begins in the memory.
+    ///
+    /// # Errors
+    /// If there are more blocks or bytes than a message may have.
+    ///
+    /// # Panics
+    /// If there is no element, or no pointer of the schema leads to that type.
+    pub fn add(&mut self, ty: &Type, count: u64) -> Result<u64, LayoutError> {
+        assert!(count > 0, "a pointer to nothing is null");
+        let target = self.form.schema.target_number(ty);
+        assert!(target == 0 || !self.blocks.is_empty(), "the first block is the message's struct");
+        let start = self.end.next_multiple_of(BLOCK_ALIGN);
+        let end = count.saturating_mul(self.form.targets[target].size).saturating_add(start);
+        let over = |what: &'static str, count: u64, limit: u64| {
+            Err(self.form.fail(Fault::whole(Problem::Limit { what, count, limit })))
+        };
+        if end > LAYOUT_BYTES_MAX {
+            return over(super::error::BYTES_OF_MEMORY, end, LAYOUT_BYTES_MAX);
+        }
+        if self.blocks.len() == LAYOUT_BLOCKS_MAX {
+            return over("blocks", LAYOUT_BLOCKS_MAX as u64 + 1, LAYOUT_BLOCKS_MAX as u64);
+        }
+        self.blocks.push(Block { target: target as u32, count, start });
+        self.end = end;
+        Ok(start)
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// What stands before the memory; with the declaration's text if a receiver is to know it.
+    pub fn header(&self, described: bool) -> Vec<u8> {
+        let schema = &self.form.schema;
+        let description = if described { schema.description() } else { None };
+        let mut out = Vec::new();
+        Header {
+            abi: self.form.abi,
+            name: schema.name(),
+            hash: schema.hash(),
+            root: 0,
+            blocks: self.blocks.clone(),
+            description: description.as_deref(),
+            memory: &[],
+        }
+        .write(&mut out);
+        out
+    }
+}

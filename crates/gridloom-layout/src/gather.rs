@@ -1,0 +1,273 @@
+//! Builds a message from the sender's memory. All that a struct's pointers lead to is copied as it lies there, and the
+//! pointers are replaced.
+//!
+//! What is pointed to twice is sent once; pointers into the middle of an array that is sent lead there again. Memory that
+//! is pointed to as two different types is sent for each. Bytes between fields go along as they are.
+//!
+//! Memory is read through [`Memory`], so that nothing here is unsafe: a C binding implements it over real addresses, a
+//! test over an array.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::error::{Fault, LayoutError, Problem};
+use super::form::{Form, write_unsigned};
+use super::header::{Block, Header, ORIGIN};
+use super::message::place_blocks;
+use super::slots::{Met, Origin, Rule, trim, visit};
+use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
+
+/// A process's memory.
+pub trait Memory {
+    /// The bytes at an address, or `None` if they are not there.
+    fn bytes(&self, address: u64, length: u64) -> Option<&[u8]>;
+
+    /// Characters before the first NUL from an address on, or `None` if there is none within `limit`.
+    fn text_length(&self, address: u64, limit: u64) -> Option<u64>;
+}
+
+/// An array that stands at an address.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryAt<'a> {
+    /// Where it begins.
+    pub base: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Memory for MemoryAt<'_> {
+    fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
+        let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        self.bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+    }
+
+    fn text_length(&self, address: u64, limit: u64) -> Option<u64> {
+        let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        let found = self.bytes.get(start..)?.iter().take(limit as usize).position(|byte| *byte == 0)?;
+        Some(found as u64)
+    }
+}
+
+/// Elements of one type, one after the other in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    target: usize,
+    address: u64,
+    count: u64,
+}
+
+impl Form {
+    /// The message with its struct at `address`.
+    ///
+    /// # Errors
+    /// If a pointer leads nowhere, a length has no value, a bool or an enum is none, or a limit is exceeded.
+    pub fn encode(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out, memory, address, false)?;
+        Ok(out)
+    }
+
+    /// As [`Form::encode`], with the declaration's text, so that a receiver that declares the type differently can say
+    /// where.
+    ///
+    /// # Errors
+    /// As [`Form::encode`].
+    pub fn encode_described(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out, memory, address, true)?;
+        Ok(out)
+    }
+
+    /// As [`Form::encode`] or, if it is to be described, [`Form::encode_described`], into a buffer that is empty.
+    ///
+    /// # Errors
+    /// As [`Form::encode`].
+    pub fn encode_into(
+        &self,
+        out: &mut Vec<u8>,
+        memory: &dyn Memory,
+        address: u64,
+        described: bool,
+    ) -> Result<(), LayoutError> {
+        self.gather(out, memory, address, described).map_err(|fault| self.fail(fault))
+    }
+
+    fn gather(&self, out: &mut Vec<u8>, memory: &dyn Memory, root: u64, described: bool) -> Result<(), Box<Fault>> {
+        assert!(out.is_empty(), "a message begins where its buffer does");
+        let ranges = merge(self, find(self, memory, root)?);
+        let mut blocks: Vec<Block> =
+            ranges.iter().map(|r| Block { target: r.target as u32, count: r.count, start: 0 }).collect();
+        let length = place_blocks(&mut blocks, self).map_err(Fault::whole)?;
+        let index = Index::new(self, &ranges);
+        let text = if described { self.schema.description() } else { None };
+        let header = Header {
+            abi: self.abi,
+            name: self.schema.name(),
+            hash: self.schema.hash(),
+            root: (root - ranges[0].address) / self.targets[0].size,
+            blocks: blocks.clone(),
+            description: text.as_deref(),
+            memory: &[],
+        };
+        out.reserve(64 + self.schema.name().len() + 12 * blocks.len() + length as usize);
+        header.write(out);
+        let start = out.len();
+        for (range, block) in ranges.iter().zip(&blocks) {
+            out.resize(start + block.start as usize, 0);
+            let target = &self.targets[range.target];
+            let bytes = memory.bytes(range.address, range.count * target.size).ok_or_else(|| absent(self, range))?;
+            out.extend_from_slice(bytes);
+            if !target.slots.is_empty() {
+                self.patch(&mut out[start..], block, &index, &blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the pointers of a block that was copied.
+    fn patch(&self, out: &mut [u8], block: &Block, index: &Index, blocks: &[Block]) -> Result<(), Box<Fault>> {
+        let target = &self.targets[block.target as usize];
+        let (bytes, order) = (self.abi.pointer_bytes() as u8, self.abi.byte_order());
+        let mut patches = Vec::new();
+        for element in 0..block.count {
+            let base = block.start + element * target.size;
+            trim(&target.slots, out, base);
+            visit(self, &target.slots, out, base, Origin::Message, &mut |met, address| {
+                let position = match address {
+                    0 => 0,
+                    // A pointer to no elements may be anything in memory; in a message it is null.
+                    _ if met.rule == Rule::Count && met.needed == 0 => 0,
+                    _ => {
+                        let (number, element) = index.find(met.target, address).expect("its target was found before");
+                        ORIGIN + blocks[number].start + element * self.targets[met.target].size
+                    }
+                };
+                patches.push((met.at, position));
+                Ok(())
+            })?;
+            for (at, position) in patches.drain(..) {
+                write_unsigned(out, at, bytes, order, position);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn absent(form: &Form, range: &Range) -> Box<Fault> {
+    Fault::whole(Problem::Pointer { address: range.address, target: form.targets[range.target].name.clone() })
+}
+
+/// All that is reached, in breadth-first order; parts of one array may be several ranges.
+fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut open = VecDeque::from([Range { target: 0, address: root, count: 1 }]);
+    let mut total = 0u64;
+    while let Some(range) = open.pop_front() {
+        let target = &form.targets[range.target];
+        if !seen.insert((range.target, range.address, range.count)) {
+            continue;
+        }
+        let length = range.count.saturating_mul(target.size);
+        total = total.saturating_add(length);
+        if total > LAYOUT_BYTES_MAX {
+            let problem = Problem::Limit { what: super::error::BYTES_OF_MEMORY, count: total, limit: LAYOUT_BYTES_MAX };
+            return Err(Fault::whole(problem));
+        }
+        found.push(range);
+        if found.len() > LAYOUT_BLOCKS_MAX {
+            let (count, limit) = (found.len() as u64, LAYOUT_BLOCKS_MAX as u64);
+            return Err(Fault::whole(Problem::Limit { what: "blocks", count, limit }));
+        }
+        if target.slots.is_empty() {
+            continue;
+        }
+        let bytes = memory.bytes(range.address, length).ok_or_else(|| absent(form, &range))?;
+        for index in 0..range.count {
+            let base = index * target.size;
+            visit(form, &target.slots, bytes, base, Origin::Program, &mut |met, address| {
+                if let Some(next) = follow(form, memory, &met, address)? {
+                    open.push_back(next);
+                }
+                Ok(())
+            })
+            .map_err(|fault| {
+                let fault = if range.count > 1 { fault.element(index) } else { fault };
+                if found.len() == 1 { fault } else { fault.field(&format!("({})", target.name)) }
+            })?;
+        }
+    }
+    Ok(found)
+}
+
+/// What a pointer leads to.
+fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<Option<Range>, Problem> {
+    let name = || form.targets[met.target].name.clone();
+    if address == 0 {
+        return match (met.rule, met.needed) {
+            (Rule::Count, needed @ 1..) => Err(Problem::Null { needed, target: name() }),
+            _ => Ok(None),
+        };
+    }
+    let count = match met.rule {
+        Rule::Text => memory.text_length(address, LAYOUT_BYTES_MAX).ok_or(Problem::NoNul)? + 1,
+        Rule::One | Rule::Count => met.needed,
+    };
+    let length = count.saturating_mul(form.targets[met.target].size);
+    if length > LAYOUT_BYTES_MAX {
+        return Err(Problem::Limit { what: "bytes behind one pointer", count: length, limit: LAYOUT_BYTES_MAX });
+    }
+    if memory.bytes(address, length).is_none() {
+        return Err(Problem::Pointer { address, target: name() });
+    }
+    Ok((count > 0).then_some(Range { target: met.target, address, count }))
+}
+
+/// Joins ranges that overlap as parts of one array, in the order in which each was first found.
+fn merge(form: &Form, found: Vec<Range>) -> Vec<Range> {
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    let key = |number: usize| {
+        let range = &found[number];
+        (range.target, range.address % form.targets[range.target].size, range.address, number)
+    };
+    order.sort_unstable_by_key(|number| key(*number));
+    let mut merged: Vec<(usize, Range)> = Vec::new();
+    for number in order {
+        let next = found[number];
+        let size = form.targets[next.target].size;
+        if let Some((first, last)) = merged.last_mut() {
+            let same = last.target == next.target && last.address % size == next.address % size;
+            if same && next.address < last.address + last.count * size {
+                let end = next.address + next.count * size;
+                last.count = last.count.max((end - last.address) / size);
+                *first = (*first).min(number);
+                continue;
+            }
+        }
+        merged.push((number, next));
+    }
+    merged.sort_unstable_by_key(|(first, _)| *first);
+    merged.into_iter().map(|(_, range)| range).collect()
+}
+
+/// From addresses to blocks.
+struct Index {
+    /// By type, remainder of the address, and address: the block, its elements' size.
+    starts: BTreeMap<(usize, u64, u64), usize>,
+    sizes: Vec<u64>,
+}
+
+impl Index {
+    fn new(form: &Form, ranges: &[Range]) -> Index {
+        let sizes: Vec<u64> = form.targets.iter().map(|target| target.size).collect();
+        let entry = |(number, r): (usize, &Range)| ((r.target, r.address % sizes[r.target], r.address), number);
+        Index { starts: ranges.iter().enumerate().map(entry).collect(), sizes }
+    }
+
+    /// The block and the element in it.
+    fn find(&self, target: usize, address: u64) -> Option<(usize, u64)> {
+        let size = self.sizes[target];
+        let least = (target, address % size, 0);
+        let ((_, _, start), number) = self.starts.range(least..=(target, address % size, address)).next_back()?;
+        Some((*number, (address - start) / size))
+    }
+}

@@ -1,0 +1,79 @@
+//! Native data representation of typed messages. Data are sent as they lie in the sender's memory, with a description of
+//! the sender's machine. Only a receiver that represents data differently converts them ("receiver makes right").
+//!
+//! ```text
+//!  C text ──parse──▶ Declarations ──schema(name)──▶ Schema ──Form::new(abi)──▶ Form ──encode──▶ message bytes
+//!  #[derive(Message)] ────────────────────────────────┘                                          │
+//!                     Graph of Values ◀──to_graph── Incoming ◀──open── Receiver ◀────────────────┘
+//!                     memory of the receiver ◀─place─┘
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`types`] | abstract types: what a declaration says |
+//! | [`schema`] | a checked message type, its hash; [`text`](mod@text) prints it, [`differences()`] compares two |
+//! | [`c_parse`] | C declarations with annotations; `c_types` their types |
+//! | [`abi`] | machines: byte order, sizes, alignments |
+//! | [`form`] | a message type on a machine: sizes and offsets |
+//! | `slots` | what must be looked at in its memory: pointers, unions, … |
+//! | [`header`] | the bytes before the memory |
+//! | `message` | a received message, checked |
+//! | `plan` | conversion between two machines |
+//! | [`receiver`] | opening messages, placing them in memory |
+//! | [`gather`] | a message from the sender's memory |
+//! | `blocks` | a message that a language's binding lays out by itself |
+//! | [`value`] | a message by meaning; `value_read`, `value_write` |
+//! | [`rust`] | Rust values as messages; `rust_data` numbers, strings and the like, `rust_memory` what they are written to |
+//! | [`error`] | what is wrong with a message, and where |
+//!
+//! After GRAS: M. Quinson, *GRAS: a research and development framework for grid and P2P infrastructures*, INRIA research
+//! report 5789, 2006. Different from it: blocks are typed and checked before anything is converted, since messages come
+//! from strangers; a message is one piece of memory at the receiver, freed at once.
+//!
+//! **Invariant:** nothing of a message is believed before `Message::check`; after it, nothing is checked again.
+//!
+//! Not done: padding bytes of the sender's structs travel as they are, so they must not hold secrets; `long double`,
+//! bit-fields, pointers into the middle of a struct of another type (what they lead to is sent as a copy).
+
+#![forbid(unsafe_code)]
+
+pub mod abi;
+mod blocks;
+pub mod c_parse;
+mod c_types;
+mod differences;
+pub mod error;
+pub mod form;
+pub mod gather;
+pub mod header;
+mod message;
+mod plan;
+#[cfg(test)]
+mod property_tests;
+pub mod receiver;
+pub mod rust;
+mod rust_data;
+pub mod rust_layout;
+mod rust_memory;
+pub mod schema;
+mod slots;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod types;
+pub mod value;
+mod value_read;
+mod value_write;
+
+pub use abi::Abi;
+pub use blocks::{Blocks, address_of, position_of};
+pub use c_parse::{Declarations, Unmarked, parse};
+pub use differences::differences;
+pub use error::{LayoutError, Problem};
+pub use form::Form;
+pub use gather::{Memory, MemoryAt};
+pub use header::Header;
+pub use receiver::{Incoming, Receiver};
+pub use rust::{Data, Message, Typed};
+pub use schema::{Schema, SchemaError};
+pub use value::{Graph, Value};

@@ -1,0 +1,281 @@
+//! Rust values as messages that C programs declare too.
+//!
+//! Rust promises no layout of its own. So a value is written field by field as the corresponding C struct of this machine
+//! would lie in memory, and read so. The correspondence:
+//!
+//! | Rust | C |
+//! |---|---|
+//! | `i8` … `u64`, `f32`, `f64`, `bool` | `int8_t` … `uint64_t`, `float`, `double`, `bool` |
+//! | `usize` | `size_t` |
+//! | another integer type, by `#[message(c = "unsigned long")]` | that type; it must have the field's size on this machine |
+//! | `[T; N]` | `T name[N]` |
+//! | `String`, `Option<String>` | `char *name`; null is `None` |
+//! | `Vec<T>` | `size_t name_length; T *name GRIDLOOM_LENGTH(name_length)` |
+//! | `Vec<T>` with `#[message(length = "m * n")]` | `T *name GRIDLOOM_LENGTH(m * n)`, over integer fields of the struct |
+//! | `Box<T>`, `Option<Box<T>>` | `T *name`; null is `None` |
+//! | a struct, by `#[derive(Message)]` | a struct of the same name; without fields it has one, `uint8_t unused` |
+//! | an enum without data | an enum, its constants named `Enum_Variant` |
+//! | an enum with data | `struct Enum { enum Enum_tag tag; union Enum_body body GRIDLOOM_TAG(tag); }` |
+//!
+//! In an enum with data, a variant's case is named as the variant; it holds a struct `Enum_Variant` of the variant's
+//! fields (`value0`, `value1`, … if they have no names); a variant without fields has no case.
+//! `#[message(name = "…")]` gives a type, field or variant another name in C.
+//!
+//! A Rust value is a tree. What a message shares is copied for each pointer to it, up to a bound, and a cycle is an
+//! error.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::abi::Abi;
+use super::error::{Fault, LayoutError};
+use super::form::Form;
+use super::header::ORIGIN;
+use super::receiver::Receiver;
+use super::schema::{Schema, SchemaError, renumber};
+use super::types::{Declaration, Integer, Type};
+use gridloom_idl::{Expr, parse_expression};
+
+pub use super::rust_memory::{Reader, Writer};
+
+/// A Rust type that corresponds to a C type. Derived with `#[derive(Message)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no corresponding C type in messages",
+    note = "derive `Message` for it; a `Vec` must be a field of a struct of its own"
+)]
+pub trait Data: Sized + 'static {
+    /// Bytes of the C type on this machine.
+    const SIZE: usize;
+    /// Its alignment.
+    const ALIGN: usize;
+
+    /// The C type.
+    fn ty(declare: &mut Declare) -> Type;
+
+    /// Writes the value as the C type.
+    ///
+    /// # Errors
+    /// If C cannot hold it.
+    fn write(&self, writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>>;
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// If Rust cannot hold it: a null pointer in a `Box`, a string that is not UTF-8, a cycle.
+    fn read(reader: &mut Reader<'_>, at: usize) -> Result<Self, Box<Fault>>;
+
+    /// Writes an array.
+    ///
+    /// # Errors
+    /// As [`Data::write`].
+    fn write_all(values: &[Self], writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>> {
+        for (index, value) in values.iter().enumerate() {
+            value.write(writer, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64))?;
+        }
+        Ok(())
+    }
+
+    /// Reads an array.
+    ///
+    /// # Errors
+    /// As [`Data::read`].
+    fn read_all(reader: &mut Reader<'_>, at: usize, count: usize) -> Result<Vec<Self>, Box<Fault>> {
+        (0..count)
+            .map(|index| Self::read(reader, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64)))
+            .collect()
+    }
+}
+
+/// A [`Data`] that corresponds to a C struct, so that it can be a message by itself.
+pub trait Message: Data {}
+
+/// Collects declarations.
+#[derive(Debug, Default)]
+pub struct Declare {
+    declarations: Vec<Option<Declaration>>,
+    known: Vec<(TypeId, usize)>,
+    /// Types that were asked for, for pointers' targets.
+    types: Vec<(TypeId, Type)>,
+}
+
+impl Declare {
+    /// The type of `T`, declared by `make` when it is met first; it may be met inside `make` again.
+    pub fn named<T: 'static>(&mut self, make: impl FnOnce(&mut Declare) -> Declaration) -> Type {
+        let id = TypeId::of::<T>();
+        if let Some((_, index)) = self.known.iter().find(|(known, _)| *known == id) {
+            return Type::Named(*index);
+        }
+        let index = self.declarations.len();
+        self.declarations.push(None);
+        self.known.push((id, index));
+        let made = make(self);
+        self.declarations[index] = Some(made);
+        Type::Named(index)
+    }
+
+    /// A declaration that belongs to one other only.
+    pub fn inner(&mut self, declaration: Declaration) -> Type {
+        self.declarations.push(Some(declaration));
+        Type::Named(self.declarations.len() - 1)
+    }
+
+    /// The type of what a pointer leads to.
+    pub fn target<T: Data>(&mut self) -> Type {
+        let ty = T::ty(self);
+        self.note::<T>(&ty);
+        ty
+    }
+
+    /// Says which type blocks of `T` have.
+    pub fn note<T: 'static>(&mut self, ty: &Type) {
+        let id = TypeId::of::<T>();
+        if !self.types.iter().any(|(known, _)| *known == id) {
+            self.types.push((id, ty.clone()));
+        }
+    }
+
+    /// A length over those fields.
+    ///
+    /// # Panics
+    /// If it is none, which the derive macro has checked.
+    pub fn length(text: &str, fields: &[&str]) -> Expr {
+        parse_expression(text, fields).unwrap_or_else(|error| panic!("length '{text}' of a derived message: {error}"))
+    }
+}
+
+/// Messages of the Rust type `T`: writes them, and reads them from any machine.
+#[derive(Clone, Debug)]
+pub struct Typed<T> {
+    receiver: Receiver,
+    /// Numbers of block types.
+    targets: Vec<(TypeId, u32)>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Message> Typed<T> {
+    /// Declares `T` and all that it is made of.
+    ///
+    /// # Errors
+    /// If two of its parts have one name in C, or a limit is exceeded.
+    pub fn new() -> Result<Typed<T>, SchemaError> {
+        let mut declare = Declare::default();
+        let Type::Named(root) = T::ty(&mut declare) else { unreachable!("a message is a struct") };
+        let declarations: Vec<Declaration> =
+            declare.declarations.into_iter().map(|made| made.expect("each declaration was completed")).collect();
+        let (schema, numbers) = Schema::numbered(&declarations, root)?;
+        let mut targets = Vec::new();
+        for (id, mut ty) in declare.types {
+            let known = renumber(&mut ty, 0, &mut |old| Ok(*numbers.get(&old).unwrap_or(&usize::MAX)));
+            if let (Ok(()), Some(number)) = (known, schema.targets().iter().position(|target| *target == ty)) {
+                targets.push((id, number as u32));
+            }
+        }
+        let name = schema.name().to_string();
+        let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE)
+            .map_err(|error| SchemaError { name, why: error.to_string() })?;
+        assert_eq!(receiver.form().shape(0).size, T::SIZE as u64, "the derived size is that of the declaration");
+        Ok(Typed { receiver, targets, of: PhantomData })
+    }
+
+    /// The message type; its text is its C declaration.
+    pub fn schema(&self) -> &Arc<Schema> {
+        self.receiver.form().schema()
+    }
+
+    /// The message type on this machine.
+    pub fn form(&self) -> &Form {
+        self.receiver.form()
+    }
+
+    /// The message.
+    ///
+    /// # Errors
+    /// If C cannot hold the value (a NUL in a string, a list of another length than its fields say), or a limit is
+    /// exceeded.
+    pub fn encode(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
+        self.write(value, None)
+    }
+
+    /// As [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently can say
+    /// where, for this message and for those of that declaration that come after it.
+    ///
+    /// # Errors
+    /// As [`Typed::encode`].
+    pub fn encode_described(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
+        self.write(value, self.schema().description().as_deref())
+    }
+
+    fn write(&self, value: &T, description: Option<&str>) -> Result<Vec<u8>, LayoutError> {
+        let form = self.receiver.form();
+        let mut writer = Writer::new(&self.targets, T::SIZE);
+        value.write(&mut writer, 0).map_err(|fault| form.fail(fault))?;
+        Ok(writer.finish(form, description))
+    }
+
+    /// The value of a message from any machine.
+    ///
+    /// # Errors
+    /// If the message is not right, or Rust cannot hold it.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<T, LayoutError> {
+        let name = self.schema().clone();
+        let incoming = self.receiver.open(bytes)?;
+        let mut own = Vec::new();
+        let memory = match incoming.native_memory() {
+            Some(memory) => memory,
+            None => {
+                own.resize(incoming.size_bytes(), 0);
+                incoming.place(&mut own, ORIGIN)?;
+                &own
+            }
+        };
+        let root = incoming.root_offset() as usize;
+        T::read(&mut Reader::new(memory), root).map_err(|fault| fault.of(name.name()))
+    }
+}
+
+/// A type with its integers replaced by one of C's words: for the derive macro.
+///
+/// # Panics
+/// If there is no such integer, which [`check_integer`] has refused at compile time.
+pub fn as_integer(ty: Type, name: &str) -> Type {
+    match ty {
+        Type::Integer(_) => Type::Integer(Integer::from_name(name).expect("checked by the compiler")),
+        Type::Array(element, count) => Type::array(as_integer(*element, name), count),
+        other => other,
+    }
+}
+
+/// Refuses a C type of another size than the Rust type has, or an unknown one: for the derive macro.
+///
+/// # Panics
+/// Then; at compile time.
+pub const fn check_integer<T: Data>(name: &str) {
+    let mut at = 0;
+    while at < Integer::ALL.len() {
+        let integer = Integer::ALL[at];
+        if same(integer.name(), name) {
+            let size = Abi::NATIVE.size_of(integer) as usize;
+            assert!(T::ALIGN == Abi::NATIVE.align_of(integer) as usize, "the C type is laid out differently");
+            assert!(T::SIZE.is_multiple_of(size), "the C type has another size on this machine");
+            return;
+        }
+        at += 1;
+    }
+    panic!("no integer type of C has this name; write it as 'unsigned long', 'size_t', 'int', …");
+}
+
+const fn same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < left.len() {
+        if left[at] != right[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}

@@ -1,0 +1,55 @@
+//! One connection: its channel, and how far it is.
+
+use std::io;
+
+use gridloom_base::{NodeId, Time};
+use gridloom_channel::{Channel, Kind};
+use mio::{Interest, Registry, Token};
+
+use crate::transport::handshake::Handshake;
+use crate::transport::stream::Stream;
+
+/// A connection and how far it is.
+pub(super) struct Contact {
+    pub(super) channel: Channel<Stream>,
+    pub(super) stage: Stage,
+    /// While it is in the handshake and no frame is being handled.
+    pub(super) handshake: Option<Box<Handshake>>,
+    pub(super) dial: Option<u64>,
+    pub(super) deadline: Time,
+    /// Whether epoll tells when the socket takes more.
+    pub(super) watches_writing: bool,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The socket is not connected yet.
+    Connecting,
+    /// In the handshake.
+    Shaking,
+    /// A control connection to that peer.
+    Up(NodeId),
+}
+
+impl Contact {
+    /// Watches for room to write only while something waits for it: a peer that reads would wake this node each time.
+    pub(super) fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
+        let blocked = self.channel.outbound.is_blocked();
+        if blocked == self.watches_writing {
+            return Ok(());
+        }
+        self.watches_writing = blocked;
+        let interests = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        registry.reregister(self.channel.stream_mut(), Token(token), interests)
+    }
+
+    /// Queues a frame of the handshake.
+    pub(super) fn shake(&mut self, body: &[u8]) {
+        self.channel.outbound.frame(Kind::Hello, body).expect("a handshake's frames are short");
+    }
+
+    pub(super) fn is_late(&self, now: Time) -> bool {
+        !matches!(self.stage, Stage::Up(_)) && self.deadline <= now
+    }
+}

@@ -1,0 +1,121 @@
+//! The slots of a node as its loop sees them, if it has any, and the speed of one slot.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+
+use gridloom_base::{ObjectId, TaskError, TaskId};
+use gridloom_core::call::CallBackAnswer;
+use gridloom_core::graph::Task;
+use gridloom_core::node::Input;
+use mio::Registry;
+
+use crate::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken, measure_speed};
+use crate::store::Store;
+use crate::transport::notice::{Inbox, Notice};
+use crate::transport::outgoing::STACK_BYTES;
+
+/// The slots.
+pub(super) struct Workers {
+    server: String,
+    jobs: Option<Jobs>,
+    /// How many times as long as they need calls take here.
+    slowdown: f64,
+    /// Speed of one slot, if it was told.
+    speed_flops: Option<f64>,
+    registry: Registry,
+    first_token: usize,
+}
+
+impl Workers {
+    /// The slots of that server, if it has any, with their workers. Tokens of workers begin with `first_token`.
+    pub(super) fn new(
+        server: String,
+        config: Option<JobsConfig>,
+        speed_flops: Option<f64>,
+        registry: Registry,
+        first_token: usize,
+    ) -> Workers {
+        let slowdown = config.as_ref().map_or(1.0, |config| config.slowdown);
+        let mut jobs = config.map(Jobs::new);
+        if let Some(jobs) = &mut jobs {
+            jobs.prestart();
+        }
+        Workers { server, jobs, slowdown, speed_flops, registry, first_token }
+    }
+
+    /// Starts a task; what the machine is told if it cannot be.
+    pub(super) fn start(&mut self, task: Arc<Task>, store: &Store) -> Option<Input> {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.start(task, store);
+            return None;
+        }
+        let (server, function) = (self.server.clone(), task.name().to_string());
+        let error = TaskError::CannotRun { server, function, why: "it has no slots".into() };
+        Some(Input::TaskEnded { task: task.id, outcome: Err(error), run_ns: 0 })
+    }
+
+    pub(super) fn stop(&mut self, task: TaskId) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.stop(task);
+        }
+    }
+
+    pub(super) fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.answer(task, answer);
+        }
+    }
+
+    pub(super) fn end_object(&mut self, object: ObjectId) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.end_object(object);
+        }
+    }
+
+    /// A worker's descriptor is ready.
+    pub(super) fn on_ready(&mut self, token: usize, store: &Store) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.ready(WorkerToken((token - self.first_token) as u64), store);
+        }
+    }
+
+    /// Writes what the slots have batched, watches what they want watched, and hands over what ended.
+    ///
+    /// # Errors
+    /// If a worker cannot be watched.
+    pub(super) fn turn(&mut self, inputs: &mut impl Extend<Input>) -> std::io::Result<()> {
+        let Some(jobs) = &mut self.jobs else { return Ok(()) };
+        jobs.flush();
+        // Its descriptors are level-triggered, beside mio's own, which are not: mio takes the data of an event of its
+        // epoll for a token, whatever registered it.
+        let first = self.first_token as u64;
+        let watched = jobs.register_with(self.registry.as_fd(), |token| first + token.0);
+        inputs.extend(jobs.take_events().into_iter().map(|event| match event {
+            JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
+            JobEvent::CallsBack(call) => Input::CallsBack(call),
+        }));
+        watched
+    }
+
+    /// Measures the speed of a slot on a thread, which posts it; at once if it was told.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub(super) fn measure_speed(&self, inbox: Arc<Inbox>) -> std::io::Result<()> {
+        if let Some(flops) = self.speed_flops {
+            inbox.post(Notice::Speed { flops });
+            return Ok(());
+        }
+        let slowdown = self.slowdown;
+        let measure = move || inbox.post(Notice::Speed { flops: measure_speed() / slowdown });
+        thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES).spawn(measure).map(drop)
+    }
+
+    /// Ends and reaps all workers.
+    pub(super) fn shut_down(&mut self) {
+        if let Some(jobs) = self.jobs.take() {
+            jobs.shutdown();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A process's listening ports: connections are accepted, and admitted by the handshake.
+
+use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::identity::Secret;
+use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::outgoing::STACK_BYTES;
+
+/// A connection after a successful handshake.
+pub(super) struct Accepted {
+    pub(super) stream: TcpStream,
+    pub(super) name: String,
+}
+
+/// What the thread of a listener needs.
+#[derive(Clone)]
+pub(super) struct Acceptor {
+    pub(super) secret: Secret,
+    pub(super) own: Hello,
+    pub(super) accepted: Sender<Accepted>,
+    /// A byte in it wakes the process.
+    pub(super) bell: Arc<OwnedFd>,
+    /// The process attends to its ports no more.
+    pub(super) is_shut: Arc<AtomicBool>,
+}
+
+/// Handshakes under way at a time. One more, and the oldest is closed: a peer that knows the secret needs milliseconds.
+const PENDING_MAX: usize = 64;
+/// Pause after an accept that failed, for want of descriptors for instance.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Sockets with handshakes under way, the oldest first.
+type PendingHandshakes = Mutex<BTreeMap<u64, TcpStream>>;
+
+impl Acceptor {
+    /// Accepts until the listener is shut. Each handshake runs on a thread of its own, so that a silent one delays no other.
+    pub(super) fn run(self, listener: &TcpListener) {
+        let pending = Arc::new(PendingHandshakes::default());
+        for number in 0.. {
+            match listener.accept() {
+                Ok((stream, _)) => self.start_handshake(number, stream, &pending),
+                Err(_) if self.is_shut.load(Ordering::Acquire) => return,
+                // The dialler has gone, or descriptors are short for a while.
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Runs a handshake; a connection that fails it is closed, and nothing else happens.
+    fn start_handshake(&self, number: u64, stream: TcpStream, pending: &Arc<PendingHandshakes>) {
+        let Ok(known) = stream.try_clone() else { return };
+        let mut under_way = lock(pending);
+        if under_way.len() >= PENDING_MAX
+            && let Some((_, oldest)) = under_way.pop_first()
+        {
+            // It fails if the dialler has gone, which is what is wanted.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        under_way.insert(number, known);
+        drop(under_way);
+        let (acceptor, all) = (self.clone(), pending.clone());
+        let run = move || {
+            let name = acceptor.shake(&stream);
+            lock(&all).remove(&number);
+            if let Ok(name) = name {
+                acceptor.admit(Accepted { stream, name });
+            }
+        };
+        if thread::Builder::new().name("handshake".into()).stack_size(STACK_BYTES).spawn(run).is_err() {
+            lock(pending).remove(&number);
+        }
+    }
+
+    fn admit(&self, accepted: Accepted) {
+        if self.accepted.send(accepted).is_ok() {
+            // A full pipe wakes as well.
+            let _ = rustix::io::write(&*self.bell, &[1]);
+        }
+    }
+
+    fn shake(&self, stream: &TcpStream) -> std::io::Result<String> {
+        stream.set_nodelay(true)?;
+        let handshake = Handshake::accept(self.secret.clone(), self.own.clone())?;
+        let mut stream = stream;
+        let (hello, _) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
+            Purpose::Process => Ok(Verdict::Welcome),
+            _ => Err("this is a process that talks by messages, and no node of a grid".into()),
+        })?;
+        Ok(hello.name)
+    }
+}
+
+/// The dialler's side.
+pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io::Result<String> {
+    stream.set_nodelay(true)?;
+    let (handshake, first) = Handshake::dial(secret.clone(), own.clone())?;
+    let mut stream = stream;
+    let (hello, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+    Ok(hello.name)
+}
+
+fn lock(pending: &PendingHandshakes) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,88 @@
+//! When a waiting thread polls for a while before it sleeps.
+//!
+//! Waking a sleeping processor costs some 30 µs on a virtual machine, several times what a short call costs. A polling
+//! thread takes a processor, though: with only one, that is the processor on which the answer is computed.
+
+use std::time::Instant;
+
+/// How long a thread polls, if its previous wait was no longer. A miss costs that time once.
+const AWAKE_NS: u64 = 100_000;
+/// Added for each byte that the thread sent last: the peer has to read and decode it, and often answers at length.
+const AWAKE_NS_PER_BYTE: u64 = 1;
+/// The longest polling time.
+const AWAKE_NS_MAX: u64 = 1_000_000;
+
+/// Polls while messages follow one another closely, and sleeps otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct SpinPolicy {
+    may_spin: bool,
+    was_close: bool,
+    awake_ns: u64,
+}
+
+impl SpinPolicy {
+    pub(crate) fn new() -> SpinPolicy {
+        SpinPolicy { may_spin: has_spare_processor(), was_close: false, awake_ns: AWAKE_NS }
+    }
+
+    /// Whether to poll again rather than sleep, in a wait that began then. It yields the processor to other threads first.
+    pub(crate) fn yield_and_spin(&self, began: Instant) -> bool {
+        let stays = self.may_spin && self.was_close && self.is_close(began);
+        if stays {
+            std::thread::yield_now();
+        }
+        stays
+    }
+
+    /// Notes how much was sent: the next wait may poll longer.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.awake_ns = bytes.saturating_mul(AWAKE_NS_PER_BYTE).saturating_add(AWAKE_NS).min(AWAKE_NS_MAX);
+    }
+
+    /// A wait that began then is over.
+    pub(crate) fn waited(&mut self, began: Instant) {
+        self.was_close = self.is_close(began);
+        self.awake_ns = AWAKE_NS;
+    }
+
+    fn is_close(&self, began: Instant) -> bool {
+        began.elapsed().as_nanos() as u64 <= self.awake_ns
+    }
+}
+
+/// Whether this thread, and those that it starts, may use more than one processor.
+pub(crate) fn has_spare_processor() -> bool {
+    rustix::thread::sched_getaffinity(None).is_ok_and(|processors| processors.count() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_send_prolongs_the_next_wait_up_to_a_bound() {
+        let mut spin = SpinPolicy::new();
+        let limits = [0, 196_088, 1 << 30, u64::MAX].map(|bytes| {
+            spin.sent(bytes);
+            spin.awake_ns
+        });
+        assert_eq!(limits, [AWAKE_NS, AWAKE_NS + 196_088, AWAKE_NS_MAX, AWAKE_NS_MAX]);
+    }
+
+    #[test]
+    fn after_a_long_wait_the_next_one_sleeps_at_once() {
+        let now = Instant::now();
+        let mut spin = SpinPolicy { may_spin: true, ..SpinPolicy::new() };
+        assert!(!spin.yield_and_spin(now), "nothing has come yet");
+        // A test may be stopped for as long as it likes.
+        spin.awake_ns = u64::MAX;
+        spin.waited(now);
+        assert_eq!(spin.awake_ns, AWAKE_NS, "more time is for one wait");
+        spin.awake_ns = u64::MAX;
+        assert!(spin.yield_and_spin(now));
+        spin.awake_ns = 0;
+        spin.waited(now);
+        spin.awake_ns = u64::MAX;
+        assert!(!spin.yield_and_spin(now));
+    }
+}

@@ -1,0 +1,345 @@
+//! What a native function gets where that is not the value itself: strings that end in a zero byte, files, whole arrays of
+//! which a part was sent, and places for pointers to arrays that it makes. Made before the call, read after it.
+//!
+//! A string that a function of C sets goes by `char **`: what is there is the function's to free or to keep, and what it
+//! leaves there came from `malloc` and is freed here. A subroutine of FORTRAN has room for [`TEXT_BYTES_DEFAULT`] bytes.
+//!
+//! A file of a call lies in a folder of the call's own, which goes with it.
+
+use std::ffi::{CStr, c_void};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use gridloom_base::{Meta, TaskError};
+use gridloom_idl::{BaseType, Language, Mode, Param, Whole};
+
+use super::convert::Aligned;
+use super::values::{cannot_run, refused};
+use super::{ArgView, OutView, Room};
+
+/// Room for a text result of FORTRAN, and at least for one that is updated in place.
+const TEXT_BYTES_DEFAULT: usize = 64 << 10;
+
+/// The marshalled arguments of one call.
+pub(super) struct MarshalledArgs<'a> {
+    language: Language,
+    /// Where the call's folder is made, if it needs one.
+    scratch: &'a Path,
+    folder: Option<Folder>,
+    all: Vec<Marshalled>,
+}
+
+struct Marshalled {
+    what: What,
+    /// Its place among the results, if it is one.
+    out: Option<usize>,
+}
+
+enum What {
+    /// A string in room of its own; `capacity` without the zero byte at its end.
+    Text { memory: Aligned, capacity: usize },
+    /// Where a pointer to a string is put, and taken from.
+    Pointer(Box<Allocated>),
+    /// Likewise for an array; the parameter says its extents after the call.
+    Fresh { pointer: Box<Allocated>, param: usize },
+    /// The whole of an array, of which a part is sent.
+    Whole { memory: Aligned, whole: Whole },
+    /// A file's path, which is none if the file is not there and is not wanted.
+    File { path: PathBuf, memory: Aligned, length: usize },
+}
+
+impl MarshalledArgs<'_> {
+    pub(super) fn new(language: Language, scratch: &Path) -> MarshalledArgs<'_> {
+        MarshalledArgs { language, scratch, folder: None, all: Vec::new() }
+    }
+
+    /// Whether a parameter goes by a marshalled copy.
+    pub(super) fn are_for(param: &Param) -> bool {
+        let is_string = matches!(param.base, BaseType::Text | BaseType::String | BaseType::File);
+        is_string || param.mode == Mode::VarOut || param.slices.as_ref().is_some_and(|slices| !slices.is_shrunk)
+    }
+
+    /// What is passed for a constant text.
+    pub(super) fn constant(&mut self, text: &str) -> *const u8 {
+        let what = What::text(text.as_bytes(), text.len(), self.language);
+        self.push(what, None)
+    }
+
+    /// What is passed for the parameter of that index; `whole` says what its value is a part of, `old` is its value if it is
+    /// an input, `out` its place among the results.
+    pub(super) fn param(
+        &mut self,
+        index: usize,
+        param: &Param,
+        whole: Option<Whole>,
+        old: Option<&ArgView<'_>>,
+        out: Option<usize>,
+    ) -> Result<*const u8, TaskError> {
+        if param.base == BaseType::File {
+            return self.file(param, old, out);
+        }
+        if param.mode == Mode::VarOut {
+            let pointer = Box::new(Allocated(std::ptr::null_mut()));
+            return Ok(self.push(What::Fresh { pointer, param: index }, out));
+        }
+        if let Some(whole) = whole {
+            let mut memory = zeroed(&param.name, whole.size_bytes)?;
+            if let Some(old) = old {
+                whole.scatter(old.bytes, memory.bytes_mut());
+            }
+            return Ok(self.push(What::Whole { memory, whole }, out));
+        }
+        let old = old.map_or(&[][..], |old| old.bytes);
+        let what = match (out, self.language) {
+            (Some(_), Language::C) => What::Pointer(Box::new(Allocated::text(old, param.is_input()))),
+            (Some(_), Language::Fortran) => What::text(old, old.len().max(TEXT_BYTES_DEFAULT), self.language),
+            (None, _) => What::text(old, old.len(), self.language),
+        };
+        Ok(self.push(what, out))
+    }
+
+    /// The lengths that FORTRAN gets behind its arguments.
+    pub(super) fn lengths(&self) -> Vec<usize> {
+        let length = |marshalled: &Marshalled| match &marshalled.what {
+            What::Text { capacity, .. } => *capacity,
+            What::File { length, .. } => *length,
+            What::Whole { .. } => 0,
+            What::Pointer(_) | What::Fresh { .. } => unreachable!("FORTRAN gets everything in room of its own"),
+        };
+        let strings = self.all.iter().filter(|marshalled| !matches!(marshalled.what, What::Whole { .. }));
+        strings.map(length).collect()
+    }
+
+    /// Takes the results over, after the call. `describe` says what the result of a parameter is, by the others.
+    pub(super) fn finish(
+        mut self,
+        outs: &mut [OutView<'_>],
+        describe: impl Fn(usize, &[OutView<'_>]) -> Result<Meta, TaskError>,
+    ) -> Result<(), TaskError> {
+        for Marshalled { what, out } in &mut self.all {
+            let Some(at) = *out else { continue };
+            if let What::Fresh { pointer, param } = what {
+                let meta = describe(*param, outs)?;
+                put_array(&mut outs[at], meta, pointer)?;
+                continue;
+            }
+            let out = &mut outs[at];
+            match what {
+                What::Fresh { .. } => unreachable!("taken above"),
+                What::Whole { memory, whole } => {
+                    if let Room::Fixed(room) = &mut out.room {
+                        whole.gather(memory.bytes(), room);
+                    }
+                }
+                What::Text { memory, capacity } => put_text(out, left(&memory.bytes()[..*capacity], self.language)),
+                What::Pointer(text) => text.read(|bytes| put_text(out, bytes)),
+                What::File { path, .. } => put_file(out, path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, what: What, out: Option<usize>) -> *const u8 {
+        self.all.push(Marshalled { what, out });
+        match &mut self.all.last_mut().expect("it was pushed just now").what {
+            What::Text { memory, .. } => memory.bytes_mut().as_ptr(),
+            What::Pointer(pointer) | What::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
+            What::Whole { memory, .. } => memory.bytes_mut().as_ptr(),
+            What::File { path, .. } if path.as_os_str().is_empty() => std::ptr::null(),
+            What::File { memory, .. } => memory.bytes_mut().as_ptr(),
+        }
+    }
+
+    /// The file of a parameter, made if it is an input that is there.
+    fn file(&mut self, param: &Param, old: Option<&ArgView<'_>>, out: Option<usize>) -> Result<*const u8, TaskError> {
+        let content = old.filter(|old| matches!(old.meta, Meta::Bytes { .. }));
+        if content.is_none() && out.is_none() {
+            let none = What::File { path: PathBuf::new(), memory: Aligned::zeroed(1), length: 0 };
+            return Ok(self.push(none, None));
+        }
+        let unwritable = |path: &Path, error: io::Error| {
+            cannot_run(format!(
+                "the file of argument '{}' cannot be made: {}: {error}; make room there, or give the server another \
+                 folder by TMPDIR",
+                param.name,
+                path.display()
+            ))
+        };
+        if self.folder.is_none() {
+            self.folder = Some(Folder::new(self.scratch).map_err(|error| unwritable(self.scratch, error))?);
+        }
+        let folder = self.folder.as_ref().expect("it was made just now");
+        let path = folder.0.join(format!("{}-{}", self.all.len(), param.name));
+        if let Some(content) = content {
+            std::fs::write(&path, content.bytes).map_err(|error| unwritable(&path, error))?;
+        }
+        let bytes = path.as_os_str().as_bytes();
+        let length = bytes.len();
+        let mut memory = Aligned::zeroed(length + 1);
+        memory.bytes_mut()[..length].copy_from_slice(bytes);
+        Ok(self.push(What::File { path, memory, length }, out))
+    }
+}
+
+impl What {
+    /// Room of `capacity` bytes that holds a string: ended by a zero byte, in FORTRAN filled with blanks.
+    fn text(old: &[u8], capacity: usize, language: Language) -> What {
+        let mut memory = Aligned::zeroed(capacity + 1);
+        memory.bytes_mut()[..old.len()].copy_from_slice(old);
+        if language == Language::Fortran {
+            memory.bytes_mut()[old.len()..capacity].fill(b' ');
+        }
+        What::Text { memory, capacity }
+    }
+}
+
+/// What a function left in a string's room: up to the zero byte, in FORTRAN without the blanks that fill the room.
+fn left(bytes: &[u8], language: Language) -> &[u8] {
+    match language {
+        Language::C => &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())],
+        Language::Fortran => &bytes[..bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1)],
+    }
+}
+
+/// A result that is a string: text if it can be.
+fn put_text(out: &mut OutView<'_>, bytes: &[u8]) {
+    if let Room::Growing(room) = &mut out.room {
+        room.clear();
+        room.extend_from_slice(bytes);
+        let size_bytes = bytes.len() as u64;
+        out.meta = match std::str::from_utf8(bytes) {
+            Ok(_) => Meta::Text { size_bytes },
+            Err(_) => Meta::Bytes { size_bytes },
+        };
+    }
+}
+
+/// A result that is a file, or an empty text if the function made none.
+fn put_file(out: &mut OutView<'_>, path: &Path) -> Result<(), TaskError> {
+    let Room::Growing(room) = &mut out.room else { return Ok(()) };
+    room.clear();
+    match std::fs::read(path) {
+        Ok(bytes) => {
+            out.meta = Meta::Bytes { size_bytes: bytes.len() as u64 };
+            **room = bytes;
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            out.meta = Meta::Text { size_bytes: 0 };
+            Ok(())
+        }
+        Err(error) => {
+            let why = format!("a file that cannot be read: {}: {error}", path.display());
+            Err(TaskError::WrongResult { function: String::new(), server: String::new(), why })
+        }
+    }
+}
+
+/// An array that the function made.
+fn put_array(out: &mut OutView<'_>, meta: Meta, made: &Allocated) -> Result<(), TaskError> {
+    let Room::Growing(room) = &mut out.room else { return Ok(()) };
+    let (size, left) = (meta.size_bytes() as usize, made.size_bytes());
+    if size > left {
+        let why =
+            format!("{meta}, which has {size} bytes, and left memory of {left}; it must set the pointer to malloc's");
+        return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
+    }
+    room.clear();
+    if size > 0 {
+        // SAFETY: memory of `malloc`, as the function's description says, of at least that size.
+        room.extend_from_slice(unsafe { std::slice::from_raw_parts(made.0.cast(), size) });
+    }
+    out.meta = meta;
+    Ok(())
+}
+
+/// Memory for the whole of an array.
+fn zeroed(name: &str, size_bytes: u64) -> Result<Aligned, TaskError> {
+    let size = usize::try_from(size_bytes).ok().filter(|size| *size < isize::MAX as usize / 2);
+    let size =
+        size.ok_or_else(|| refused(format!("the whole of '{name}' has {size_bytes} bytes, more than memory holds")))?;
+    Ok(Aligned::zeroed(size))
+}
+
+/// Memory of the function's from `malloc`, or null.
+struct Allocated(*mut c_void);
+
+impl Allocated {
+    fn text(old: &[u8], is_given: bool) -> Allocated {
+        if !is_given {
+            return Allocated(std::ptr::null_mut());
+        }
+        // SAFETY: `malloc` gives room for the string and its end, or null, which is left as no string.
+        unsafe {
+            let memory: *mut u8 = libc::malloc(old.len() + 1).cast();
+            if !memory.is_null() {
+                std::ptr::copy_nonoverlapping(old.as_ptr(), memory, old.len());
+                memory.add(old.len()).write(0);
+            }
+            Allocated(memory.cast())
+        }
+    }
+
+    /// How much there is, at least as much as was asked for.
+    fn size_bytes(&self) -> usize {
+        // SAFETY: null, or memory of `malloc`, as the function's description says.
+        unsafe { libc::malloc_usable_size(self.0) }
+    }
+
+    fn read(&self, take: impl FnOnce(&[u8])) {
+        if self.0.is_null() {
+            return take(&[]);
+        }
+        // SAFETY: what the function leaves there is null or a string that ends in a zero byte, as its description says.
+        take(unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes());
+    }
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: null, ours, or the function's from `malloc`, as its description says; nobody else has it now.
+        unsafe { libc::free(self.0) };
+    }
+}
+
+/// A folder that is removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(path: &Path) -> io::Result<Folder> {
+        std::fs::DirBuilder::new().mode(0o700).create(path)?;
+        Ok(Folder(path.to_path_buf()))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is removed by the server when the worker ends.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_ends_where_its_language_says() {
+        assert_eq!(left(b"one\0two", Language::C), b"one");
+        assert_eq!(left(b"one", Language::C), b"one");
+        assert_eq!(left(b"one two  ", Language::Fortran), b"one two");
+        assert_eq!(left(b"   ", Language::Fortran), b"");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_told_by_its_path() {
+        let missing = Path::new("/nowhere/at/all");
+        let mut marshalled = MarshalledArgs::new(Language::C, missing);
+        let param = Param::scalar("text", gridloom_idl::Mode::In, BaseType::File);
+        let old = ArgView { meta: Meta::Bytes { size_bytes: 1 }, bytes: b"x", mapping: None };
+        let error = marshalled.param(0, &param, None, Some(&old), None).unwrap_err().to_string();
+        assert!(error.contains("'text'") && error.contains("/nowhere/at/all") && error.contains("TMPDIR"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! The conformance suite of channels on real sockets, TCP and unix, with and without faults.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use gridloom_channel::{Buffers, Bulk, Channel, Filled, Kind, Limits, Spares};
+use gridloom_conformance::channel::{CASES, CREDIT_BYTES, End};
+use gridloom_conformance::faults::{Faults, Faulty};
+use rustix::event::{PollFd, PollFlags};
+
+const LIMITS: Limits = Limits { control: 1 << 20, letter: 32 << 20 };
+
+/// One end, driven by the thread that waits on it.
+struct RealEnd<S> {
+    channel: Option<Channel<Faulty<S>>>,
+    buffers: Buffers,
+    came: VecDeque<(Kind, Vec<u8>)>,
+}
+
+impl<S: Read + Write + AsFd> RealEnd<S> {
+    /// Writes what waits and takes in what is there. It waits while something waits to go, or for input if that is wanted.
+    /// Whether the channel stands.
+    fn turn(&mut self, for_input: bool) -> bool {
+        let Some(channel) = &mut self.channel else { return false };
+        if channel.flush(&mut self.buffers).is_err() {
+            return false;
+        }
+        let is_blocked = channel.outbound.is_blocked();
+        if is_blocked || for_input {
+            let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            rustix::event::poll(&mut [PollFd::new(&channel.stream().stream, flags)], None).unwrap();
+        }
+        let filled = channel.fill(&mut self.buffers);
+        while let Some((kind, body)) = channel.inbound.next(LIMITS, &mut self.buffers).unwrap() {
+            self.came.push_back((kind, body.into_owned(&mut Spares::default())));
+        }
+        channel.inbound.release(&mut self.buffers);
+        matches!(filled, Ok(Filled::Nothing | Filled::Drained | Filled::More))
+    }
+}
+
+impl<S: Read + Write + AsFd> End for RealEnd<S> {
+    fn urge(&mut self, body: &[u8]) {
+        self.channel.as_mut().expect("it is open").outbound.frame(Kind::Message, body).unwrap();
+    }
+
+    fn offer(&mut self, body: &[u8]) -> bool {
+        let frame = Bulk { kind: Kind::Letter, payload: body.to_vec(), trailer: Vec::new() };
+        self.channel.as_mut().is_some_and(|channel| channel.outbound.offer(frame).is_ok())
+    }
+
+    fn send(&mut self, body: &[u8]) -> bool {
+        while !self.offer(body) {
+            if !self.turn(false) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn receive(&mut self) -> Option<(Kind, Vec<u8>)> {
+        while self.came.is_empty() && self.turn(true) {}
+        self.came.pop_front()
+    }
+
+    fn close(&mut self) {
+        while self.channel.as_ref().is_some_and(|channel| channel.outbound.is_blocked()) && self.turn(false) {}
+        self.channel = None;
+    }
+}
+
+fn unix() -> [UnixStream; 2] {
+    let (here, there) = UnixStream::pair().unwrap();
+    [&here, &there].iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    [here, there]
+}
+
+fn tcp() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let there = listener.accept().unwrap().0;
+    [&here, &there].iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    [here, there]
+}
+
+fn ends<S: Read + Write + AsFd>(streams: [S; 2], faults: Faults) -> [RealEnd<S>; 2] {
+    streams.map(|stream| {
+        let channel = Channel::new(Faulty::new(stream, faults), CREDIT_BYTES);
+        RealEnd { channel: Some(channel), buffers: Buffers::default(), came: VecDeque::new() }
+    })
+}
+
+fn conforms<S: Read + Write + AsFd + Send>(connect: fn() -> [S; 2], faults: Faults) {
+    for (name, case) in CASES {
+        println!("{name}");
+        case(&mut |codes| {
+            let ends = ends(connect(), faults);
+            thread::scope(|scope| {
+                for (mut end, code) in ends.into_iter().zip(codes) {
+                    scope.spawn(move || code(&mut end));
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn channels_on_tcp_conform() {
+    conforms(tcp, Faults::NONE);
+}
+
+#[test]
+fn channels_on_unix_sockets_conform() {
+    conforms(unix, Faults::NONE);
+}
+
+#[test]
+fn channels_conform_on_a_stream_that_cuts_and_blocks() {
+    conforms(unix, Faults { cut_bytes: 4999, block_every: 7, ..Faults::NONE });
+}
+
+#[test]
+fn of_a_stream_that_breaks_come_whole_frames_and_an_end() {
+    let [mut here, mut there] = ends(unix(), Faults { break_after_bytes: 25_000, ..Faults::NONE });
+    let sender = thread::spawn(move || {
+        while here.send(&[7; 10_000]) {}
+        here.close();
+    });
+    let mut whole = 0;
+    while let Some(frame) = there.receive() {
+        assert!(frame == (Kind::Letter, vec![7; 10_000]));
+        whole += 1;
+    }
+    assert!(whole >= 2, "{whole}");
+    sender.join().unwrap();
+}

@@ -1,0 +1,287 @@
+//! Puts a platform together, piece by piece, each checked when it comes.
+//!
+//! The readers of files use it, and so do simulations and tests that need no file:
+//!
+//! ```
+//! use gridloom_platform::{PlatformBuilder, Sharing};
+//! let mut builder = PlatformBuilder::new();
+//! let a = builder.add_host("a", 1e9, 4).unwrap();
+//! let b = builder.add_host("b", 2e9, 1).unwrap();
+//! let wire = builder.add_link("wire", 125e6, 1e-4, Sharing::Shared).unwrap();
+//! builder.add_route(a, b, &[wire], true).unwrap();
+//! let platform = builder.build().unwrap();
+//! assert_eq!(platform.route(b, a).unwrap().links, [wire]);
+//! ```
+//!
+//! Hosts and routers share one space of names with zones (a route may name any of them); links have their own.
+
+use std::collections::BTreeMap;
+
+pub(crate) mod cluster;
+pub(crate) mod zones;
+
+use crate::element::{Host, HostId, LOOPBACK, Link, LinkId, Sharing};
+use crate::error::PlatformError;
+use crate::platform::Platform;
+use crate::profile::Profile;
+use crate::read::tree::Position;
+use crate::route::net::{Net, Zone};
+use crate::route::point::{Point, PointId, PointKind, ZoneId};
+use crate::route::routing::{Routing, Spoke};
+
+/// Name of the link from a host to itself.
+pub(crate) const LOOPBACK_NAME: &str = "__loopback__";
+/// SimGrid's bandwidth of that link, bytes per second.
+const LOOPBACK_BANDWIDTH: f64 = 10e9;
+/// Floyd's table takes members² words and members³ steps; past this many, the Dijkstra routing is the right one.
+const FLOYD_MEMBERS_MAX: usize = 1024;
+/// Nesting of zones, so that no file can exhaust the stack of the resolver.
+pub(crate) const ZONE_DEPTH_MAX: usize = 64;
+
+/// A platform being put together. Errors leave it as it was.
+#[derive(Clone, Debug)]
+pub struct PlatformBuilder {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) host_names: BTreeMap<String, HostId>,
+    pub(crate) link_names: BTreeMap<String, LinkId>,
+    pub(crate) point_names: BTreeMap<String, PointId>,
+    pub(crate) host_points: Vec<PointId>,
+    /// Where the file defines each host, and where what is being added stands.
+    pub(crate) host_places: Vec<Position>,
+    pub(crate) place: Position,
+    pub(crate) zone_places: BTreeMap<ZoneId, Position>,
+    /// The other direction of a split-duplex link.
+    pub(crate) opposites: BTreeMap<LinkId, LinkId>,
+    pub(crate) net: Net,
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) profiles: Vec<Profile>,
+    /// Links of dragonflies so far, counted through all of them: the numbers stand in their names.
+    pub(crate) dragonfly_links: usize,
+}
+
+/// The pieces of a route between two points.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteSpec {
+    pub src: PointId,
+    pub dst: PointId,
+    /// For ends that are zones.
+    pub gateway_src: Option<PointId>,
+    /// For ends that are zones.
+    pub gateway_dst: Option<PointId>,
+    pub links: Vec<LinkId>,
+    pub symmetrical: bool,
+}
+
+/// The zone that holds all others.
+pub(crate) const ROOT: ZoneId = ZoneId(0);
+
+impl Default for PlatformBuilder {
+    fn default() -> Self {
+        PlatformBuilder::new()
+    }
+}
+
+impl PlatformBuilder {
+    /// An empty platform: one zone where each pair of hosts is joined by a route given for it, and the loopback link.
+    pub fn new() -> PlatformBuilder {
+        let root =
+            Point { name: "_world_".to_owned(), kind: PointKind::Zone(ROOT), zone: ROOT, index: 0, coordinates: None };
+        let zone = Zone {
+            point: PointId(0),
+            parent: None,
+            members: Vec::new(),
+            routing: Routing::Full(BTreeMap::new()),
+            bypass: BTreeMap::new(),
+        };
+        let loopback = Link {
+            name: LOOPBACK_NAME.to_owned(),
+            bandwidth: LOOPBACK_BANDWIDTH,
+            latency_s: 0.0,
+            sharing: Sharing::Fatpipe,
+        };
+        PlatformBuilder {
+            hosts: Vec::new(),
+            links: vec![loopback],
+            host_names: BTreeMap::new(),
+            link_names: BTreeMap::from([(LOOPBACK_NAME.to_owned(), LOOPBACK)]),
+            point_names: BTreeMap::from([(root.name.clone(), PointId(0))]),
+            host_points: Vec::new(),
+            host_places: Vec::new(),
+            place: (0, 0),
+            zone_places: BTreeMap::new(),
+            opposites: BTreeMap::new(),
+            net: Net { points: vec![root], zones: vec![zone] },
+            config: BTreeMap::new(),
+            profiles: Vec::new(),
+            dragonfly_links: 0,
+        }
+    }
+
+    /// Adds a host: `speed_flops` is the speed of one of its `cores`.
+    ///
+    /// # Errors
+    /// The name is taken or empty, the speed is not a finite number above 0, or there is no core.
+    pub fn add_host(&mut self, name: &str, speed_flops: f64, cores: u32) -> Result<HostId, PlatformError> {
+        self.add_host_in(ROOT, name, speed_flops, cores)
+    }
+
+    /// Adds a link of `bandwidth` bytes per second.
+    ///
+    /// # Errors
+    /// The name is taken or empty, the bandwidth is not above 0, the latency is negative, or one of them not finite.
+    pub fn add_link(
+        &mut self,
+        name: &str,
+        bandwidth: f64,
+        latency_s: f64,
+        sharing: Sharing,
+    ) -> Result<LinkId, PlatformError> {
+        if name.is_empty() {
+            return Err(PlatformError::new("a link has an empty name"));
+        }
+        if self.link_names.contains_key(name) {
+            return Err(PlatformError::new(format!("link '{name}' is defined twice")));
+        }
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            let why = format!("bandwidth of link '{name}' is {bandwidth} B/s; it must be a number above 0");
+            return Err(PlatformError::new(why));
+        }
+        if !(latency_s.is_finite() && latency_s >= 0.0) {
+            let why = format!("latency of link '{name}' is {latency_s} s; it must be a number, 0 or more");
+            return Err(PlatformError::new(why));
+        }
+        self.check_room(self.links.len())?;
+        let id = LinkId(self.links.len() as u32);
+        self.links.push(Link { name: name.to_owned(), bandwidth, latency_s, sharing });
+        self.link_names.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    /// Adds a split-duplex link: two shared links `NAME_UP` and `NAME_DOWN`, each with all of the bandwidth. A
+    /// symmetrical route that goes one way by the one comes back by the other.
+    ///
+    /// # Errors
+    /// As [`PlatformBuilder::add_link`].
+    pub fn add_duplex_link(
+        &mut self,
+        name: &str,
+        bandwidth: f64,
+        latency_s: f64,
+    ) -> Result<(LinkId, LinkId), PlatformError> {
+        let (up_name, down_name) = (format!("{name}_UP"), format!("{name}_DOWN"));
+        if name.is_empty() || self.link_names.contains_key(&down_name) {
+            return Err(PlatformError::new(format!("link '{down_name}' is defined twice")));
+        }
+        let up = self.add_link(&up_name, bandwidth, latency_s, Sharing::Shared)?;
+        let down = self.add_link(&down_name, bandwidth, latency_s, Sharing::Shared)?;
+        self.opposites.insert(up, down);
+        self.opposites.insert(down, up);
+        Ok((up, down))
+    }
+
+    /// Joins two hosts by links. A symmetrical route also leads back, through the links in reverse order and through
+    /// the other direction of those that are split-duplex.
+    ///
+    /// # Errors
+    /// The pair (or, if symmetrical, its reverse) has a route already, or the route has no links.
+    pub fn add_route(
+        &mut self,
+        src: HostId,
+        dst: HostId,
+        links: &[LinkId],
+        symmetrical: bool,
+    ) -> Result<(), PlatformError> {
+        let (src, dst) = (self.host_points[src.0 as usize], self.host_points[dst.0 as usize]);
+        let spec = RouteSpec { src, dst, gateway_src: None, gateway_dst: None, links: links.to_vec(), symmetrical };
+        self.add_route_in(ROOT, spec)
+    }
+
+    /// Joins hosts that lie in the root zone to a hub of no cost, each through its own links; any two of them are then
+    /// joined through it. Meant for one star; files can have many.
+    ///
+    /// # Errors
+    /// The hosts have routes already.
+    pub fn add_star(&mut self, spokes: &[(HostId, LinkId, LinkId)]) -> Result<(), PlatformError> {
+        let given = match &self.net.zones[0].routing {
+            Routing::Full(table) => table.is_empty(),
+            _ => false,
+        };
+        if !given || spokes.len() != self.hosts.len() {
+            return Err(PlatformError::new("a star must join all hosts of a platform that has no routes yet"));
+        }
+        let mut table = BTreeMap::new();
+        for &(host, up, down) in spokes {
+            let spoke = Spoke { up: vec![up], down: vec![down], ..Spoke::default() };
+            table.insert(self.host_points[host.0 as usize], spoke);
+        }
+        self.net.zones[0].routing = Routing::Star(table);
+        Ok(())
+    }
+
+    pub fn set_property(&mut self, host: HostId, key: &str, value: &str) {
+        self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Adds how an element changes over time.
+    pub fn add_profile(&mut self, profile: Profile) {
+        self.profiles.push(profile);
+    }
+
+    /// Notes a setting for the platform's users. `network/loopback-bw` and `network/loopback-lat` change the
+    /// loopback link.
+    ///
+    /// # Errors
+    /// One of those two has a value that is no bandwidth or latency.
+    pub fn set_config(&mut self, key: &str, value: &str) -> Result<(), PlatformError> {
+        match key {
+            "network/loopback-bw" => {
+                let bandwidth = crate::units::bandwidth(value).map_err(PlatformError::new)?;
+                self.links[0].bandwidth = bandwidth;
+            }
+            "network/loopback-lat" => {
+                let latency_s = crate::units::time(value).map_err(PlatformError::new)?;
+                self.links[0].latency_s = latency_s;
+            }
+            _ => {}
+        }
+        self.config.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// The finished platform.
+    ///
+    /// # Errors
+    /// It has no host, or a zone is too large for its kind of routing.
+    pub fn build(mut self) -> Result<Platform, PlatformError> {
+        if self.hosts.is_empty() {
+            return Err(PlatformError::new("the platform has no host"));
+        }
+        let points = &self.net.points;
+        for zone in &mut self.net.zones {
+            if let Routing::Floyd(floyd) = &mut zone.routing {
+                if zone.members.len() > FLOYD_MEMBERS_MAX {
+                    return Err(PlatformError::new(format!(
+                        "zone '{}' has {} members; routing Floyd takes at most {FLOYD_MEMBERS_MAX}: use Dijkstra",
+                        points[zone.point.0 as usize].name,
+                        zone.members.len()
+                    )));
+                }
+                let is_host = |point: PointId| matches!(points[point.0 as usize].kind, PointKind::Host(_));
+                floyd.seal(&zone.members, is_host);
+            }
+        }
+        Ok(Platform {
+            hosts: self.hosts,
+            links: self.links,
+            host_names: self.host_names,
+            link_names: self.link_names,
+            host_points: self.host_points,
+            host_places: self.host_places,
+            file: String::new(),
+            net: self.net,
+            config: self.config,
+            profiles: self.profiles,
+        })
+    }
+}

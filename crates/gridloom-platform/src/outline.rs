@@ -1,0 +1,264 @@
+//! What a platform is made of, zone by zone: for code that prints or draws it.
+//!
+//! An [`Outline`] says of a zone what lies in it and how that is joined, as the file said it; routes between any two
+//! hosts are [`Platform::route`]'s. A route that leads back through the same links is one [`OutlineLink`].
+//!
+//! **Invariant:** an outline is linear in what the file says (a fat tree: in its cables), never in pairs of hosts.
+
+use std::collections::BTreeMap;
+
+use crate::element::{HostId, LOOPBACK, LinkId};
+use crate::platform::Platform;
+use crate::route::net::Zone;
+use crate::route::point::{Edge, PointId, PointKind, ZoneId};
+use crate::route::routing::{Routing, Spoke};
+
+/// A zone, with all inside of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outline {
+    /// Its name; that of the outermost, which no file names, is `_world_`.
+    pub name: String,
+    /// What lies directly in it, in the order of the file.
+    pub members: Vec<Member>,
+    /// How its members are joined.
+    pub shape: Shape,
+    /// One-way routes that win over those of the shape.
+    pub bypasses: Vec<Bypass>,
+}
+
+/// What lies in a zone.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Member {
+    /// A machine.
+    Host(HostId),
+    /// A name that routes lead through.
+    Router(String),
+    /// A zone inside.
+    Zone(Outline),
+}
+
+/// How the members of a zone are joined. Numbers of members are indices of [`Outline::members`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    /// By routes: each pair's own, or chains of them.
+    Routes {
+        /// The word for it: full, Floyd, Dijkstra.
+        routing: &'static str,
+        /// The routes of the file, without those from a member to itself.
+        ways: Vec<OutlineLink>,
+    },
+    /// Through a hub.
+    Star(Vec<Arm>),
+    /// Through a hub, and as far as their places are apart.
+    Vivaldi {
+        /// Links of members to the hub, if they have any.
+        arms: Vec<Arm>,
+        /// Of each member: x and y in milliseconds, and the height above the plane.
+        places: Vec<Option<[f64; 3]>>,
+    },
+    /// Levels of switches above the hosts.
+    FatTree {
+        /// Hosts, then switches of each level.
+        level_sizes: Vec<usize>,
+        /// The lower node, the upper one and the link up; nodes are counted from the hosts upwards.
+        cables: Vec<(usize, usize, LinkId)>,
+    },
+    /// A grid with joined ends.
+    Torus {
+        sizes: Vec<usize>,
+        /// One of the links, which are all alike.
+        link: Option<LinkId>,
+    },
+    /// Groups of chassis of blades of hosts.
+    Dragonfly {
+        /// Groups; chassis of each; blades of each of those; hosts of each of those.
+        counts: [usize; 4],
+        /// One link of each kind: local, green (blades of a chassis), black (chassis), blue (groups).
+        links: [Option<LinkId>; 4],
+    },
+    /// By nothing.
+    Apart,
+}
+
+/// Links between two members.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutlineLink {
+    /// Number of the member where it begins.
+    pub from: usize,
+    /// Number of the member where it ends.
+    pub to: usize,
+    /// The links, in order.
+    pub links: Vec<LinkId>,
+    /// Whether the same links, or their other directions, lead back.
+    pub both_ways: bool,
+}
+
+/// What joins a member to the hub of a star.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Arm {
+    /// Number of the member.
+    pub member: usize,
+    /// Links from it.
+    pub up: Vec<LinkId>,
+    /// Links to it.
+    pub down: Vec<LinkId>,
+}
+
+/// A one-way route that wins over the others.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bypass {
+    /// Name of the host, router or zone where it begins.
+    pub from: String,
+    /// Name of that where it ends.
+    pub to: String,
+    /// The links, in order.
+    pub links: Vec<LinkId>,
+}
+
+impl Outline {
+    /// Hosts in it, however deep.
+    pub fn host_count(&self) -> usize {
+        let of_member = |member: &Member| match member {
+            Member::Host(_) => 1,
+            Member::Router(_) => 0,
+            Member::Zone(inner) => inner.host_count(),
+        };
+        self.members.iter().map(of_member).sum()
+    }
+
+    /// The word for how its members are joined.
+    pub fn routing(&self) -> &'static str {
+        match &self.shape {
+            Shape::Routes { routing, .. } => routing,
+            Shape::Star(_) => "star",
+            Shape::Vivaldi { .. } => "Vivaldi",
+            Shape::FatTree { .. } => "fat tree",
+            Shape::Torus { .. } => "torus",
+            Shape::Dragonfly { .. } => "dragonfly",
+            Shape::Apart => "no routes",
+        }
+    }
+}
+
+impl Platform {
+    /// The outermost zone with all inside of it. If it holds nothing but one zone, that zone.
+    pub fn outline(&self) -> Outline {
+        let mut outline = self.outline_of(ZoneId(0));
+        let only = if outline.members.len() == 1 { outline.members.pop() } else { None };
+        match only {
+            Some(Member::Zone(inner)) => inner,
+            only => {
+                outline.members.extend(only);
+                outline
+            }
+        }
+    }
+
+    /// The name of a link without `_UP` and `_DOWN`, if it is a direction of a split-duplex one.
+    pub fn cable_name(&self, link: LinkId) -> &str {
+        let name = &self.links[link.0 as usize].name;
+        let cable = name.strip_suffix("_UP").or_else(|| name.strip_suffix("_DOWN"));
+        let has_both = |cable: &&str| ["UP", "DOWN"].iter().all(|end| self.link(&format!("{cable}_{end}")).is_some());
+        cable.filter(has_both).unwrap_or(name)
+    }
+
+    fn outline_of(&self, id: ZoneId) -> Outline {
+        let zone = self.net.zone(id);
+        let name = |point: PointId| self.net.point(point).name.clone();
+        let member = |point: &PointId| match self.net.point(*point).kind {
+            PointKind::Host(host) => Member::Host(host),
+            PointKind::Router => Member::Router(name(*point)),
+            PointKind::Zone(inner) => Member::Zone(self.outline_of(inner)),
+        };
+        let bypasses = zone.bypass.iter().map(|((from, to), edge)| Bypass {
+            from: name(*from),
+            to: name(*to),
+            links: edge.links.clone(),
+        });
+        Outline {
+            name: name(zone.point),
+            members: zone.members.iter().map(member).collect(),
+            shape: self.shape_of(zone),
+            bypasses: bypasses.collect(),
+        }
+    }
+
+    fn shape_of(&self, zone: &Zone) -> Shape {
+        let index = |point: PointId| self.net.point(point).index as usize;
+        let routes = |routing, edges: BTreeMap<(usize, usize), &Edge>| match edges.is_empty() && zone.members.len() > 1
+        {
+            true => Shape::Apart,
+            false => Shape::Routes { routing, ways: self.ways(&edges) },
+        };
+        match &zone.routing {
+            Routing::Full(table) => {
+                routes("full", table.iter().map(|((a, b), edge)| ((index(*a), index(*b)), edge)).collect())
+            }
+            Routing::Floyd(floyd) => {
+                let given = floyd.edges.iter().filter(|((a, b), edge)| a != b || edge.links != [LOOPBACK]);
+                routes("Floyd", given.map(|((a, b), edge)| ((*a as usize, *b as usize), edge)).collect())
+            }
+            Routing::Dijkstra(dijkstra) => {
+                let points: Vec<PointId> = {
+                    let mut points: Vec<_> = dijkstra.vertices.iter().collect();
+                    points.sort_by_key(|(_, vertex)| **vertex);
+                    points.into_iter().map(|(point, _)| *point).collect()
+                };
+                let mut found = BTreeMap::new();
+                for (from, out) in dijkstra.out.iter().enumerate() {
+                    for (to, edge) in out {
+                        found.insert((index(points[from]), index(points[*to])), edge);
+                    }
+                }
+                routes("Dijkstra", found)
+            }
+            Routing::Star(spokes) => Shape::Star(self.arms(spokes)),
+            Routing::Vivaldi(spokes) => {
+                let places = zone.members.iter().map(|member| self.net.point(*member).coordinates).collect();
+                Shape::Vivaldi { arms: self.arms(spokes), places }
+            }
+            Routing::FatTree(tree) => {
+                Shape::FatTree { level_sizes: tree.level_sizes(), cables: tree.cables().collect() }
+            }
+            Routing::Torus(torus) => {
+                Shape::Torus { sizes: torus.sizes.clone(), link: torus.links.first().map(|(up, _)| *up) }
+            }
+            Routing::Dragonfly(dragonfly) => {
+                let shape = &dragonfly.shape;
+                let [green, black, blue] = dragonfly.examples();
+                let local = dragonfly.local.first().map(|(up, _)| *up);
+                Shape::Dragonfly {
+                    counts: [shape.groups, shape.chassis, shape.blades, shape.hosts],
+                    links: [local, green, black, blue],
+                }
+            }
+            Routing::None => Shape::Apart,
+        }
+    }
+
+    fn arms(&self, spokes: &BTreeMap<PointId, Spoke>) -> Vec<Arm> {
+        let mut arms: Vec<Arm> = spokes
+            .iter()
+            .map(|(point, spoke)| Arm {
+                member: self.net.point(*point).index as usize,
+                up: spoke.up.clone(),
+                down: spoke.down.clone(),
+            })
+            .collect();
+        arms.sort_by_key(|arm| arm.member);
+        arms
+    }
+
+    fn ways(&self, edges: &BTreeMap<(usize, usize), &Edge>) -> Vec<OutlineLink> {
+        let cables = |edge: &Edge| -> Vec<&str> { edge.links.iter().map(|link| self.cable_name(*link)).collect() };
+        let mut ways = Vec::new();
+        for (&(from, to), edge) in edges.iter().filter(|((from, to), _)| from != to) {
+            let back = edges.get(&(to, from)).map(|back| cables(back).into_iter().rev().collect::<Vec<_>>());
+            let both_ways = back.is_some_and(|back| back == cables(edge));
+            if !both_ways || from < to {
+                ways.push(OutlineLink { from, to, links: edge.links.clone(), both_ways });
+            }
+        }
+        ways
+    }
+}

@@ -1,0 +1,89 @@
+//! The finished platform.
+
+use std::collections::BTreeMap;
+
+use crate::element::{Host, HostId, Link, LinkId, Route};
+use crate::error::PlatformError;
+use crate::profile::Profile;
+use crate::route::net::Net;
+use crate::route::point::PointId;
+use crate::route::walk::Walk;
+
+/// Hosts, links and the routes between them.
+#[derive(Clone, Debug)]
+pub struct Platform {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) host_names: BTreeMap<String, HostId>,
+    pub(crate) link_names: BTreeMap<String, LinkId>,
+    pub(crate) host_points: Vec<PointId>,
+    pub(crate) host_places: Vec<(u32, u32)>,
+    /// Empty if it was built without one.
+    pub(crate) file: String,
+    pub(crate) net: Net,
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) profiles: Vec<Profile>,
+}
+
+impl Platform {
+    /// An error about a host, with the place where the file defines it: for the code that reads its properties.
+    ///
+    /// # Panics
+    /// If the host is not one of this platform.
+    pub fn error_of(&self, host: HostId, message: impl Into<String>) -> PlatformError {
+        PlatformError::new(message).at(&self.file, self.host_places[host.0 as usize])
+    }
+
+    /// All hosts; a [`HostId`] is an index into it.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// All links; a [`LinkId`] is an index into it. Link 0 is [`LOOPBACK`].
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The host of that name.
+    pub fn host(&self, name: &str) -> Option<HostId> {
+        self.host_names.get(name).copied()
+    }
+
+    /// The link of that name (`NAME_UP` or `NAME_DOWN` for a direction of a split-duplex link).
+    pub fn link(&self, name: &str) -> Option<LinkId> {
+        self.link_names.get(name).copied()
+    }
+
+    /// How elements change over time, in the order of the file.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    /// Settings in the file for the platform's users, such as `network/model`.
+    pub fn config(&self) -> &BTreeMap<String, String> {
+        &self.config
+    }
+
+    /// The way from `src` to `dst`, computed from the zones at each call. From a host to itself it is the loopback
+    /// link, unless the platform says otherwise.
+    ///
+    /// # Errors
+    /// The platform joins the two by no route.
+    ///
+    /// # Panics
+    /// If a host is not one of this platform.
+    pub fn route(&self, src: HostId, dst: HostId) -> Result<Route, PlatformError> {
+        let (from, to) = (self.host_points[src.0 as usize], self.host_points[dst.0 as usize]);
+        let mut walk = Walk::new(&self.net, &self.links);
+        walk.go(from, to).map_err(|missing| {
+            let names = [from, to, missing.src, missing.dst].map(|point| &self.net.point(point).name);
+            let within = if (missing.src, missing.dst) == (from, to) {
+                String::new()
+            } else {
+                format!(": there is none from '{}' to '{}'", names[2], names[3])
+            };
+            PlatformError::new(format!("no route from '{}' to '{}'{within}", names[0], names[1]))
+        })?;
+        Ok(walk.route)
+    }
+}

@@ -1,0 +1,13 @@
+//! Zones, how each is joined inside, and the way from one host to another.
+//!
+//! Files import those above them: `point`, `leaves`, the topologies (`fat_tree`, `torus`, `dragonfly`), `routing`, `net`,
+//! `walk`.
+
+pub(crate) mod dragonfly;
+pub(crate) mod fat_tree;
+pub(crate) mod leaves;
+pub(crate) mod net;
+pub(crate) mod point;
+pub(crate) mod routing;
+pub(crate) mod torus;
+pub(crate) mod walk;

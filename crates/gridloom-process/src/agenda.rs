@@ -1,0 +1,217 @@
+//! What a process has to attend to: letters that wait, timers that are due, connections that have closed.
+//!
+//! **Order.** Timers that are due come before letters, in the order in which they are due; closes come behind the letters of
+//! their connection. What is set anew meanwhile waits until a letter that is wanted, or a close, has had its turn. So
+//! timers with actions longer than their periods keep nothing else from being attended to.
+//!
+//! **A repeating timer is due once at a time:** those of its times that have passed meanwhile are left out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Incoming, Letter, Mailbox, PeerId};
+use gridloom_base::Time;
+use gridloom_base::limits::FORMER_PEERS_MAX;
+
+/// A timer of a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TimerNumber(pub u64);
+
+/// Something to attend to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happening {
+    Letter {
+        from: PeerId,
+        letter: Letter,
+    },
+    /// A timer is due.
+    Timer(TimerNumber),
+    /// A connection was closed by the other side.
+    Closed {
+        peer: PeerId,
+        why: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    every_ns: Option<u64>,
+    armed: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Agenda {
+    mailbox: Mailbox,
+    timers: BTreeMap<(Time, TimerNumber), Timer>,
+    next_timer: u64,
+    /// How often a timer was set or set again.
+    armings: u64,
+    /// If timers are being attended to: what that was when they began to be.
+    round: Option<u64>,
+    /// At most [`FORMER_PEERS_MAX`]; the earliest are forgotten first.
+    closed: VecDeque<(PeerId, String)>,
+}
+
+impl Agenda {
+    /// Sets a timer; with `every_ns` it is set again each time it was due.
+    pub fn set_timer(&mut self, at: Time, every_ns: Option<u64>) -> TimerNumber {
+        self.next_timer += 1;
+        let number = TimerNumber(self.next_timer);
+        self.arm(at, number, every_ns);
+        number
+    }
+
+    fn arm(&mut self, at: Time, number: TimerNumber, every_ns: Option<u64>) {
+        self.armings += 1;
+        self.timers.insert((at, number), Timer { every_ns, armed: self.armings });
+    }
+
+    /// Forgets a timer; whether it was set.
+    pub fn cancel_timer(&mut self, number: TimerNumber) -> bool {
+        let before = self.timers.len();
+        self.timers.retain(|(_, timer), _| *timer != number);
+        self.timers.len() < before
+    }
+
+    /// When the next timer is due.
+    pub fn next_timer_at(&self) -> Option<Time> {
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes in what came.
+    pub fn put(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Letter { from, letter } => self.mailbox.put(from, letter),
+            Incoming::Closed { peer, why } => {
+                self.closed.push_back((peer, why));
+                if self.closed.len() > FORMER_PEERS_MAX {
+                    self.closed.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The next thing to attend to, if its letter's type is wanted.
+    pub fn next(&mut self, now: Time, wants: impl Fn(&str) -> bool) -> Option<Happening> {
+        if let Some(timer) = self.due(now) {
+            return Some(timer);
+        }
+        let closed = |(peer, why)| Happening::Closed { peer, why };
+        let letter = self.mailbox.take_first(wants).map(|(from, letter)| Happening::Letter { from, letter });
+        let other = letter.or_else(|| self.closed.pop_front().map(closed));
+        // The next round of timers begins.
+        self.round = None;
+        other.or_else(|| self.due(now))
+    }
+
+    /// The next timer that is due and belongs to this round.
+    fn due(&mut self, now: Time) -> Option<Happening> {
+        let round = self.round.unwrap_or(self.armings);
+        let mut due = self.timers.iter().take_while(|((at, _), _)| *at <= now);
+        let ((at, number), timer) = due.find(|(_, timer)| timer.armed <= round).map(|(key, timer)| (*key, *timer))?;
+        self.round = Some(round);
+        self.timers.remove(&(at, number));
+        if let Some(every_ns) = timer.every_ns.map(|every_ns| every_ns.max(1)) {
+            let left_out = now.since(at) / every_ns;
+            self.arm(at + every_ns.saturating_mul(left_out + 1), number, Some(every_ns));
+        }
+        Some(Happening::Timer(number))
+    }
+
+    /// The first letter of that type, from that peer if one is named.
+    pub fn letter(&mut self, kind: &str, from: Option<PeerId>) -> Option<(PeerId, Letter)> {
+        self.mailbox.take(kind, from)
+    }
+
+    /// Why that connection was closed, if the other side closed it and the process was not told yet.
+    pub fn closed(&mut self, peer: PeerId) -> Option<String> {
+        let at = self.closed.iter().position(|(closed, _)| *closed == peer)?;
+        self.closed.remove(at).map(|(_, why)| why)
+    }
+
+    /// How many letters of each type wait.
+    pub fn waiting(&self) -> Vec<(&str, usize)> {
+        self.mailbox.waiting()
+    }
+
+    /// How many letters of each type and sender wait.
+    pub fn unread(&self) -> BTreeMap<(&str, PeerId), usize> {
+        self.mailbox.unread()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(kind: &str) -> Incoming {
+        Incoming::Letter { from: PeerId(0), letter: Letter { kind: kind.into(), payload: Vec::new() } }
+    }
+
+    #[test]
+    fn timers_come_first_and_closes_last() {
+        let mut agenda = Agenda::default();
+        agenda.put(Incoming::Closed { peer: PeerId(0), why: "done".into() });
+        agenda.put(letter("a"));
+        let once = agenda.set_timer(Time(5), None);
+        let often = agenda.set_timer(Time(5), Some(10));
+        assert_eq!(agenda.next_timer_at(), Some(Time(5)));
+        let order: Vec<Option<Happening>> = (0..5).map(|_| agenda.next(Time(5), |_| true)).collect();
+        assert_eq!(order[..2], [Some(Happening::Timer(once)), Some(Happening::Timer(often))]);
+        assert!(matches!(order[2], Some(Happening::Letter { .. })));
+        assert!(matches!(order[3], Some(Happening::Closed { .. })));
+        assert_eq!(order[4], None);
+        assert_eq!(agenda.next_timer_at(), Some(Time(15)));
+        assert!(agenda.cancel_timer(often));
+        assert!(!agenda.cancel_timer(often));
+    }
+
+    #[test]
+    fn timers_that_are_always_due_and_letters_take_turns() {
+        let mut agenda = Agenda::default();
+        let often = agenda.set_timer(Time(10), Some(10));
+        for kind in ["a", "b"] {
+            agenda.put(letter(kind));
+        }
+        agenda.put(Incoming::Closed { peer: PeerId(0), why: "done".into() });
+        let mut order = Vec::new();
+        for now in [35, 65, 95, 125, 155, 185, 215] {
+            let happening = agenda.next(Time(now), |_| true).expect("the timer is due");
+            order.push(match happening {
+                Happening::Timer(number) if number == often => "timer".to_string(),
+                Happening::Letter { letter, .. } => letter.kind.to_string(),
+                other => format!("{other:?}").split(' ').next().unwrap_or_default().to_string(),
+            });
+        }
+        assert_eq!(order, ["timer", "a", "timer", "b", "timer", "Closed", "timer"]);
+        // Times that have passed are left out.
+        assert_eq!(agenda.next_timer_at(), Some(Time(220)));
+        // Nor does one that sets itself again at once keep letters waiting.
+        let mut agenda = Agenda::default();
+        agenda.set_timer(Time(0), None);
+        agenda.put(letter("a"));
+        assert!(matches!(agenda.next(Time(0), |_| true), Some(Happening::Timer(_))));
+        agenda.set_timer(Time(0), None);
+        assert!(matches!(agenda.next(Time(0), |_| true), Some(Happening::Letter { .. })));
+        assert!(matches!(agenda.next(Time(0), |_| true), Some(Happening::Timer(_))));
+    }
+
+    #[test]
+    fn ends_that_nobody_asks_for_are_bounded() {
+        let mut agenda = Agenda::default();
+        for peer in 0..FORMER_PEERS_MAX as u64 + 5 {
+            agenda.put(Incoming::Closed { peer: PeerId(peer), why: String::new() });
+        }
+        assert_eq!(agenda.closed.len(), FORMER_PEERS_MAX);
+        assert_eq!(agenda.closed(PeerId(4)), None);
+        assert!(agenda.closed(PeerId(5)).is_some());
+    }
+
+    #[test]
+    fn letters_that_nobody_wants_yet_wait() {
+        let mut agenda = Agenda::default();
+        agenda.put(letter("later"));
+        assert_eq!(agenda.next(Time(0), |kind| kind == "now"), None);
+        assert_eq!(agenda.letter("later", Some(PeerId(1))), None);
+        assert!(agenda.letter("later", Some(PeerId(0))).is_some());
+    }
+}

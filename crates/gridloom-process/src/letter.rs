@@ -1,0 +1,79 @@
+//! A letter, and its frame on a channel (`gridloom_channel::frame`).
+
+use std::sync::Arc;
+
+use gridloom_base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
+use gridloom_channel::{Body, Bulk, Kind, Limits, Spares};
+
+use super::ProcessError;
+
+/// A message: the name of its type and its bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    /// Name of the message's type.
+    pub kind: Arc<str>,
+    /// As the type's description says.
+    pub payload: Vec<u8>,
+}
+
+impl Letter {
+    /// What may come on the channel of two processes, once they have shaken hands.
+    pub const LIMITS: Limits = Limits { control: 0, letter: LETTER_BYTES_MAX as usize + KIND_BYTES_MAX + 1 };
+
+    /// Its frame.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLarge`].
+    pub fn into_frame(self) -> Result<Bulk, ProcessError> {
+        let (kind, size_bytes) = (self.kind.as_bytes(), self.payload.len() as u64);
+        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
+            return Err(ProcessError::TooLarge { kind: self.kind.to_string(), size_bytes, limit: LETTER_BYTES_MAX });
+        }
+        let trailer = [kind, &[kind.len() as u8]].concat();
+        Ok(Bulk { kind: Kind::Letter, payload: self.payload, trailer })
+    }
+}
+
+/// The letter in the body of a frame.
+///
+/// # Errors
+/// What is wrong with it; the channel must be closed.
+pub fn letter_of(body: Body<'_>, spares: &mut Spares<u8>) -> Result<Letter, String> {
+    let (length, rest) = body.bytes().split_last().ok_or("a letter without the length of its type's name")?;
+    let at = rest.len().checked_sub(*length as usize).ok_or("the name of a type is longer than its letter")?;
+    let kind = std::str::from_utf8(&rest[at..]).map_err(|_| "the name of a type is no text")?.into();
+    let payload = match body {
+        Body::Part(bytes) => Body::Part(&bytes[..at]).into_owned(spares),
+        Body::Whole(mut bytes) => {
+            bytes.truncate(at);
+            bytes
+        }
+    };
+    Ok(Letter { kind, payload })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_come_out_of_their_frames_as_they_went_in() {
+        for (kind, size) in [("", 0), ("ping", 3), ("a longer name", 40)] {
+            let letter = Letter { kind: kind.into(), payload: vec![size as u8; size] };
+            let frame = letter.clone().into_frame().unwrap();
+            let body = [frame.payload, frame.trailer].concat();
+            assert_eq!(letter_of(Body::Part(&body), &mut Spares::default()), Ok(letter.clone()));
+            assert_eq!(letter_of(Body::Whole(body), &mut Spares::default()), Ok(letter));
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_text_or_too_long_are_refused() {
+        let refused = |body: &[u8]| letter_of(Body::Part(body), &mut Spares::default()).unwrap_err();
+        assert!(refused(&[]).contains("without"));
+        assert!(refused(b"x\x02").contains("longer"));
+        assert!(refused(&[0xff, 1]).contains("no text"));
+        let long = Letter { kind: "x".repeat(KIND_BYTES_MAX + 1).into(), payload: Vec::new() };
+        assert!(matches!(long.into_frame(), Err(ProcessError::TooLarge { .. })));
+    }
+}

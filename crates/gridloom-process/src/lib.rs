@@ -1,0 +1,20 @@
+//! Processes that talk by typed messages: what their world promises, and the mailbox in which messages wait.
+//!
+//! A *process* is user code with a host, a name and arguments. It listens on ports, connects to others by host and port,
+//! sends *letters* (a type's name and bytes) and receives them. Its code may block: in the real world on sockets, in the
+//! simulated one on virtual time, with a stack of its own.
+//!
+//! Source: the programming model of GRAS (Quinson, INRIA RR-5789): typed messages, handling and waiting, two worlds.
+
+#![forbid(unsafe_code)]
+
+mod agenda;
+mod letter;
+mod mailbox;
+mod world;
+
+pub use agenda::{Agenda, Happening, TimerNumber};
+pub use gridloom_channel::Spares;
+pub use letter::{Letter, letter_of};
+pub use mailbox::Mailbox;
+pub use world::{Incoming, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};

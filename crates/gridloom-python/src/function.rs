@@ -1,0 +1,139 @@
+//! Functions of a grid, and plain calls under way.
+
+use std::sync::Arc;
+
+use gridloom::{Arg, Error, Function, Grid, Pending, Value};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::convert::{Target, to_python};
+use crate::errors::OrRaise;
+use crate::session::{Session, Slot, limit_of};
+use crate::wait::{detached, interruptible, wait_for};
+
+/// A function of the grid.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawFunction {
+    pub(crate) session: Arc<Session>,
+    pub(crate) function: Slot<(Grid, Function)>,
+}
+
+impl RawFunction {
+    pub(crate) fn new(session: &Arc<Session>, grid: Grid, function: Function) -> RawFunction {
+        RawFunction { session: session.clone(), function: session.slot((grid, function)) }
+    }
+}
+
+#[pymethods]
+impl RawFunction {
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.name().to_string())
+    }
+
+    #[getter]
+    fn signature(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.signature().to_string())
+    }
+
+    #[getter]
+    fn about(&self, py: Python<'_>) -> PyResult<String> {
+        self.function.with(py, |(_, function)| function.signature().about.clone())
+    }
+
+    /// The same on that server and no other.
+    fn on(&self, py: Python<'_>, server: &str) -> PyResult<RawFunction> {
+        let (grid, function) = self.function.live(py)?;
+        let server = server.to_string();
+        let function = detached(py, move || function.on(&server)).or_raise(py)?;
+        Ok(RawFunction::new(&self.session, grid, function))
+    }
+
+    /// Names of the parameters that it gives.
+    fn results(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.function.with(py, |(_, function)| {
+            let results = function.signature().params.iter().filter(|param| param.is_output());
+            results.map(|param| param.name.clone()).collect()
+        })
+    }
+
+    /// Whether it has an input of that name.
+    fn takes(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.function.with(py, |(_, function)| {
+            function.signature().params.iter().any(|param| param.name == name && param.is_input() && !param.hidden)
+        })
+    }
+
+    fn submit(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+        timeout_seconds: Option<f64>,
+    ) -> PyResult<RawPending> {
+        let limit = limit_of(py, timeout_seconds)?;
+        let (grid, function) = self.function.live(py)?;
+        let describes_only = self.session.describes_only;
+        let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
+        let (args, named) = target.arguments(args, Some(kwargs))?;
+        let has_handle = args.iter().chain(named.iter().map(|(_, arg)| arg)).any(|arg| matches!(arg, Arg::Handle(_)));
+        // A handle is fetched first, which may take its time.
+        let pending = match has_handle {
+            true => interruptible(py, move || function.submit(&args, &named, limit))?,
+            false => detached(py, move || function.submit(&args, &named, limit)),
+        };
+        let pending = pending.or_raise(py)?;
+        Ok(RawPending { is_simulated: self.session.is_simulated, pending: self.session.slot(pending) })
+    }
+}
+
+/// A call under way; its slot is empty once its results were given.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawPending {
+    is_simulated: bool,
+    pending: Slot<Pending>,
+}
+
+#[pymethods]
+impl RawPending {
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        let watch = self.pending.with(py, Pending::watch)?;
+        Ok(detached(py, move || watch.is_done()))
+    }
+
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        let watch = self.pending.with(py, Pending::watch)?;
+        detached(py, move || watch.cancel());
+        Ok(())
+    }
+
+    /// Waits for the results; gives them once.
+    fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = limit_of(py, timeout_seconds)?;
+        // The call is left where it is until it has ended: after an interrupt it can be waited for again.
+        let watch = || self.pending.with(py, Pending::watch);
+        let ended = if self.is_simulated {
+            // Its limit is virtual time, which is not cut into slices.
+            let watch = watch()?;
+            interruptible(py, move || watch.wait(limit))?
+        } else {
+            wait_for(py, limit, watch)?
+        };
+        ended.or_raise(py)?;
+        let pending = self.pending.take(py)?;
+        let outcome = detached(py, move || pending.wait());
+        results(py, outcome)
+    }
+}
+
+fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {
+    let mut values = Vec::new();
+    for value in outcome.or_raise(py)? {
+        values.push(to_python(py, &value, false)?);
+    }
+    match values.len() {
+        0 => Ok(py.None().into_bound(py)),
+        1 => Ok(values.remove(0)),
+        _ => Ok(PyTuple::new(py, values)?.into_any()),
+    }
+}

@@ -1,0 +1,266 @@
+//! Grids: sessions, as Python holds them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
+use gridloom_base::{Meta, Order};
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+
+use crate::calibrate::{RawCalibration, calibrate};
+use crate::convert::empty;
+use crate::errors::{OrRaise, error};
+use crate::function::RawFunction;
+use crate::graph::RawGraph;
+use crate::group::{RawGroup, RawHandle, RawLoop};
+use crate::memory::element_of;
+use crate::plain::to_plain;
+use crate::plan::{RawMapping, RawPlan, with_cause};
+use crate::session::{Session, Slot};
+use crate::wait::{detached, interruptible};
+
+/// A client's session with a grid.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawGrid {
+    session: Arc<Session>,
+    grid: Slot<Grid>,
+}
+
+impl RawGrid {
+    fn new(grid: Grid, executes: bool) -> RawGrid {
+        let is_simulated = grid.is_simulated();
+        let session = Arc::new(Session::new(is_simulated && !executes, is_simulated));
+        let grid = session.slot(grid);
+        RawGrid { session, grid }
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (address, executes))]
+pub(crate) fn connect(py: Python<'_>, address: String, executes: bool) -> PyResult<RawGrid> {
+    let grid = interruptible(py, move || Grid::connect(&address))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
+#[pyo3(signature = (servers, executes))]
+pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bool) -> PyResult<RawGrid> {
+    let grid = interruptible(py, move || Grid::connect_servers(&servers))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
+#[pyo3(signature = (*, servers, slots, plain, functions, libraries, memory_bytes, shared_memory, blas, python, program,
+                    environment, executes))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(crate) fn local(
+    py: Python<'_>,
+    servers: usize,
+    slots: u32,
+    plain: usize,
+    functions: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+    memory_bytes: Option<u64>,
+    shared_memory: bool,
+    blas: Option<PathBuf>,
+    python: Option<PathBuf>,
+    program: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    executes: bool,
+) -> PyResult<RawGrid> {
+    let config = LocalConfig {
+        servers,
+        slots,
+        plain,
+        functions,
+        libraries,
+        memory_bytes,
+        shared_memory,
+        blas,
+        python,
+        program,
+        environment,
+    };
+    let grid = interruptible(py, move || Grid::local(config))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, executes))
+}
+
+#[pyfunction]
+#[pyo3(signature = (*, platform, deployment, functions, libraries, execute, seed, network, blas, python, program))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    platform: PathBuf,
+    deployment: Option<PathBuf>,
+    functions: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+    execute: bool,
+    seed: u64,
+    network: Option<String>,
+    blas: Option<PathBuf>,
+    python: Option<PathBuf>,
+    program: Option<PathBuf>,
+) -> PyResult<RawGrid> {
+    let config = SimulateConfig {
+        platform,
+        deployment,
+        faults: None,
+        functions,
+        libraries,
+        execute,
+        seed,
+        network,
+        blas,
+        python,
+        program,
+        ..SimulateConfig::default()
+    };
+    let grid = interruptible(py, move || Grid::simulate(config))?.or_raise(py)?;
+    Ok(RawGrid::new(grid, execute))
+}
+
+#[pymethods]
+impl RawGrid {
+    fn function(&self, py: Python<'_>, name: &str) -> PyResult<RawFunction> {
+        let grid = self.grid.live(py)?;
+        let (found_in, name) = (grid.clone(), name.to_string());
+        let function = detached(py, move || found_in.function(&name)).or_raise(py)?;
+        Ok(RawFunction::new(&self.session, grid, function))
+    }
+
+    /// Names with signatures, in order of name.
+    fn functions(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let grid = self.grid.live(py)?;
+        let signatures = detached(py, move || grid.functions());
+        Ok(signatures.iter().map(|signature| (signature.name.clone(), signature.to_string())).collect())
+    }
+
+    fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        to_plain(py, &detached(py, move || grid.servers()).servers)
+    }
+
+    fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {
+        let mapping = heuristic.mapping(py)?;
+        Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, mapping))
+    }
+
+    fn group_of(
+        &self,
+        py: Python<'_>,
+        heuristic: RawMapping<'_>,
+        graph: &Bound<'_, RawGraph>,
+        strict: bool,
+        inputs: Vec<(String, Bound<'_, RawHandle>)>,
+    ) -> PyResult<RawGroup> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let grid = self.grid.live(py)?;
+        let inputs = inputs.into_iter().map(|(name, handle)| Ok((name, handle.get().live(py)?)));
+        let is_own = mapping.is_own();
+        let options =
+            GraphOptions { is_strict: strict, inputs: inputs.collect::<PyResult<_>>()?, ..GraphOptions::default() };
+        let (on, graph) = (grid.clone(), graph.get().graph());
+        let group = interruptible(py, move || on.group_of(&graph, mapping, options))?;
+        let group = with_cause(py, group.or_raise(py), &raised)?;
+        Ok(RawGroup::described(self.session.clone(), grid, group, raised, is_own))
+    }
+
+    /// So many bodies together, or as many as turn out well.
+    fn regrouped(&self, py: Python<'_>, heuristic: RawMapping<'_>, bodies: Option<usize>) -> PyResult<RawLoop> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let (grid, is_own) = (self.grid.live(py)?, mapping.is_own());
+        let rounds = grid.regrouped(mapping, bodies.map_or(Regroup::Auto, Regroup::Fixed)).or_raise(py)?;
+        Ok(RawLoop::new(self.session.clone(), grid, rounds, raised, is_own))
+    }
+
+    fn plan_of(&self, py: Python<'_>, graph: &Bound<'_, RawGraph>, heuristic: RawMapping<'_>) -> PyResult<RawPlan> {
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let (grid, graph) = (self.grid.live(py)?, graph.get().graph());
+        let plan = interruptible(py, move || grid.plan_of(&graph, mapping))?;
+        with_cause(py, plan.or_raise(py), &raised).map(RawPlan)
+    }
+
+    /// What was measured.
+    fn calibrate<'py>(
+        &self,
+        py: Python<'py>,
+        function: &str,
+        asked: RawCalibration<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        calibrate(py, self.grid.live(py)?, function, asked, self.session.describes_only)
+    }
+
+    fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        to_plain(py, &detached(py, move || grid.traffic()))
+    }
+
+    fn now(&self, py: Python<'_>) -> PyResult<f64> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.now()))
+    }
+
+    fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let grid = self.grid.live(py)?;
+        interruptible(py, move || grid.advance(seconds))
+    }
+
+    #[getter]
+    fn simulated(&self) -> bool {
+        self.session.is_simulated
+    }
+
+    fn simulation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        to_plain(py, &detached(py, move || grid.simulation()))
+    }
+
+    fn server_processes(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.server_processes()))
+    }
+
+    /// Errors in groups that nobody read, as text.
+    fn take_unread(&self, py: Python<'_>, all: bool) -> PyResult<Option<String>> {
+        let grid = self.grid.live(py)?;
+        let unread = detached(py, move || grid.take_unread(all));
+        Ok((unread.count > 0).then(|| unread.to_string()))
+    }
+
+    /// Of a session without an agent: given servers that cannot be used, and why.
+    fn unreachable(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.unreachable()))
+    }
+
+    fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.take_log()))
+    }
+
+    fn empty<'py>(
+        &self,
+        py: Python<'py>,
+        shape: Vec<u64>,
+        dtype: &Bound<'py, PyArrayDescr>,
+        order: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        let Some((dtype, byte_order)) = element_of(dtype) else {
+            return Err(error(py, "ArgumentError", &format!("empty: arrays hold numbers, got dtype {dtype}")));
+        };
+        let order = if order == "F" { Order::F } else { Order::C };
+        let meta = Meta::Array { dtype, byte_order, order, shape };
+        let Some(size_bytes) = meta.checked_size_bytes() else {
+            return Err(error(py, "ArgumentError", &format!("empty: {meta} is past 2^64 bytes")));
+        };
+        let segment = detached(py, move || grid.allocate(size_bytes)).or_raise(py)?;
+        empty(py, segment.freeze(), meta)
+    }
+
+    /// Ends the session. What is held of it no longer works.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.session.close());
+    }
+}

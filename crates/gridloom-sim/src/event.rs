@@ -1,0 +1,105 @@
+//! Events of a simulation: facts, as they happen, from which invariants are checked without looking at everything after
+//! every step.
+
+use std::sync::Arc;
+
+use gridloom_base::{DatumId, NodeId, TaskId};
+use gridloom_core::graph::Task;
+use gridloom_core::node::message::{DataMessage, Message, TaskMessage, TaskToClient};
+use gridloom_core::node::{Command, Effect, Event, Input};
+
+use crate::store::StoredValue;
+
+/// A fact.
+#[derive(Clone, Debug)]
+pub(crate) enum SimEvent {
+    /// A value was put into a store (it stays what it was if the datum was there already).
+    Stored { node: NodeId, datum: DatumId, value: StoredValue },
+    /// A datum left a store.
+    Dropped { node: NodeId, datum: DatumId },
+    /// A connection stands, in the view of one end.
+    Up { node: NodeId, peer: NodeId },
+    /// A sign of life.
+    Heard { node: NodeId, from: NodeId },
+    /// A node's heartbeat.
+    Beat { node: NodeId },
+    /// A node closes a connection.
+    HungUp { node: NodeId, peer: NodeId },
+    /// A node asks another for a datum.
+    Fetches { node: NodeId, from: NodeId, datum: DatumId },
+    /// A node is asked for a datum.
+    Asked { node: NodeId, datum: DatumId },
+    /// A client hears that a server cannot have a datum from where it was to come.
+    SupplyFailed { node: NodeId },
+    /// A datum came.
+    Arrived { node: NodeId, from: NodeId, datum: DatumId },
+    /// A machine begins, or begins anew.
+    Begins { node: NodeId },
+    /// A task starts.
+    Started { node: NodeId, task: Arc<Task> },
+    /// A task that has started ends.
+    Ended { node: NodeId, task: TaskId },
+    /// A server gave up copies for lack of room.
+    Evicted,
+    /// The program asks its client for a datum.
+    Wants { node: NodeId, datum: DatumId },
+    /// The program releases data.
+    Releases { data: Vec<DatumId> },
+    /// A client tells its program something (but what is only of interest to the curious).
+    Told { node: NodeId, event: Event },
+}
+
+impl SimEvent {
+    /// What of an input is a fact of interest.
+    pub(crate) fn of_input(node: NodeId, input: &Input, mut see: impl FnMut(SimEvent)) {
+        match input {
+            Input::PeerUp { peer, .. } => see(SimEvent::Up { node, peer: *peer }),
+            Input::Received { from, message } => {
+                let from = *from;
+                see(SimEvent::Heard { node, from });
+                match message {
+                    Message::Data(DataMessage::Fetch { datum }) => see(SimEvent::Asked { node, datum: *datum }),
+                    Message::Task(TaskMessage::ToClient(TaskToClient::SupplyFailed { .. })) => {
+                        see(SimEvent::SupplyFailed { node });
+                    }
+                    _ => {}
+                }
+            }
+            Input::DatumArrived { from, datum, .. } => {
+                see(SimEvent::Heard { node, from: *from });
+                see(SimEvent::Arrived { node, from: *from, datum: *datum });
+            }
+            Input::Start => see(SimEvent::Begins { node }),
+            Input::TaskEnded { task, .. } => see(SimEvent::Ended { node, task: *task }),
+            Input::Timer(timer) if timer.is_heartbeat() => see(SimEvent::Beat { node }),
+            Input::Command(Command::Get { datum }) => see(SimEvent::Wants { node, datum: *datum }),
+            Input::Command(Command::Release { data }) => see(SimEvent::Releases { data: data.clone() }),
+            Input::Command(Command::Erase { datum }) => see(SimEvent::Releases { data: vec![*datum] }),
+            _ => {}
+        }
+    }
+
+    /// What of an effect is a fact of interest.
+    pub(crate) fn of_effect(node: NodeId, effect: &Effect, mut see: impl FnMut(SimEvent)) {
+        match effect {
+            Effect::Send { to, message: Message::Data(DataMessage::Fetch { datum }) } => {
+                see(SimEvent::Fetches { node, from: *to, datum: *datum });
+            }
+            Effect::Send { message: Message::Task(TaskMessage::ToClient(TaskToClient::Dropped { .. })), .. } => {
+                see(SimEvent::Evicted);
+            }
+            Effect::DropDatum { datum } => see(SimEvent::Dropped { node, datum: *datum }),
+            Effect::StartTask { task } => see(SimEvent::Started { node, task: task.clone() }),
+            Effect::HangUp { peer } => see(SimEvent::HungUp { node, peer: *peer }),
+            Effect::Emit(
+                event @ (Event::TaskEnded { .. }
+                | Event::DatumHere { .. }
+                | Event::DatumLost { .. }
+                | Event::GroupEnded { .. }
+                | Event::ServerLost { .. }
+                | Event::AgentLost { .. }),
+            ) => see(SimEvent::Told { node, event: event.clone() }),
+            _ => {}
+        }
+    }
+}

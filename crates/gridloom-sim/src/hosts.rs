@@ -1,0 +1,131 @@
+//! Hosts: how fast they and their disks work now, and which are off.
+//!
+//! To the engine a disk is one more processor, and its operations are bytes: disks follow all hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_flow::{HostIndex, Resources};
+use gridloom_platform::{HostId, Platform};
+
+use crate::kernel::Kernel;
+
+/// Rate of a disk that is not described, bytes per second.
+const DISK_RATE_DEFAULT: f64 = 1e9;
+
+/// All hosts.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    /// As described, by number.
+    speeds_flops: Vec<f64>,
+    /// By what faults slowed hosts down.
+    slowed: BTreeMap<HostId, f64>,
+    /// What profiles multiply the speeds of hosts by.
+    profiled: BTreeMap<HostId, f64>,
+    off: BTreeSet<HostId>,
+}
+
+impl Hosts {
+    /// Those of a platform, which become the engine's processors; all are on.
+    pub(crate) fn new(platform: &Platform, disks: &BTreeMap<HostId, f64>, resources: &mut Resources) -> Hosts {
+        for host in platform.hosts() {
+            resources.add_host(host.speed_flops, host.cores);
+        }
+        for (number, _) in (0..).zip(platform.hosts()) {
+            resources.add_host(disks.get(&HostId(number)).copied().unwrap_or(DISK_RATE_DEFAULT), 1);
+        }
+        let speeds_flops = platform.hosts().iter().map(|host| host.speed_flops).collect();
+        Hosts { speeds_flops, slowed: BTreeMap::new(), profiled: BTreeMap::new(), off: BTreeSet::new() }
+    }
+
+    /// From now on a host computes at that factor of its described speed.
+    pub(crate) fn slow(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
+        assert!(factor > 0.0 && factor.is_finite(), "a host's speed is scaled by a positive number, not {factor}");
+        kernel.note(|trace, now| trace.scale(now, host.0, factor));
+        self.slowed.insert(host, factor);
+        kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
+    }
+
+    /// A profile multiplies a host's speed by that.
+    pub(crate) fn profile(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
+        self.profiled.insert(host, factor);
+        kernel.set_speed_scale(HostIndex(host.0), self.speed_scale(host));
+    }
+
+    /// From now on a host's disk works at that factor of its described rate.
+    pub(crate) fn slow_disk(&mut self, kernel: &mut Kernel, host: HostId, factor: f64) {
+        assert!(factor > 0.0 && factor.is_finite(), "a disk's rate is scaled by a positive number, not {factor}");
+        kernel.note(|trace, now| trace.scale_disk(now, host.0, factor));
+        kernel.set_speed_scale(self.disk(host), factor);
+    }
+
+    /// The engine's processor that stands for the disk of a host.
+    pub(crate) fn disk(&self, host: HostId) -> HostIndex {
+        HostIndex(self.speeds_flops.len() as u32 + host.0)
+    }
+
+    /// What a server measures as the speed of its host.
+    pub(crate) fn measured_flops(&self, host: HostId) -> f64 {
+        // While the host stands still, this is what it is described as.
+        let scale = Some(self.speed_scale(host)).filter(|scale| *scale > 0.0).unwrap_or(1.0);
+        scale * self.speeds_flops[host.0 as usize]
+    }
+
+    /// What multiplies a host's described speed now.
+    fn speed_scale(&self, host: HostId) -> f64 {
+        let of = |scales: &BTreeMap<HostId, f64>| scales.get(&host).copied().unwrap_or(1.0);
+        of(&self.slowed) * of(&self.profiled)
+    }
+
+    /// A host goes off; whether it was on.
+    pub(crate) fn turn_off(&mut self, host: HostId) -> bool {
+        self.off.insert(host)
+    }
+
+    /// A host goes on; whether it was off.
+    pub(crate) fn turn_on(&mut self, host: HostId) -> bool {
+        self.off.remove(&host)
+    }
+
+    pub(crate) fn is_off(&self, host: HostId) -> bool {
+        self.off.contains(&host)
+    }
+
+    /// Whether all hosts are on.
+    pub(crate) fn are_on(&self) -> bool {
+        self.off.is_empty()
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        let hosts = self.slowed.keys().chain(self.profiled.keys()).chain(&self.off);
+        let last = hosts.max().map_or(0, |host| host.0 as usize + 1);
+        assert!(last <= self.speeds_flops.len(), "a host of number {} is none of the platform's", last - 1);
+        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down, and does not stop it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_flow::{FlowEngine, NetworkModel, Timeline};
+
+    use super::*;
+    use crate::instruments::Instruments;
+
+    #[test]
+    fn what_slows_a_host_down_multiplies_and_a_host_that_stands_measures_its_description() {
+        let text = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '2Gf'\n";
+        let platform = Platform::parse(text, "two.toml", &mut |_| Err("no files".into())).unwrap();
+        let mut resources = Resources::new();
+        let mut hosts = Hosts::new(&platform, &BTreeMap::new(), &mut resources);
+        let engine = FlowEngine::new(resources, NetworkModel::default());
+        let mut kernel = Kernel::new(engine, Timeline::new(), Instruments::new(0, 0));
+        let b = HostId(1);
+        hosts.slow(&mut kernel, b, 0.5);
+        hosts.profile(&mut kernel, b, 0.5);
+        assert_eq!((hosts.measured_flops(b), hosts.measured_flops(HostId(0))), (5e8, 1e9));
+        hosts.profile(&mut kernel, b, 0.0);
+        assert_eq!((hosts.measured_flops(b), hosts.disk(b)), (2e9, HostIndex(3)));
+        assert!(hosts.turn_off(b) && hosts.is_off(b) && !hosts.are_on() && hosts.turn_on(b));
+        hosts.check();
+    }
+}

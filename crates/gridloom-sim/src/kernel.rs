@@ -1,0 +1,303 @@
+//! The kernel of a simulation: its clock, what is due at known times, what flows, and what the platform's profiles change.
+//!
+//! The other machines of a simulation get the kernel to tell the time, to queue what will happen ([`Occurrence`]) and to start
+//! flows ([`Purpose`]); [`Kernel::next`] says what comes to pass.
+//!
+//! **Order at one date:** changes, then what ends, then what is due in the order in which it was queued, as in SimGrid.
+//!
+//! **Invariants.** `now` never goes back. The flow engine's time is never ahead of `now` and at most a nanosecond behind it
+//! when an action starts, so that a chain of flows takes what the flows take, unrounded.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, Time};
+use gridloom_core::node::Input;
+use gridloom_flow::{ActionId, Execution, FlowEngine, HostIndex, LinkIndex, Quantity, Timeline, Transfer};
+use gridloom_platform::HostId;
+
+use crate::instruments::Instruments;
+use crate::observe::{Moved, Seen};
+pub(crate) use crate::occurrence::{Occurrence, Purpose};
+use crate::queue::{Queue, ns_up};
+use crate::trace::Trace;
+
+/// What comes to pass next.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// Profiles change something: [`Kernel::take_change`] says what.
+    Changes,
+    /// Actions of the engine have ended.
+    Ended(Vec<ActionId>),
+    /// An occurrence, with the number under which it was queued.
+    Due(u64, Occurrence),
+}
+
+/// Clock, queue and flows.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    now: Time,
+    queue: Queue<Occurrence>,
+    engine: FlowEngine,
+    purposes: BTreeMap<ActionId, Purpose>,
+    /// Changes of the platform that are still to come.
+    timeline: Timeline,
+    /// How many occurrences and actions may let a process go on.
+    of_processes: u64,
+    instruments: Instruments,
+}
+
+impl Kernel {
+    pub(crate) fn new(engine: FlowEngine, timeline: Timeline, instruments: Instruments) -> Kernel {
+        let (queue, purposes) = (Queue::new(), BTreeMap::new());
+        Kernel { now: Time::ZERO, queue, engine, purposes, timeline, of_processes: 0, instruments }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Lets the time pass in which nothing happens.
+    pub(crate) fn pass_until(&mut self, at: Time) {
+        self.now = self.now.max(at);
+    }
+
+    /// When the next thing happens.
+    pub(crate) fn next_at(&mut self) -> Option<Time> {
+        let flow_at = self.engine.next_event_s().map(|seconds| Time(ns_up(seconds)));
+        let change_at = self.timeline.next_s().map(|seconds| Time(ns_up(seconds)));
+        flow_at.into_iter().chain(self.queue.next_at()).chain(change_at).min()
+    }
+
+    /// Moves time on to the next thing that happens.
+    pub(crate) fn next(&mut self) -> Option<Happening> {
+        let flow_s = self.engine.next_event_s();
+        let flow_at = flow_s.map(|seconds| Time(ns_up(seconds)));
+        let queued_at = self.queue.next_at();
+        if let Some(seconds) = self.timeline.next_s()
+            && flow_s.is_none_or(|flow_s| seconds <= flow_s)
+            && queued_at.is_none_or(|at| Time(ns_up(seconds)) <= at)
+        {
+            self.begin_changes(seconds);
+            return Some(Happening::Changes);
+        }
+        match (flow_s, queued_at) {
+            (None, None) => None,
+            (Some(seconds), queued) if queued.is_none_or(|at| flow_at <= Some(at)) => {
+                let mut ended = Vec::new();
+                self.engine.advance_to(seconds, &mut ended);
+                self.pass_until(Time(ns_up(seconds)));
+                Some(Happening::Ended(ended.into_iter().map(|completion| completion.action).collect()))
+            }
+            (_, Some(_)) => {
+                let (at, sequence, occurrence) = self.queue.pop().expect("the queue has a next time");
+                self.pass_until(at);
+                self.of_processes -= u64::from(occurrence.is_of_process());
+                Some(Happening::Due(sequence, occurrence))
+            }
+            (Some(_), None) => unreachable!("an empty queue leaves the flow"),
+        }
+    }
+
+    /// Moves time on to a date at which profiles change something.
+    pub(crate) fn begin_changes(&mut self, seconds: f64) {
+        self.engine.wait_until(seconds);
+        self.pass_until(Time(ns_up(seconds)));
+    }
+
+    /// Takes out a change that is due now.
+    pub(crate) fn take_change(&mut self) -> Option<(Quantity, f64)> {
+        let (quantity, value) = self.timeline.take_due(self.engine.now_s())?;
+        self.note(|trace, now| trace.changed(now, &quantity, value));
+        Some((quantity, value))
+    }
+
+    /// Whether a profile turns that host on later.
+    pub(crate) fn will_turn_on(&self, host: HostId) -> bool {
+        self.timeline.will_turn_on(HostIndex(host.0))
+    }
+
+    /// Queues something; the number under which it is queued.
+    pub(crate) fn push(&mut self, at: Time, occurrence: Occurrence) -> u64 {
+        self.of_processes += u64::from(occurrence.is_of_process());
+        self.queue.push(at, occurrence)
+    }
+
+    /// Queues an input for now.
+    pub(crate) fn deliver(&mut self, node: NodeId, input: Input) {
+        self.push(self.now, Occurrence::Deliver { node, input: Box::new(input) });
+    }
+
+    /// Whether something is queued or flows that may let a process go on.
+    pub(crate) fn has_something_for_processes(&self) -> bool {
+        self.of_processes > 0
+    }
+
+    pub(crate) fn start_transfer(&mut self, transfer: &Transfer<'_>, purpose: Purpose) -> ActionId {
+        self.synchronise();
+        let action = self.engine.start_transfer(transfer);
+        self.begun(action, purpose)
+    }
+
+    pub(crate) fn start_execution(&mut self, host: HostIndex, amount: f64, purpose: Purpose) -> ActionId {
+        self.synchronise();
+        let action = self.engine.start_execution(&Execution::new(host, amount));
+        self.begun(action, purpose)
+    }
+
+    fn begun(&mut self, action: ActionId, purpose: Purpose) -> ActionId {
+        self.of_processes += u64::from(purpose.is_of_process());
+        self.purposes.insert(action, purpose);
+        action
+    }
+
+    /// Takes out what an action that has ended was for; `None` if it was cancelled by what was handled for another that
+    /// ended at the same date.
+    pub(crate) fn take_purpose(&mut self, action: ActionId) -> Option<Purpose> {
+        let purpose = self.purposes.remove(&action)?;
+        self.of_processes -= u64::from(purpose.is_of_process());
+        Some(purpose)
+    }
+
+    /// Stops an action. It may have ended while the engine caught up: then nothing comes of that.
+    pub(crate) fn cancel(&mut self, action: ActionId) {
+        self.take_purpose(action);
+        self.synchronise();
+        self.engine.cancel(action);
+    }
+
+    /// What is under way, with what it is for.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (ActionId, &Purpose)> {
+        self.purposes.iter().map(|(action, purpose)| (*action, purpose))
+    }
+
+    /// What an action that is under way is for.
+    pub(crate) fn purpose(&self, action: ActionId) -> Option<&Purpose> {
+        self.purposes.get(&action)
+    }
+
+    /// From now on a processor or disk works at that factor of its described rate.
+    pub(crate) fn set_speed_scale(&mut self, host: HostIndex, scale: f64) {
+        self.synchronise();
+        self.engine.set_speed_scale(host, scale);
+    }
+
+    /// A profile changes the bandwidth of a link.
+    pub(crate) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) {
+        self.engine.set_bandwidth(link, bandwidth);
+    }
+
+    /// A profile changes the latency of a link, seconds.
+    pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
+        self.engine.set_latency(link, latency_s);
+    }
+
+    /// Brings the engine to now before an action starts or is cancelled, unless it is within the nanosecond before.
+    fn synchronise(&mut self) {
+        if Time(ns_up(self.engine.now_s())) >= self.now {
+            return;
+        }
+        let mut ended = Vec::new();
+        self.engine.advance_to(ns_to_seconds(self.now.0), &mut ended);
+        for completion in ended {
+            self.queue.push(self.now, Occurrence::Completed(completion.action));
+        }
+    }
+
+    /// Writes something into the trace.
+    pub(crate) fn note(&mut self, what: impl FnOnce(&mut Trace, Time)) {
+        what(&mut self.instruments.trace, self.now);
+    }
+
+    /// Tells the observer, if there is one.
+    pub(crate) fn see<'a>(&mut self, what: impl FnOnce() -> Seen<'a>) {
+        self.instruments.watch.see(self.now, what);
+    }
+
+    /// Something begins to move; its number.
+    pub(crate) fn begins(&mut self, moved: Moved<'_>, size_bytes: u64, links: &[LinkIndex]) -> u64 {
+        self.instruments.begins(self.now, moved, size_bytes, links)
+    }
+
+    pub(crate) fn instruments(&self) -> &Instruments {
+        &self.instruments
+    }
+
+    pub(crate) fn instruments_mut(&mut self) -> &mut Instruments {
+        &mut self.instruments
+    }
+
+    /// What is queued, in no order.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = &Occurrence> {
+        self.queue.iter()
+    }
+
+    /// Whether debug builds check the invariants now: now and then.
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.queue.sequence().is_multiple_of(64)
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        let queued = self.queue.iter().filter(|occurrence| occurrence.is_of_process()).count();
+        let flowing = self.purposes.values().filter(|purpose| purpose.is_of_process()).count();
+        assert_eq!(self.of_processes, (queued + flowing) as u64, "what may let a process go on is counted");
+        let engine_at = Time(ns_up(self.engine.now_s()));
+        assert!(engine_at <= self.now, "the engine is at {engine_at}, ahead of {}", self.now);
+        assert!(self.queue.next_at().is_none_or(|at| at >= self.now), "something is due before {}", self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_flow::{NetworkModel, Resources};
+
+    use super::*;
+    use crate::process::ProcessId;
+
+    fn kernel() -> Kernel {
+        let mut resources = Resources::new();
+        let host = resources.add_host(1e9, 1);
+        assert_eq!(host, HostIndex(0));
+        Kernel::new(FlowEngine::new(resources, NetworkModel::default()), Timeline::new(), Instruments::new(1, 0))
+    }
+
+    fn computation(process: u32) -> Purpose {
+        Purpose::Computation { process: ProcessId(process), turn: 0 }
+    }
+
+    #[test]
+    fn what_ends_comes_before_what_is_due_at_the_same_time() {
+        let mut kernel = kernel();
+        let action = kernel.start_execution(HostIndex(0), 2e9, computation(0));
+        kernel.push(Time(2_000_000_000), Occurrence::Until);
+        assert_eq!(kernel.next_at(), Some(Time(2_000_000_000)));
+        assert!(matches!(kernel.next(), Some(Happening::Ended(ended)) if ended == [action]));
+        assert!(kernel.take_purpose(action).is_some() && kernel.take_purpose(action).is_none());
+        assert!(matches!(kernel.next(), Some(Happening::Due(_, Occurrence::Until))));
+        assert_eq!(kernel.now(), Time(2_000_000_000));
+        assert!(kernel.next().is_none());
+        kernel.check();
+    }
+
+    #[test]
+    fn an_action_that_ends_while_another_begins_is_still_told() {
+        let mut kernel = kernel();
+        let first = kernel.start_execution(HostIndex(0), 1e9, computation(0));
+        kernel.pass_until(Time(1_000_000_000));
+        kernel.start_execution(HostIndex(0), 1e9, computation(1));
+        kernel.check();
+        assert!(matches!(kernel.next(), Some(Happening::Due(_, Occurrence::Completed(action))) if action == first));
+        assert!(kernel.has_something_for_processes());
+    }
+
+    #[test]
+    fn a_cancelled_action_never_ends() {
+        let mut kernel = kernel();
+        let action = kernel.start_execution(HostIndex(0), 1e9, computation(0));
+        assert!(kernel.has_something_for_processes());
+        kernel.cancel(action);
+        assert!(!kernel.has_something_for_processes() && kernel.next().is_none());
+        kernel.check();
+    }
+}

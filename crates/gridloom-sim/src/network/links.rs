@@ -1,0 +1,446 @@
+//! Connections between nodes, and what moves over them: control frames, one behind the other, and bulk data as flows.
+//!
+//! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when those before it have left,
+//! takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel; it shares nothing with flows or
+//! with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in each direction of a
+//! connection. Cargo that has waited for other cargo follows it without a gap: the route's latency passes while it waits.
+//!
+//! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or its own hanging up). Both ends of a
+//! connection have its number, so that what belongs to an older one is recognised and dropped.
+//!
+//! **Not done.** Control frames slowed by bulk data on the same links: they are small, and a real network's queues
+//! favour short flows.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_core::node::Message;
+use gridloom_flow::{ActionId, LinkIndex, Transfer};
+use gridloom_platform::HostId;
+
+use super::paths::Path;
+use super::routes::{HostPair, Routes};
+use crate::kernel::{Kernel, Occurrence, Purpose};
+use crate::observe::{Moved, Seen};
+use crate::store::StoredValue;
+
+/// What moves besides messages.
+#[derive(Clone, Debug)]
+pub(crate) enum Cargo {
+    Datum { datum: DatumId, value: StoredValue },
+    Probe { size_bytes: u64 },
+}
+
+impl Cargo {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match self {
+            Cargo::Datum { value, .. } => value.meta.size_bytes(),
+            Cargo::Probe { size_bytes } => *size_bytes,
+        }
+    }
+}
+
+/// What a control frame carries.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Message { message: Message, digest: u64 },
+    Cargo { cargo: Cargo, sent: Time, transfer: u64 },
+}
+
+/// One node's end of a connection.
+#[derive(Debug)]
+struct End {
+    /// Number of the connection.
+    connection: u64,
+    /// From the node's host to the peer's.
+    way: HostPair,
+    /// When the last control frame has left.
+    frames_until: Time,
+    /// When the last of them arrives: a way that gets shorter lets none overtake another.
+    frames_arrive: Time,
+    /// The path to the other end, of that version of the paths.
+    path: Option<(u64, Arc<Path>)>,
+    /// What waits to be sent in bulk, and since when the way was there for it.
+    bulk: VecDeque<(Option<Time>, Cargo)>,
+    moving: Option<Moving>,
+    /// The other end was forgotten without a word.
+    half_open: bool,
+}
+
+/// Cargo that flows.
+#[derive(Debug)]
+struct Moving {
+    action: ActionId,
+    started: Time,
+    cargo: Cargo,
+    transfer: u64,
+}
+
+/// Cargo that is whole at its receiver.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    pub(crate) cargo: Cargo,
+    pub(crate) started: Time,
+    pub(crate) transfer: u64,
+}
+
+/// All ends, by (owner, peer).
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    ends: BTreeMap<(NodeId, NodeId), End>,
+    made: u64,
+}
+
+impl Links {
+    /// Connects two nodes on the given hosts.
+    pub(crate) fn connect(&mut self, (a, host_a): (NodeId, HostId), (b, host_b): (NodeId, HostId)) {
+        self.made += 1;
+        for (pair, way) in [((a, b), (host_a, host_b)), ((b, a), (host_b, host_a))] {
+            let end = End {
+                connection: self.made,
+                way,
+                frames_until: Time::ZERO,
+                frames_arrive: Time::ZERO,
+                path: None,
+                bulk: VecDeque::new(),
+                moving: None,
+                half_open: false,
+            };
+            let before = self.ends.insert(pair, end);
+            assert!(before.is_none(), "a connection is made where there is none");
+        }
+    }
+
+    /// Whether a node is connected to a peer, in its own view.
+    pub(crate) fn is_connected(&self, owner: NodeId, peer: NodeId) -> bool {
+        self.ends.contains_key(&(owner, peer))
+    }
+
+    /// The peers that a node is connected to, in its own view.
+    pub(crate) fn peers(&self, owner: NodeId) -> Vec<NodeId> {
+        let all = (owner, NodeId(0))..=(owner, NodeId(u64::MAX));
+        self.ends.range(all).map(|((_, peer), _)| *peer).collect()
+    }
+
+    fn end_mut(&mut self, owner: NodeId, peer: NodeId) -> Option<&mut End> {
+        self.ends.get_mut(&(owner, peer))
+    }
+
+    /// Sends a frame; to a peer that is not up, it vanishes.
+    pub(crate) fn send_frame(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        (from, to): (NodeId, NodeId),
+        size_bytes: u64,
+        parcel: Parcel,
+    ) {
+        let Some(end) = self.end_mut(from, to) else { return };
+        let version = routes.version();
+        let path = match &end.path {
+            Some((known, path)) if *known == version => path.clone(),
+            Some(_) | None => {
+                let path = routes.path(end.way);
+                end.path = Some((version, path.clone()));
+                path
+            }
+        };
+        let leaves_ns = path.frame_ns(size_bytes + routes.overhead_bytes());
+        end.frames_until = end.frames_until.max(kernel.now()) + leaves_ns;
+        let arrives = end.frames_arrive.max(end.frames_until + path.frame_latency_ns);
+        end.frames_arrive = arrives;
+        let (connection, parcel) = (end.connection, Box::new(parcel));
+        kernel.push(arrives, Occurrence::Arrive { from, to, connection, parcel });
+    }
+
+    /// Sends small cargo in a frame; to a peer that is not up, it vanishes.
+    pub(crate) fn send_small(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        pair: (NodeId, NodeId),
+        cargo: Cargo,
+    ) {
+        let Some(way) = self.ends.get(&pair).map(|end| end.way) else { return };
+        let transfer = begins(kernel, routes, pair, way, &cargo);
+        let (size_bytes, sent) = (cargo.size_bytes(), kernel.now());
+        self.send_frame(kernel, routes, pair, size_bytes, Parcel::Cargo { cargo, sent, transfer });
+    }
+
+    /// A frame is there; what it carries, if its receiver may have it now.
+    pub(crate) fn arrive(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        (from, to): (NodeId, NodeId),
+        connection: u64,
+        parcel: Box<Parcel>,
+    ) -> Option<Parcel> {
+        let current = self.ends.get(&(to, from)).filter(|end| end.connection == connection);
+        if let Some((there, here)) = current.map(|end| end.way)
+            && routes.is_lost((here, there))
+        {
+            routes.hold((here, there), Occurrence::Arrive { from, to, connection, parcel });
+            return None;
+        }
+        let is_current = current.is_some();
+        if let Parcel::Cargo { transfer, .. } = &*parcel {
+            kernel.see(|| Seen::TransferEnds { transfer: *transfer });
+        }
+        if !is_current {
+            self.refuse(kernel, routes, from, to);
+            return None;
+        }
+        Some(*parcel)
+    }
+
+    /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
+    pub(crate) fn send_bulk(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId), cargo: Cargo) {
+        if let Some(end) = self.ends.get_mut(&pair) {
+            let since = (!routes.is_lost(end.way)).then_some(kernel.now());
+            end.bulk.push_back((since, cargo));
+            self.move_next(kernel, routes, pair);
+        }
+    }
+
+    /// Starts the next flow of that direction, if none is under way and the way is there.
+    fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+        let Some(end) = self.ends.get_mut(&pair).filter(|end| end.moving.is_none()) else { return };
+        if end.bulk.is_empty() || routes.is_lost(end.way) {
+            return;
+        }
+        let Some((since, cargo)) = end.bulk.pop_front() else { return };
+        let now = kernel.now();
+        end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
+        let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
+        let path = routes.path(end.way);
+        let size = cargo.size_bytes() as f64;
+        let flow =
+            Transfer { way_back: &path.way_back, under_way_s, ..Transfer::new(&path.links, path.latency_s, size) };
+        let action = kernel.start_transfer(&flow, Purpose::Bulk { from: pair.0, to: pair.1 });
+        let transfer = begins(kernel, routes, pair, end.way, &cargo);
+        end.moving = Some(Moving { action, started: now, cargo, transfer });
+    }
+
+    /// Something passes again on some way: what waits for its way moves.
+    pub(crate) fn move_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, is_on: impl Fn(HostPair) -> bool) {
+        let pairs: Vec<_> = self.ends.iter().filter(|(_, end)| is_on(end.way)).map(|(pair, _)| *pair).collect();
+        pairs.into_iter().for_each(|pair| self.move_next(kernel, routes, pair));
+    }
+
+    /// A flow has ended; its cargo, if the receiver's end is there.
+    pub(crate) fn bulk_done(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        (from, to): (NodeId, NodeId),
+    ) -> Option<Landed> {
+        let end = self.end_mut(from, to).expect("a flow ends with its connection");
+        let Moving { started, cargo, transfer, .. } = end.moving.take().expect("a flow that ends was under way");
+        kernel.see(|| Seen::TransferEnds { transfer });
+        self.move_next(kernel, routes, (from, to));
+        // The receiver's end may not be there: then no machine waits for the cargo.
+        if !self.is_connected(to, from) {
+            self.refuse(kernel, routes, from, to);
+            return None;
+        }
+        Some(Landed { cargo, started, transfer })
+    }
+
+    /// Gives up all bulk cargo of that direction.
+    fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
+        let Some(end) = self.end_mut(from, to) else { return };
+        end.bulk.clear();
+        if let Some(Moving { action, transfer, .. }) = end.moving.take() {
+            kernel.see(|| Seen::TransferEnds { transfer });
+            kernel.cancel(action);
+        }
+    }
+
+    /// Gives up all bulk cargo that a node sends.
+    pub(crate) fn clear_all_bulk(&mut self, kernel: &mut Kernel, from: NodeId) {
+        for to in self.peers(from) {
+            self.clear_bulk(kernel, from, to);
+        }
+    }
+
+    /// Stops the bulk cargo that moves on some ways; it stays the first in line.
+    pub(crate) fn stop_bulk(&mut self, kernel: &mut Kernel, mut is_on: impl FnMut(HostPair) -> bool) {
+        for end in self.ends.values_mut() {
+            if end.moving.is_none() || !is_on(end.way) {
+                continue;
+            }
+            let Some(Moving { action, cargo, .. }) = end.moving.take() else { continue };
+            end.bulk.push_front((None, cargo));
+            end.bulk.iter_mut().for_each(|(since, _)| *since = None);
+            kernel.cancel(action);
+        }
+    }
+
+    /// Closes a node's end at once; the peer notices once what was sent has arrived.
+    pub(crate) fn hang_up(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        (node, peer): (NodeId, NodeId),
+        why: &str,
+    ) {
+        let Some(end) = self.end_mut(node, peer) else { return };
+        let (connection, way) = (end.connection, end.way);
+        let (sent, arrived) = (end.frames_until.max(kernel.now()), end.frames_arrive);
+        self.drop_end(kernel, node, peer);
+        self.clear_bulk(kernel, peer, node);
+        let heard = arrived.max(sent + routes.path(way).frame_latency_ns);
+        notify_lost(kernel, (peer, node), connection, heard, why);
+    }
+
+    /// Word comes to a node that its peer's end is gone; why, if the node hears it now.
+    pub(crate) fn lost(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        (node, peer): (NodeId, NodeId),
+        connection: u64,
+        why: String,
+    ) -> Option<String> {
+        let (here, there) = self.ends.get(&(node, peer)).filter(|end| end.connection == connection)?.way;
+        if routes.is_lost((there, here)) {
+            routes.hold((there, here), Occurrence::Lost { node, peer, connection, why });
+            return None;
+        }
+        self.drop_end(kernel, node, peer);
+        Some(why)
+    }
+
+    /// Removes a node's end of a connection with all that waits there; whether there was one.
+    pub(crate) fn drop_end(&mut self, kernel: &mut Kernel, node: NodeId, peer: NodeId) -> bool {
+        self.clear_bulk(kernel, node, peer);
+        self.ends.remove(&(node, peer)).is_some()
+    }
+
+    /// The other end of a node's connection was forgotten without a word.
+    pub(crate) fn leave_half_open(&mut self, keeps: NodeId, forgot: NodeId) {
+        if let Some(end) = self.end_mut(keeps, forgot) {
+            end.half_open = true;
+        }
+    }
+
+    /// Something came to a node from a peer, but the node has forgotten their connection: the peer is told.
+    fn refuse(&mut self, kernel: &mut Kernel, routes: &mut Routes, from: NodeId, to: NodeId) {
+        let Some(end) = self.ends.get(&(from, to)).filter(|end| end.half_open) else { return };
+        let (there, here) = end.way;
+        let heard = kernel.now() + routes.path((here, there)).frame_latency_ns;
+        notify_lost(kernel, (from, to), end.connection, heard, "the peer refuses the connection");
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self, kernel: &Kernel) {
+        for ((owner, peer), end) in &self.ends {
+            assert!(end.connection <= self.made, "{owner} has a connection that was never made");
+            if let Some(other) = self.ends.get(&(*peer, *owner)).filter(|other| other.connection == end.connection) {
+                assert_eq!(
+                    other.way,
+                    (end.way.1, end.way.0),
+                    "{owner} and {peer} see one connection between their hosts"
+                );
+            }
+            let Some(moving) = &end.moving else { continue };
+            let purpose = kernel.purpose(moving.action);
+            let is_its = matches!(purpose, Some(Purpose::Bulk { from, to }) if (from, to) == (owner, peer));
+            assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
+        }
+    }
+}
+
+/// Lets a node know, behind all that was sent to it, that its connection to a peer is lost.
+fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: u64, behind: Time, why: &str) {
+    kernel.push(behind, Occurrence::Lost { node, peer, connection, why: why.to_string() });
+}
+
+/// Cargo begins to move; the transfer's number.
+fn begins(kernel: &mut Kernel, routes: &mut Routes, (from, to): (NodeId, NodeId), way: HostPair, cargo: &Cargo) -> u64 {
+    let moved = match cargo {
+        Cargo::Datum { datum, .. } => Moved::Datum { datum: *datum, from, to },
+        Cargo::Probe { .. } => Moved::Probe,
+    };
+    kernel.begins(moved, cargo.size_bytes(), &routes.path(way).links)
+}
+
+/// Whether a link is on that way.
+pub(crate) fn is_crossed(routes: &mut Routes, way: HostPair, link: LinkIndex) -> bool {
+    routes.path(way).crossed().any(|crossed| *crossed == link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::two_hosts::two_hosts;
+    use super::*;
+    use crate::kernel::Happening;
+
+    const A: (NodeId, HostId) = (NodeId(1), HostId(0));
+    const B: (NodeId, HostId) = (NodeId(2), HostId(1));
+    const PAIR: (NodeId, NodeId) = (A.0, B.0);
+
+    fn connected() -> (Kernel, Routes, Links) {
+        let (_, kernel, routes) = two_hosts();
+        let mut links = Links::default();
+        links.connect(A, B);
+        (kernel, routes, links)
+    }
+
+    fn probe(size_bytes: u64) -> Cargo {
+        Cargo::Probe { size_bytes }
+    }
+
+    #[test]
+    fn frames_leave_one_behind_the_other() {
+        let (mut kernel, mut routes, mut links) = connected();
+        for _ in 0..2 {
+            links.send_small(&mut kernel, &mut routes, PAIR, probe(1000));
+        }
+        for at in [2_000_000, 3_000_000] {
+            let Some(Happening::Due(_, Occurrence::Arrive { connection, parcel, .. })) = kernel.next() else {
+                panic!()
+            };
+            assert_eq!(kernel.now(), Time(at));
+            assert!(links.arrive(&mut kernel, &mut routes, PAIR, connection, parcel).is_some());
+        }
+        links.check(&kernel);
+    }
+
+    #[test]
+    fn bulk_cargo_that_a_loss_stops_begins_anew() {
+        let (mut kernel, mut routes, mut links) = connected();
+        links.send_bulk(&mut kernel, &mut routes, PAIR, probe(1_000_000));
+        kernel.pass_until(Time(500_000_000));
+        links.check(&kernel);
+        let way = (A.1, B.1);
+        routes.lose(way);
+        links.stop_bulk(&mut kernel, |moving| moving == way);
+        assert!(kernel.next().is_none());
+        routes.restore(way);
+        links.move_on(&mut kernel, &mut routes, |waiting| waiting == way);
+        // The latency ends first.
+        while let Some(Happening::Ended(ended)) = kernel.next() {
+            ended.into_iter().for_each(|action| drop(kernel.take_purpose(action)));
+        }
+        assert_eq!(kernel.now(), Time(1_501_000_000));
+        let landed = links.bulk_done(&mut kernel, &mut routes, PAIR).unwrap();
+        assert_eq!((landed.cargo.size_bytes(), landed.started), (1_000_000, Time(500_000_000)));
+    }
+
+    #[test]
+    fn the_peer_loses_a_connection_behind_what_was_sent() {
+        let (mut kernel, mut routes, mut links) = connected();
+        links.send_small(&mut kernel, &mut routes, PAIR, probe(1000));
+        links.hang_up(&mut kernel, &mut routes, PAIR, "enough");
+        assert!(!links.is_connected(A.0, B.0) && links.is_connected(B.0, A.0));
+        assert!(matches!(kernel.next(), Some(Happening::Due(_, Occurrence::Arrive { .. }))));
+        let Some(Happening::Due(_, Occurrence::Lost { connection, why, .. })) = kernel.next() else { panic!() };
+        let why = links.lost(&mut kernel, &mut routes, (B.0, A.0), connection, why);
+        assert_eq!(why.as_deref(), Some("enough"));
+        assert!(!links.is_connected(B.0, A.0));
+    }
+}

@@ -1,0 +1,21 @@
+//! The modelled network: routes between hosts, connections between nodes, sockets of processes.
+//!
+//! ```text
+//! paths   hosts to links, latency and bandwidth     routes   paths, what is lost, what is held until it heals
+//! links   connections between nodes                 sockets  connections between processes
+//! ```
+//!
+//! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
+
+mod links;
+mod paths;
+mod routes;
+mod sockets;
+
+#[cfg(test)]
+mod two_hosts;
+
+pub(crate) use links::{Cargo, Links, Parcel, is_crossed};
+pub(crate) use paths::Path;
+pub(crate) use routes::{HostPair, Routes};
+pub(crate) use sockets::{LetterFlow, Sockets, Wake};

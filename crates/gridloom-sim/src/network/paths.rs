@@ -1,0 +1,136 @@
+//! Paths between hosts as flows take them, computed once each and again when a profile changes a link.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gridloom_flow::{LinkIndex, NetworkModel};
+use gridloom_platform::{HostId, LinkId, Platform};
+
+use crate::queue::ns_up;
+
+/// A path from one host to another.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) links: Vec<LinkIndex>,
+    /// For acknowledgements; empty if the model has none.
+    pub(crate) way_back: Vec<LinkIndex>,
+    pub(crate) latency_s: f64,
+    /// Of a control frame, after the model's factors.
+    pub(crate) frame_latency_ns: u64,
+    frame_bandwidth: f64,
+}
+
+impl Path {
+    /// The links on the way, and those on the way back that count.
+    pub(crate) fn crossed(&self) -> impl Iterator<Item = &LinkIndex> {
+        self.links.iter().chain(&self.way_back)
+    }
+
+    /// Nanoseconds that so many bytes take to leave, alone on the route.
+    pub(crate) fn frame_ns(&self, size_bytes: u64) -> u64 {
+        ns_up(size_bytes as f64 / self.frame_bandwidth)
+    }
+}
+
+/// Paths, computed once each.
+#[derive(Debug)]
+pub(super) struct Paths {
+    platform: Arc<Platform>,
+    model: NetworkModel,
+    known: BTreeMap<(HostId, HostId), Result<Arc<Path>, String>>,
+    /// What differs now from what the platform says: bandwidths, and how much longer links are, seconds.
+    bandwidths: BTreeMap<LinkIndex, f64>,
+    longer_s: BTreeMap<LinkIndex, f64>,
+    version: u64,
+    /// Links that are off, and those without bandwidth.
+    off: BTreeSet<LinkIndex>,
+    standing: BTreeSet<LinkIndex>,
+}
+
+impl Paths {
+    pub(super) fn new(platform: Arc<Platform>, model: NetworkModel) -> Paths {
+        let (known, bandwidths, longer_s, off, standing) = Default::default();
+        Paths { platform, model, known, bandwidths, longer_s, version: 0, off, standing }
+    }
+
+    /// Counts the changes of paths, so that a path that is kept can be recognised as old.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// From now on a link has that bandwidth; whether it had none.
+    pub(super) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
+        if bandwidth <= 0.0 {
+            self.standing.insert(link);
+            return false;
+        }
+        self.bandwidths.insert(link, bandwidth);
+        self.forget();
+        self.standing.remove(&link)
+    }
+
+    /// From now on a link has that latency, seconds.
+    pub(super) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
+        let described_s = self.platform.links()[link.0 as usize].latency_s;
+        self.longer_s.insert(link, latency_s - described_s);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        self.version += 1;
+    }
+
+    /// A link is off.
+    pub(super) fn close(&mut self, link: LinkIndex) {
+        self.off.insert(link);
+    }
+
+    /// A link is on; whether it was off.
+    pub(super) fn open(&mut self, link: LinkIndex) -> bool {
+        self.off.remove(&link)
+    }
+
+    /// Whether nothing passes from one host to another, because of a link on the way or, for acknowledgements, back.
+    pub(super) fn is_closed(&self, src: HostId, dst: HostId) -> bool {
+        if self.off.is_empty() && self.standing.is_empty() {
+            return false;
+        }
+        let is_closed = |link: &LinkIndex| self.off.contains(link) || self.standing.contains(link);
+        match self.known.get(&(src, dst)) {
+            Some(path) => path.as_ref().is_ok_and(|path| path.crossed().any(is_closed)),
+            None => self.path(src, dst).is_ok_and(|path| path.crossed().any(is_closed)),
+        }
+    }
+
+    /// The way, or why there is none.
+    pub(super) fn between(&mut self, src: HostId, dst: HostId) -> Result<Arc<Path>, String> {
+        if let Some(known) = self.known.get(&(src, dst)) {
+            return known.clone();
+        }
+        let path = self.path(src, dst).map(Arc::new);
+        self.known.insert((src, dst), path.clone());
+        path
+    }
+
+    fn path(&self, src: HostId, dst: HostId) -> Result<Path, String> {
+        let Paths { platform, model, .. } = self;
+        let route = platform.route(src, dst).map_err(|error| error.to_string())?;
+        let back = if model.cross_traffic { platform.route(dst, src).ok() } else { None };
+        let indices = |links: &[LinkId]| links.iter().map(|link| LinkIndex(link.0)).collect();
+        let bandwidth = |link: &LinkId| match self.bandwidths.get(&LinkIndex(link.0)) {
+            Some(changed) => *changed,
+            None => platform.links()[link.0 as usize].bandwidth,
+        };
+        let narrowest = route.links.iter().map(bandwidth).fold(f64::INFINITY, f64::min);
+        let longer_s = route.links.iter().filter_map(|link| self.longer_s.get(&LinkIndex(link.0)));
+        let latency_s = longer_s.fold(route.latency_s, |sum_s, longer_s| sum_s + longer_s).max(0.0);
+        Ok(Path {
+            links: indices(&route.links),
+            way_back: back.map(|back| indices(&back.links)).unwrap_or_default(),
+            latency_s,
+            frame_latency_ns: ns_up(model.latency_phase_s(latency_s)),
+            frame_bandwidth: model.bandwidth_factor * model.bound(latency_s, narrowest),
+        })
+    }
+}

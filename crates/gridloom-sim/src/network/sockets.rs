@@ -1,0 +1,462 @@
+//! Sockets of processes: ports that are listened on, connections, the letters on their way, and those that wait to be read.
+//!
+//! A connection takes one round trip to make. A letter is a flow over the route with the model's latency; letters of one
+//! connection share the links with one another, and are handed over in order.
+//!
+//! What happens here may let a process go on: it comes out as a [`Wake`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gridloom_base::limits::SEND_BYTES_MAX;
+use gridloom_flow::{ActionId, Transfer};
+use gridloom_platform::{HostId, Platform};
+use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
+
+use super::paths::Path;
+use super::routes::{HostPair, Routes};
+use crate::kernel::{Kernel, Occurrence, Purpose};
+use crate::observe::{LetterName, Moved, Seen};
+use crate::process::ProcessId;
+
+/// The letter behind a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LetterFlow {
+    name: LetterName,
+    transfer: u64,
+}
+
+/// What a process may have waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    /// Something to read.
+    Incoming(ProcessId),
+    /// Room to send to a peer.
+    Room(ProcessId, PeerId),
+    /// The outcome of its dial.
+    Connected(ProcessId),
+}
+
+/// All sockets.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    /// By number of the process.
+    owners: Vec<Owner>,
+    listening: BTreeMap<(HostId, u16), ProcessId>,
+    connections: Vec<Connection>,
+    /// Letters that cannot move: nothing passes on their way.
+    stopped: Vec<LetterName>,
+}
+
+/// A process, as its sockets know it.
+#[derive(Debug)]
+struct Owner {
+    host: HostId,
+    function: String,
+    host_name: String,
+    inbox: VecDeque<Incoming>,
+    /// By number of peer: the connection and which end of it is ours.
+    peers: Vec<(u32, u8)>,
+    /// What the last connect gave.
+    connected: Option<Result<PeerId, ProcessError>>,
+    next_port: u16,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [End; 2],
+}
+
+#[derive(Debug)]
+struct End {
+    process: ProcessId,
+    peer: PeerId,
+    /// The port that was dialled, on the listening end.
+    port: u16,
+    open: bool,
+    /// Whether it was closed by its own process, rather than by word of the other end.
+    was_left: bool,
+    /// Letters from this end that have not been handed over, in order; whether each has arrived.
+    sent: VecDeque<(Letter, bool)>,
+    /// Number of the first of them.
+    first: u64,
+    bytes: u64,
+}
+
+impl Sockets {
+    /// There is another process; processes come in order of their numbers.
+    pub(crate) fn add(&mut self, host: HostId, spec: &ProcessSpec) {
+        self.owners.push(Owner {
+            host,
+            function: spec.function.clone(),
+            host_name: spec.host.clone(),
+            inbox: VecDeque::new(),
+            peers: Vec::new(),
+            connected: None,
+            next_port: 49152,
+        });
+    }
+
+    pub(crate) fn listen(&mut self, id: ProcessId, port: u16) -> Result<u16, ProcessError> {
+        let owner = &mut self.owners[id.0 as usize];
+        let host = owner.host;
+        let port = match port {
+            0 => {
+                owner.next_port += 1;
+                let first = owner.next_port;
+                (first..=u16::MAX).find(|port| !self.listening.contains_key(&(host, *port))).unwrap_or(0)
+            }
+            port => port,
+        };
+        match self.listening.get(&(host, port)) {
+            Some(other) => {
+                let why = format!("process '{}' listens there", self.owner(*other).function);
+                Err(ProcessError::CannotListen { host: self.owner(id).host_name.clone(), port, why })
+            }
+            None => {
+                self.listening.insert((host, port), id);
+                Ok(port)
+            }
+        }
+    }
+
+    /// Begins to connect; the outcome comes after a round trip.
+    pub(crate) fn dial(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        platform: &Platform,
+        id: ProcessId,
+        name: &str,
+        port: u16,
+    ) -> Result<(), ProcessError> {
+        let Some(host) = platform.host(name) else {
+            let some: Vec<&str> = platform.hosts().iter().take(8).map(|host| host.name.as_str()).collect();
+            return Err(ProcessError::NoSuchHost { host: name.into(), known: some.join(", ") });
+        };
+        let round_trip_ns = routes.round_trip_ns((self.owner(id).host, host));
+        let round_trip_ns =
+            round_trip_ns.map_err(|why| ProcessError::CannotConnect { host: name.into(), port, why })?;
+        let dialled = Occurrence::ProcessDialled { process: id, host, name: name.into(), port };
+        kernel.push(kernel.now() + round_trip_ns, dialled);
+        Ok(())
+    }
+
+    /// A dial has come back; `None` if nothing answers, which the process notices later.
+    pub(crate) fn dialled(
+        &mut self,
+        routes: &Routes,
+        id: ProcessId,
+        host: HostId,
+        name: String,
+        port: u16,
+    ) -> Option<Wake> {
+        let here = self.owner(id).host;
+        let cannot = |why: &str| ProcessError::CannotConnect { host: name, port, why: why.into() };
+        let is_answered = !routes.is_lost((here, host)) && !routes.is_lost((host, here));
+        let outcome = match self.listening.get(&(host, port)).copied() {
+            _ if !is_answered => Err(cannot("no answer")),
+            None => Err(cannot("connection refused: nobody listens")),
+            Some(listener) => Ok(self.join(id, listener, port)),
+        };
+        self.owner_mut(id).connected = Some(outcome);
+        is_answered.then_some(Wake::Connected(id))
+    }
+
+    /// Takes out what a dial gave.
+    pub(crate) fn take_connected(&mut self, id: ProcessId) -> Option<Result<PeerId, ProcessError>> {
+        self.owner_mut(id).connected.take()
+    }
+
+    fn join(&mut self, dialler: ProcessId, listener: ProcessId, port: u16) -> PeerId {
+        let number = self.connections.len() as u32;
+        let ends = [(dialler, 0), (listener, port)].map(|(process, port)| {
+            let peer = PeerId(self.owner(process).peers.len() as u64 + u64::from(process == dialler && port > 0));
+            End { process, peer, port, open: true, was_left: false, sent: VecDeque::new(), first: 0, bytes: 0 }
+        });
+        for (side, end) in ends.iter().enumerate() {
+            self.owner_mut(end.process).peers.push((number, side as u8));
+        }
+        let peer = ends[0].peer;
+        self.connections.push(Connection { ends });
+        peer
+    }
+
+    /// The other end of a connection, in words.
+    pub(crate) fn describe(&self, id: ProcessId, peer: PeerId) -> String {
+        let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize) else { return "nobody".into() };
+        let other = self.end(*connection, 1 - *side);
+        let Owner { function, host_name, .. } = self.owner(other.process);
+        match other.port {
+            0 => format!("{function}@{host_name}"),
+            port => format!("{function}@{host_name}:{port}"),
+        }
+    }
+
+    /// Sends; false if the sender has to wait first.
+    pub(crate) fn send(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        id: ProcessId,
+        peer: PeerId,
+        letter: &Letter,
+    ) -> Result<bool, ProcessError> {
+        let (connection, side) = self.owner(id).peers[peer.0 as usize];
+        let (ours, theirs) = (self.end(connection, side), self.end(connection, 1 - side));
+        if !ours.open || !theirs.open {
+            let why = self.why_closed(id, peer);
+            return Err(ProcessError::Closed { peer: self.describe(id, peer), why });
+        }
+        if ours.bytes > SEND_BYTES_MAX {
+            return Ok(false);
+        }
+        let receiver = theirs.process;
+        let end = self.end_mut(connection, side);
+        let name = LetterName { connection, end: side, number: end.first + end.sent.len() as u64 };
+        end.sent.push_back((letter.clone(), false));
+        end.bytes += letter.payload.len() as u64;
+        kernel.see(|| Seen::Sent { name, from: id, to: receiver, letter });
+        self.move_letter(kernel, routes, name);
+        kernel.note(|trace, now| trace.letter(now, id.0, &letter.kind, &letter.payload));
+        Ok(true)
+    }
+
+    /// A letter that was sent begins to move, or waits for its way.
+    fn move_letter(&mut self, kernel: &mut Kernel, routes: &mut Routes, name: LetterName) {
+        let way = self.way_of(name);
+        if routes.is_lost(way) {
+            return self.stopped.push(name);
+        }
+        let path = routes.path(way);
+        let end = self.end(name.connection, name.end);
+        let Letter { kind, payload } = &end.sent[(name.number - end.first) as usize].0;
+        let size_bytes = (payload.len() + kind.len()) as u64 + routes.overhead_bytes();
+        let transfer = kernel.begins(Moved::Letter { name, kind }, size_bytes, &path.links);
+        let flow = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
+        let purpose = Purpose::Letter(LetterFlow { name, transfer });
+        kernel.start_transfer(&Transfer { way_back: &path.way_back, ..flow }, purpose);
+    }
+
+    /// Stops the letters on some ways; they begin anew when something passes there again.
+    pub(crate) fn stop_letters(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        is_on: impl Fn(HostPair, &Path) -> bool,
+    ) {
+        let letter = |(action, purpose): (ActionId, &Purpose)| match purpose {
+            Purpose::Letter(flow) => Some((action, *flow)),
+            _ => None,
+        };
+        let moving: Vec<(ActionId, LetterFlow)> = kernel.under_way().filter_map(letter).collect();
+        for (action, LetterFlow { name, transfer }) in moving {
+            let way = self.way_of(name);
+            if is_on(way, &routes.path(way)) {
+                kernel.cancel(action);
+                kernel.see(|| Seen::TransferEnds { transfer });
+                self.stopped.push(name);
+            }
+        }
+    }
+
+    /// Something passes again on some way: letters that wait for theirs look whether it is that.
+    pub(crate) fn move_letters(&mut self, kernel: &mut Kernel, routes: &mut Routes) {
+        for name in std::mem::take(&mut self.stopped) {
+            self.move_letter(kernel, routes, name);
+        }
+    }
+
+    /// Whether letters wait for their way.
+    pub(crate) fn has_stopped(&self) -> bool {
+        !self.stopped.is_empty()
+    }
+
+    /// A letter has arrived: it and those behind it that have are handed over.
+    pub(crate) fn letter_done(&mut self, kernel: &mut Kernel, flow: LetterFlow) -> Vec<Wake> {
+        let LetterFlow { name: flow, transfer } = flow;
+        kernel.see(|| Seen::TransferEnds { transfer });
+        let [first, second] = &mut self.connections[flow.connection as usize].ends;
+        let (from, to) = if flow.end == 0 { (first, second) } else { (second, first) };
+        from.sent[(flow.number - from.first) as usize].1 = true;
+        let mut letters = Vec::new();
+        let mut name = LetterName { number: from.first, ..flow };
+        while from.sent.front().is_some_and(|(_, arrived)| *arrived) {
+            let (letter, _) = from.sent.pop_front().expect("seen a moment ago");
+            from.first += 1;
+            from.bytes -= letter.payload.len() as u64;
+            letters.push(letter);
+        }
+        if letters.is_empty() {
+            return Vec::new();
+        }
+        let (room, receiver, peer, open) = (Wake::Room(from.process, from.peer), to.process, to.peer, to.open);
+        let is_last = from.sent.is_empty() && !from.open;
+        let mut wakes = Vec::new();
+        if open {
+            for letter in &letters {
+                kernel.note(|trace, now| trace.process(b'=', now, receiver.0));
+                kernel.see(|| Seen::Received { name, to: receiver, kind: &letter.kind });
+                name.number += 1;
+            }
+            let incoming = letters.into_iter().map(|letter| Incoming::Letter { from: peer, letter });
+            self.owner_mut(receiver).inbox.extend(incoming);
+            wakes.push(Wake::Incoming(receiver));
+        }
+        wakes.push(room);
+        if is_last {
+            wakes.extend(self.tell_closed(flow.connection, 1 - flow.end));
+        }
+        wakes
+    }
+
+    /// Takes out what a process reads next.
+    pub(crate) fn read(&mut self, id: ProcessId) -> Option<Incoming> {
+        self.owner_mut(id).inbox.pop_front()
+    }
+
+    /// A process closes its end: the other hears of it behind the last letter, after the latency.
+    pub(crate) fn close(&mut self, kernel: &mut Kernel, routes: &mut Routes, id: ProcessId, peer: PeerId) {
+        let Some((connection, side)) = self.owner(id).peers.get(peer.0 as usize).copied() else { return };
+        let is_other_open = self.end(connection, 1 - side).open;
+        let end = self.end_mut(connection, side);
+        end.was_left |= end.open;
+        if !std::mem::replace(&mut end.open, false) || !is_other_open || !end.sent.is_empty() {
+            return;
+        }
+        let way = self.way_of(LetterName { connection, end: side, number: 0 });
+        let latency_ns = routes.between(way).map_or(0, |path| path.frame_latency_ns);
+        kernel.push(kernel.now() + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
+    }
+
+    /// A process has ended: it reads nothing more, listens nowhere, and its connections close.
+    pub(crate) fn close_all(&mut self, kernel: &mut Kernel, routes: &mut Routes, id: ProcessId) {
+        self.owner_mut(id).inbox.clear();
+        self.listening.retain(|_, listener| *listener != id);
+        for peer in 0..self.owner(id).peers.len() as u64 {
+            self.close(kernel, routes, id, PeerId(peer));
+        }
+    }
+
+    /// Why a connection of that process is closed, in words.
+    pub(crate) fn why_closed(&self, id: ProcessId, peer: PeerId) -> String {
+        match self.own_end(id, peer).is_some_and(|end| end.was_left) {
+            true => "it was closed here".into(),
+            false => format!("{} has closed it", self.describe(id, peer)),
+        }
+    }
+
+    /// Whether a connection of that process is closed, and nothing of it is left to read.
+    pub(crate) fn is_closed(&self, id: ProcessId, peer: PeerId) -> bool {
+        let is_open = self.own_end(id, peer).is_some_and(|end| end.open);
+        !is_open && !self.owner(id).inbox.iter().any(|incoming| incoming.peer() == peer)
+    }
+
+    /// Word comes to that end that the other is closed, if anything passes.
+    pub(crate) fn closed(&mut self, routes: &mut Routes, connection: u32, end: u8) -> Vec<Wake> {
+        let way = self.way_of(LetterName { connection, end: 1 - end, number: 0 });
+        if routes.is_lost(way) {
+            routes.hold(way, Occurrence::ProcessClosed { connection, end });
+            return Vec::new();
+        }
+        self.tell_closed(connection, end)
+    }
+
+    /// That end hears that the other is closed.
+    fn tell_closed(&mut self, connection: u32, end: u8) -> Vec<Wake> {
+        let told = self.end_mut(connection, end);
+        if !std::mem::replace(&mut told.open, false) {
+            return Vec::new();
+        }
+        let (process, peer) = (told.process, told.peer);
+        let why = format!("{} has closed it", self.describe(process, peer));
+        self.owner_mut(process).inbox.push_back(Incoming::Closed { peer, why });
+        vec![Wake::Incoming(process), Wake::Room(process, peer)]
+    }
+
+    fn way_of(&self, name: LetterName) -> HostPair {
+        let host = |end: u8| self.owner(self.end(name.connection, end).process).host;
+        (host(name.end), host(1 - name.end))
+    }
+
+    fn owner(&self, id: ProcessId) -> &Owner {
+        &self.owners[id.0 as usize]
+    }
+
+    fn owner_mut(&mut self, id: ProcessId) -> &mut Owner {
+        &mut self.owners[id.0 as usize]
+    }
+
+    fn end(&self, connection: u32, side: u8) -> &End {
+        &self.connections[connection as usize].ends[side as usize]
+    }
+
+    fn end_mut(&mut self, connection: u32, side: u8) -> &mut End {
+        &mut self.connections[connection as usize].ends[side as usize]
+    }
+
+    fn own_end(&self, id: ProcessId, peer: PeerId) -> Option<&End> {
+        self.owner(id).peers.get(peer.0 as usize).map(|(connection, side)| self.end(*connection, *side))
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        for (number, Connection { ends }) in (0..).zip(&self.connections) {
+            for (side, end) in (0..).zip(ends) {
+                let kept = self.owner(end.process).peers.get(end.peer.0 as usize);
+                assert_eq!(kept, Some(&(number, side)), "a process knows its end of connection {number}");
+                let bytes: usize = end.sent.iter().map(|(letter, _)| letter.payload.len()).sum();
+                assert_eq!(end.bytes, bytes as u64, "bytes on their way are counted");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::Time;
+
+    use super::super::two_hosts::two_hosts;
+    use super::*;
+    use crate::kernel::Happening;
+
+    const SERVER: ProcessId = ProcessId(0);
+    const CLIENT: ProcessId = ProcessId(1);
+
+    #[test]
+    fn letters_are_handed_over_in_order_and_the_close_behind_them() {
+        let (platform, mut kernel, mut routes) = two_hosts();
+        let mut sockets = Sockets::default();
+        for (host, name) in [(0, "a"), (1, "b")] {
+            let spec = ProcessSpec { function: "f".into(), host: name.into(), arguments: Vec::new() };
+            sockets.add(HostId(host), &spec);
+        }
+        assert_eq!(sockets.listen(SERVER, 7), Ok(7));
+        sockets.dial(&mut kernel, &mut routes, &platform, CLIENT, "a", 7).unwrap();
+        let dialled = kernel.next();
+        let Some(Happening::Due(_, Occurrence::ProcessDialled { host, name, .. })) = dialled else { panic!() };
+        assert_eq!(kernel.now(), Time(2_000_000));
+        assert_eq!(sockets.dialled(&routes, CLIENT, host, name, 7), Some(Wake::Connected(CLIENT)));
+        let peer = sockets.take_connected(CLIENT).unwrap().unwrap();
+        for size in [1000, 10] {
+            let letter = Letter { kind: "x".into(), payload: vec![1; size] };
+            assert_eq!(sockets.send(&mut kernel, &mut routes, CLIENT, peer, &letter), Ok(true));
+        }
+        sockets.close(&mut kernel, &mut routes, CLIENT, peer);
+        sockets.check();
+        let mut wakes = Vec::new();
+        while let Some(Happening::Ended(ended)) = kernel.next() {
+            for action in ended {
+                let Some(Purpose::Letter(flow)) = kernel.take_purpose(action) else { panic!() };
+                wakes.push(sockets.letter_done(&mut kernel, flow));
+            }
+        }
+        assert_eq!(wakes[0], [], "the short letter waits for the long one");
+        let last =
+            [Wake::Incoming(SERVER), Wake::Room(CLIENT, peer), Wake::Incoming(SERVER), Wake::Room(SERVER, PeerId(0))];
+        assert_eq!(wakes[1], last);
+        let read: Vec<_> = std::iter::from_fn(|| sockets.read(SERVER)).collect();
+        assert!(matches!(&read[..], [Incoming::Letter { letter, .. }, _, Incoming::Closed { .. }]
+            if letter.payload.len() == 1000));
+        sockets.check();
+    }
+}

@@ -1,0 +1,251 @@
+//! The nodes of a simulation: their machines and what the world keeps for each, where they can be dialled, and which of them
+//! start again with their hosts.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use gridloom_base::{Machine, NodeId, Time};
+use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
+use gridloom_platform::HostId;
+
+use crate::population::NodeSpec;
+use crate::store::Store;
+
+/// A machine of any kind: those of the grid, or a scripted one.
+pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
+
+/// A node's machine.
+pub(crate) enum AnyMachine {
+    Agent(Box<Agent>),
+    Server(Box<Server>),
+    Client(Box<Client>),
+    ClientWithAgent(Box<ClientWithAgent>),
+    Other(BoxedMachine),
+}
+
+impl AnyMachine {
+    pub(crate) fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match self {
+            AnyMachine::Agent(agent) => agent.handle(now, input, effects),
+            AnyMachine::Server(server) => server.handle(now, input, effects),
+            AnyMachine::Client(client) => client.handle(now, input, effects),
+            AnyMachine::ClientWithAgent(client) => client.handle(now, input, effects),
+            AnyMachine::Other(machine) => machine.handle(now, input, effects),
+        }
+    }
+}
+
+/// Whether a node reacts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    Running,
+    /// It handles nothing for now: what comes waits.
+    Paused,
+    Hung,
+    Dead,
+}
+
+/// A node.
+pub(crate) struct SimNode {
+    pub(crate) host: HostId,
+    pub(crate) role: Role,
+    pub(crate) name: String,
+    /// Where it can be dialled; empty for a client.
+    pub(crate) address: String,
+    /// Tasks that it may have started at a time.
+    pub(crate) slots: u32,
+    pub(crate) machine: AnyMachine,
+    pub(crate) life: Life,
+    /// Why it has ended, once it is dead.
+    pub(crate) end: Option<String>,
+    /// How it is started again; `None` if it cannot be.
+    pub(crate) spec: Option<NodeSpec>,
+    /// When it was last resumed.
+    pub(crate) resumed: Time,
+    /// Until then it takes no datum in.
+    pub(crate) full_until: Time,
+    /// What came while it was paused, with the digests of messages.
+    pub(crate) stalled: VecDeque<(Input, u64)>,
+    pub(crate) store: Store,
+    /// Timers set, with the sequence number of the occurrence that will fire them.
+    pub(crate) timers: BTreeMap<Timer, u64>,
+    /// What a client told its program and the program has not taken yet.
+    pub(crate) events: VecDeque<Event>,
+}
+
+impl SimNode {
+    pub(crate) fn new(host: HostId, role: Role, name: &str, address: String, slots: u32, machine: AnyMachine) -> Self {
+        SimNode {
+            host,
+            role,
+            name: name.to_string(),
+            address,
+            slots,
+            machine,
+            life: Life::Running,
+            end: None,
+            spec: None,
+            resumed: Time::ZERO,
+            full_until: Time::ZERO,
+            stalled: VecDeque::new(),
+            store: Store::default(),
+            timers: BTreeMap::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.life == Life::Dead
+    }
+
+    /// It ends, and handles nothing more.
+    pub(crate) fn end(&mut self, why: &str) {
+        self.life = Life::Dead;
+        self.end = Some(why.to_string());
+        self.timers.clear();
+        self.stalled.clear();
+    }
+
+    /// Takes out a timer that fires, unless it was moved or cancelled since it was queued under that number.
+    pub(crate) fn take_timer(&mut self, timer: Timer, sequence: u64) -> bool {
+        let is_set = self.timers.get(&timer) == Some(&sequence);
+        is_set && self.timers.remove(&timer).is_some()
+    }
+}
+
+impl fmt::Debug for SimNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimNode").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+/// All nodes that ever were.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    all: Vec<SimNode>,
+    /// The node that was started last at each address.
+    listeners: BTreeMap<String, NodeId>,
+    /// Nodes that start again when their host is on.
+    ended_with_host: BTreeSet<NodeId>,
+}
+
+impl Nodes {
+    /// The number of the next node: one more than its index.
+    pub(crate) fn next_id(&self) -> NodeId {
+        NodeId(self.all.len() as u64 + 1)
+    }
+
+    pub(crate) fn add(&mut self, node: SimNode) -> NodeId {
+        let id = self.next_id();
+        if !node.address.is_empty() {
+            self.listeners.insert(node.address.clone(), id);
+        }
+        self.all.push(node);
+        id
+    }
+
+    pub(crate) fn node(&self, node: NodeId) -> &SimNode {
+        &self.all[node.0 as usize - 1]
+    }
+
+    pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
+        &mut self.all[node.0 as usize - 1]
+    }
+
+    /// In the order in which they were started.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (NodeId, &SimNode)> + ExactSizeIterator {
+        self.all.iter().enumerate().map(|(index, node)| (NodeId(index as u64 + 1), node))
+    }
+
+    /// The last node that was started under that name.
+    pub(crate) fn named(&self, name: &str) -> Option<NodeId> {
+        self.iter().rev().find(|(_, node)| node.name == name).map(|(id, _)| id)
+    }
+
+    /// The node that listens at that address, or did last.
+    pub(crate) fn listener(&self, address: &str) -> Option<NodeId> {
+        self.listeners.get(address).copied()
+    }
+
+    pub(crate) fn is_dead(&self, node: NodeId) -> bool {
+        self.node(node).is_dead()
+    }
+
+    pub(crate) fn is_running(&self, node: NodeId) -> bool {
+        self.node(node).life == Life::Running
+    }
+
+    /// The nodes of a host.
+    pub(crate) fn on_host(&self, host: HostId) -> Vec<NodeId> {
+        self.iter().filter(|(_, node)| node.host == host).map(|(id, _)| id).collect()
+    }
+
+    /// A node has ended because its host is off; it starts again with it.
+    pub(crate) fn end_with_host(&mut self, node: NodeId) {
+        self.ended_with_host.insert(node);
+    }
+
+    /// Takes out the nodes that start again as their host is on, but not where another was started at the address
+    /// since.
+    pub(crate) fn take_ended_with_host(&mut self, host: HostId) -> Vec<NodeId> {
+        let here: Vec<NodeId> =
+            self.ended_with_host.iter().copied().filter(|node| self.node(*node).host == host).collect();
+        self.ended_with_host.retain(|node| !here.contains(node));
+        here.into_iter().filter(|node| self.listener(&self.node(*node).address) == Some(*node)).collect()
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        for (id, node) in self.iter() {
+            let name = &node.name;
+            assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead for a reason");
+            assert!(!node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(), "'{name}' is dead and waits");
+            assert!(node.life == Life::Paused || node.stalled.is_empty(), "'{name}' stalls what it could handle");
+            assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' runs, and is to start again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Machine for Deaf {
+        type Input = Input;
+        type Effect = Effect;
+        fn handle(&mut self, _: Time, _: Input, _: &mut Vec<Effect>) {}
+    }
+
+    fn node(name: &str, address: &str) -> SimNode {
+        let machine = AnyMachine::Other(Box::new(Deaf));
+        SimNode::new(HostId(0), Role::Server, name, address.into(), 1, machine)
+    }
+
+    #[test]
+    fn a_name_and_an_address_mean_the_last_node_that_bears_them() {
+        let mut nodes = Nodes::default();
+        let (first, second) = (nodes.add(node("s", "sim://a")), nodes.add(node("s", "sim://a")));
+        assert_eq!((first, second), (NodeId(1), NodeId(2)));
+        assert_eq!((nodes.named("s"), nodes.listener("sim://a")), (Some(second), Some(second)));
+        for id in [first, second] {
+            nodes.node_mut(id).end("an end");
+            nodes.end_with_host(id);
+        }
+        nodes.check();
+        assert_eq!(nodes.take_ended_with_host(HostId(0)), [second]);
+        assert_eq!(nodes.take_ended_with_host(HostId(0)), []);
+    }
+
+    #[test]
+    fn a_timer_fires_under_the_number_it_was_set_with_last() {
+        let mut node = node("s", "sim://a");
+        node.timers.insert(Timer::Numbered(3), 7);
+        assert!(
+            !node.take_timer(Timer::Numbered(3), 6)
+                && node.take_timer(Timer::Numbered(3), 7)
+                && !node.take_timer(Timer::Numbered(3), 7)
+        );
+    }
+}

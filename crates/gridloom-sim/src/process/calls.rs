@@ -1,0 +1,184 @@
+//! What processes call, and what comes to them: between their table, their sockets and the rest of a simulation.
+
+use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::{NodeId, Time};
+use gridloom_platform::HostId;
+use gridloom_process::{Letter, PeerId, ProcessError, ProcessSpec};
+
+use super::table::{Process, ProcessId, Wait};
+use crate::network::{LetterFlow, Wake};
+use crate::simulation::Simulation;
+
+/// So many that wait are told.
+const WAITING_TOLD: usize = 8;
+
+impl Simulation {
+    /// A process on that host, which waits to be started.
+    pub(crate) fn add_process(&mut self, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
+        self.sockets.add(host, &spec);
+        self.processes.add(&mut self.kernel, host, spec, start)
+    }
+
+    pub(crate) fn process(&self, id: ProcessId) -> &Process {
+        self.processes.process(id)
+    }
+
+    /// A process blocks, until then at the latest.
+    pub(crate) fn process_waits(&mut self, id: ProcessId, wait: Wait, until: Option<Time>) {
+        let comes_from_outside =
+            matches!(wait, Wait::Incoming | Wait::Room { .. } | Wait::Connection { .. } | Wait::Event { .. });
+        let what = match comes_from_outside && self.kernel.instruments().watch.is_on() {
+            true => self.wait_text(id, &wait),
+            false => String::new(),
+        };
+        self.processes.wait(&mut self.kernel, id, wait, &what);
+        if let Some(until) = until {
+            self.processes.limit(&mut self.kernel, id, until);
+        }
+    }
+
+    /// What a process waits for, in words.
+    fn wait_text(&self, id: ProcessId, wait: &Wait) -> String {
+        let process = self.process(id);
+        match wait {
+            _ if process.is_stopped() => "somebody to let it go on: it was paused or hangs".into(),
+            Wait::Incoming => match process.expected() {
+                (None, _) => "a message".into(),
+                (Some(kind), None) => format!("a message '{kind}'"),
+                (Some(kind), Some(peer)) => format!("a message '{kind}' of {}", self.sockets.describe(id, peer)),
+            },
+            Wait::Room { peer } => format!("{} to take what was sent to it", self.sockets.describe(id, *peer)),
+            Wait::Connection { host, port } => format!("a connection to {host}:{port}"),
+            Wait::Event { .. } => "a result of the grid".into(),
+            Wait::Computation { .. } => "the end of its computation".into(),
+            Wait::Start if self.hosts.is_off(process.host) => "its host to be on".into(),
+            Wait::Start | Wait::Time => "its time".into(),
+        }
+    }
+
+    /// What a process waits for now, in words.
+    pub(super) fn process_wait_text(&self, id: ProcessId) -> String {
+        let wait = self.process(id).wait.as_ref();
+        wait.map_or_else(|| "its turn".into(), |wait| self.wait_text(id, wait))
+    }
+
+    /// Processes that have not ended and what each waits for, in words; some of them if there are many.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut told: Vec<String> = Vec::new();
+        for (id, process) in self.processes.left() {
+            if told.len() == WAITING_TOLD {
+                told.push("others".into());
+                break;
+            }
+            let what = self.process_wait_text(id);
+            told.push(format!("{}@{} (waits for {what})", process.spec.function, process.spec.host));
+        }
+        told
+    }
+
+    /// Whether a process that waits may ever go on, as far as can be told without looking at the grid's machines.
+    pub(crate) fn may_wake(&self) -> bool {
+        let comes_on = |host| self.hosts.is_off(host) && self.kernel.will_turn_on(host);
+        self.kernel.has_something_for_processes()
+            || self.processes.wait_for_events()
+            || !self.hosts.are_on() && self.processes.wait_for_host(comes_on)
+            || self.sockets.has_stopped()
+            || self.routes.hold_for_process()
+    }
+
+    /// What may have come to a process, if it waits for such.
+    fn wake(&mut self, wake: Wake) {
+        let (kernel, processes) = (&mut self.kernel, &mut self.processes);
+        match wake {
+            Wake::Incoming(id) => processes.wake_if(kernel, id, |wait| matches!(wait, Wait::Incoming)),
+            Wake::Room(id, to) => {
+                processes.wake_if(kernel, id, |wait| matches!(wait, Wait::Room { peer } if *peer == to));
+            }
+            Wake::Connected(id) => processes.wake_if(kernel, id, |wait| matches!(wait, Wait::Connection { .. })),
+        }
+    }
+
+    /// A process begins to connect; it waits for the outcome.
+    pub(crate) fn process_dials(&mut self, id: ProcessId, name: &str, port: u16) -> Result<(), ProcessError> {
+        self.sockets.dial(&mut self.kernel, &mut self.routes, &self.platform, id, name, port)?;
+        self.process_waits(id, Wait::Connection { host: name.into(), port }, None);
+        Ok(())
+    }
+
+    pub(crate) fn on_process_dialled(&mut self, id: ProcessId, host: HostId, name: String, port: u16) {
+        match self.sockets.dialled(&self.routes, id, host, name, port) {
+            Some(wake) => self.wake(wake),
+            None => {
+                let at = self.now() + DIAL_NS_MAX;
+                self.processes.limit(&mut self.kernel, id, at);
+            }
+        }
+    }
+
+    /// A process sends; false if it has to wait first.
+    pub(crate) fn process_send(&mut self, id: ProcessId, peer: PeerId, letter: &Letter) -> Result<bool, ProcessError> {
+        let is_sent = self.sockets.send(&mut self.kernel, &mut self.routes, id, peer, letter)?;
+        if is_sent {
+            self.processes.stir(self.kernel.now());
+        }
+        Ok(is_sent)
+    }
+
+    pub(crate) fn process_closes(&mut self, id: ProcessId, peer: PeerId) {
+        self.sockets.close(&mut self.kernel, &mut self.routes, id, peer);
+    }
+
+    pub(crate) fn on_letter(&mut self, flow: LetterFlow) {
+        let wakes = self.sockets.letter_done(&mut self.kernel, flow);
+        wakes.into_iter().for_each(|wake| self.wake(wake));
+    }
+
+    pub(crate) fn on_process_closed(&mut self, connection: u32, end: u8) {
+        let wakes = self.sockets.closed(&mut self.routes, connection, end);
+        wakes.into_iter().for_each(|wake| self.wake(wake));
+    }
+
+    pub(crate) fn on_process_due(&mut self, id: ProcessId, turn: u64) {
+        let is_off = self.hosts.is_off(self.process(id).host);
+        self.processes.on_due(&mut self.kernel, id, turn, is_off);
+    }
+
+    /// Starts a client that a process uses.
+    pub(crate) fn add_client_of(&mut self, id: ProcessId, name: &str) -> NodeId {
+        let client = self.add_client(self.process(id).host, name);
+        self.processes.add_client(id, client);
+        client
+    }
+
+    /// A process computes for so many floating-point operations, as the measured block of that name if it is one.
+    pub(crate) fn process_computes(&mut self, id: ProcessId, block: Option<&str>, flops: f64) {
+        self.processes.compute(&mut self.kernel, id, block, flops);
+    }
+
+    /// What a measured block that a process has run is charged as; `None` if that is not known, and the simulation has
+    /// failed.
+    pub(crate) fn process_charge(&mut self, id: ProcessId, block: &str, real_ns: u64) -> Option<f64> {
+        self.processes.charge(id, block, real_ns).map_err(|why| self.fail(why)).ok()
+    }
+
+    /// The simulation cannot go on as it should: every process must return.
+    fn fail(&mut self, why: String) {
+        self.processes.fail(&mut self.kernel, why);
+    }
+
+    /// A simulation must not go on if its observer could not watch on.
+    pub(crate) fn fail_if_unseen(&mut self) {
+        if let Some(why) = self.kernel.instruments_mut().watch.take_failure() {
+            self.fail(why);
+        }
+    }
+
+    /// The time is over that the run was given.
+    pub(crate) fn on_until(&mut self) {
+        let left = self.waiting();
+        if !left.is_empty() {
+            let seconds = self.now().seconds();
+            self.fail(format!("the run was to end at {seconds} s, and processes still ran: {}", left.join(", ")));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How processes end and start anew: with their hosts, by faults, at the end of the run, or as their code returns.
+
+use gridloom_base::Time;
+use gridloom_platform::HostId;
+
+use super::table::ProcessId;
+use crate::faults::Fault;
+use crate::kernel::Occurrence;
+use crate::simulation::Simulation;
+
+impl Simulation {
+    /// A process is killed: its clients die with it, whatever its code still does.
+    pub(crate) fn kill_process(&mut self, id: ProcessId, why: &str) {
+        if self.process(id).is_over() {
+            return;
+        }
+        self.processes.end(&mut self.kernel, id, why);
+        self.end_clients(id, why);
+    }
+
+    pub(crate) fn kill_process_at(&mut self, id: ProcessId, at: Time) {
+        self.kernel.push(at, Occurrence::ProcessKilled { process: id });
+    }
+
+    /// A process is told to return; its clients stay until it does.
+    pub(crate) fn end_process(&mut self, id: ProcessId, why: &str) {
+        self.processes.end(&mut self.kernel, id, why);
+    }
+
+    fn end_clients(&mut self, id: ProcessId, why: &str) {
+        self.processes.clients_of(id).into_iter().for_each(|client| self.end(client, why));
+    }
+
+    /// A process is killed and starts anew.
+    pub(crate) fn restart_process(&mut self, id: ProcessId) {
+        let process = self.process(id);
+        let (host, spec) = (process.host, process.spec.clone());
+        self.kill_process(id, "the process was killed");
+        let anew = self.add_process(host, spec, self.now());
+        self.processes.set_restarts(anew, self.processes.restarts(id));
+        self.processes.replace(id, anew);
+    }
+
+    /// A host is on again: a process of it starts that was to start meanwhile, or anew.
+    pub(crate) fn start_with_host(&mut self, id: ProcessId, host: HostId) {
+        if self.process(id).host != host {
+            return;
+        }
+        if let Some(spec) = self.processes.start_with_host(&mut self.kernel, id) {
+            let anew = self.add_process(host, spec, self.now());
+            self.processes.set_restarts(anew, true);
+            self.processes.replace(id, anew);
+        }
+    }
+
+    /// Whether a process may start anew: by a fault to come, or with its host.
+    pub(super) fn may_restart_process(&self) -> bool {
+        let is_due = |is_it: fn(&Fault) -> bool| {
+            self.kernel.queued().any(|occurrence| matches!(occurrence, Occurrence::Strike(fault) if is_it(fault)))
+        };
+        let turns_on = is_due(|fault| matches!(fault, Fault::On(_)));
+        is_due(Fault::restarts_process)
+            || self.processes.restart_with_host(|host| turns_on || self.kernel.will_turn_on(host))
+    }
+
+    /// The code of a process has returned.
+    pub(crate) fn process_over(&mut self, id: ProcessId) {
+        self.kernel.note(|trace, now| trace.process(b'-', now, id.0));
+        self.end_clients(id, "the process has ended");
+        self.processes.on_returned(id);
+        self.sockets.close_all(&mut self.kernel, &mut self.routes, id);
+    }
+}

@@ -1,0 +1,440 @@
+//! All processes: where each stands, what it waits for, and which are ready to go on.
+//!
+//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended; it is woken once for each time it waits
+//! (`turn` counts them, so that what comes late wakes nothing).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, Time};
+use gridloom_flow::{ActionId, HostIndex};
+use gridloom_platform::HostId;
+use gridloom_process::{PeerId, ProcessSpec};
+
+use super::measures::{MeasuredBlock, Measures};
+use crate::kernel::{Kernel, Occurrence, Purpose};
+use crate::observe::{Seen, State};
+
+/// A process of a simulation, in order of their making.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ProcessId(pub u32);
+
+/// What a process waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wait {
+    Start,
+    Time,
+    Incoming,
+    Room { peer: PeerId },
+    Connection { host: String, port: u16 },
+    Computation { block: Option<String>, flops: f64 },
+    Event { client: NodeId },
+}
+
+/// How long nothing but time limits of processes has come to pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Idle {
+    /// When something else did last.
+    pub since: Time,
+    /// How many have expired since then.
+    pub limits: u64,
+}
+
+/// All processes.
+#[derive(Default)]
+pub(crate) struct Processes {
+    all: Vec<Process>,
+    ready: VecDeque<ProcessId>,
+    /// Clients of the grid, with the process that uses each.
+    clients: BTreeMap<NodeId, ProcessId>,
+    /// Processes that start anew, each with the one that it replaces, until they have stacks.
+    restarted: Vec<(ProcessId, ProcessId)>,
+    idle: Idle,
+    measures: Option<Box<dyn Measures>>,
+    /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
+    reference_flops: f64,
+    /// Why they all had to end before their time.
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) spec: ProcessSpec,
+    pub(crate) host: HostId,
+    pub(crate) wait: Option<Wait>,
+    turn: u64,
+    /// What it looks for when it receives: a type and perhaps a sender; empty for whatever it handles. Kept, so that
+    /// saying it costs no memory.
+    expected: (String, Option<PeerId>),
+    /// Why it must return, once it must.
+    end: Option<String>,
+    /// Its calls since then.
+    calls_after_end: u32,
+    is_over: bool,
+    /// When it is to start.
+    start: Time,
+    /// Whether it starts again with its host, and whether its host has taken it away.
+    restarts: bool,
+    has_ended_with_host: bool,
+    /// Whether a fault has stopped it, and whether what it waited for has come meanwhile.
+    is_stopped: bool,
+    is_due: bool,
+    /// Whether another has started in its place.
+    is_replaced: bool,
+}
+
+impl Process {
+    /// Whether it ended with its host, and starts again with it.
+    fn waits_for_host(&self) -> bool {
+        self.has_ended_with_host && self.restarts && !self.is_replaced
+    }
+
+    fn waits_to_start(&self) -> bool {
+        matches!(self.wait, Some(Wait::Start))
+    }
+
+    /// What it looks for: a type, if it looks for one, and perhaps a sender.
+    pub(crate) fn expected(&self) -> (Option<&str>, Option<PeerId>) {
+        let (kind, from) = &self.expected;
+        (Some(kind.as_str()).filter(|kind| !kind.is_empty()), *from)
+    }
+
+    /// Whether its code has returned.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether it was told to end.
+    pub(crate) fn must_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether a fault has stopped it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+}
+
+impl Processes {
+    pub(crate) fn new(reference_flops: f64) -> Processes {
+        Processes { reference_flops, ..Processes::default() }
+    }
+
+    /// A process on that host, which waits to be started.
+    pub(crate) fn add(&mut self, kernel: &mut Kernel, host: HostId, spec: ProcessSpec, start: Time) -> ProcessId {
+        let id = ProcessId(self.all.len() as u32);
+        kernel.note(|trace, now| trace.process(b'+', now, id.0));
+        kernel.see(|| Seen::Process { process: id, spec: &spec, host });
+        self.all.push(Process {
+            spec,
+            host,
+            wait: None,
+            turn: 0,
+            expected: Default::default(),
+            end: None,
+            calls_after_end: 0,
+            is_over: false,
+            start,
+            restarts: false,
+            has_ended_with_host: false,
+            is_stopped: false,
+            is_due: false,
+            is_replaced: false,
+        });
+        let turn = self.wait(kernel, id, Wait::Start, "");
+        kernel.push(start, Occurrence::ProcessDue { process: id, turn });
+        id
+    }
+
+    pub(crate) fn process(&self, id: ProcessId) -> &Process {
+        &self.all[id.0 as usize]
+    }
+
+    fn process_mut(&mut self, id: ProcessId) -> &mut Process {
+        &mut self.all[id.0 as usize]
+    }
+
+    /// Processes with code that has not returned.
+    pub(crate) fn left(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.with_ids().filter(|(_, process)| !process.is_over)
+    }
+
+    fn with_ids(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        (0..).map(ProcessId).zip(&self.all)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        (0..self.all.len() as u32).map(ProcessId)
+    }
+
+    /// Those of that name, `function@host`, that no other has replaced.
+    pub(crate) fn named(&self, name: &str) -> Vec<ProcessId> {
+        let is_it = |process: &Process| {
+            let spec = &process.spec;
+            let rest = name.strip_prefix(&*spec.function).and_then(|rest| rest.strip_prefix('@'));
+            !process.is_replaced && rest == Some(&*spec.host)
+        };
+        self.with_ids().filter(|(_, process)| is_it(process)).map(|(id, _)| id).collect()
+    }
+
+    /// The process that is ready first.
+    pub(crate) fn first_ready(&self) -> Option<ProcessId> {
+        self.ready.front().copied()
+    }
+
+    /// Takes the process that is ready first out of those that are.
+    pub(crate) fn take_ready(&mut self) -> Option<ProcessId> {
+        self.ready.pop_front()
+    }
+
+    pub(crate) fn idle(&self) -> Idle {
+        self.idle
+    }
+
+    /// Something other than a time limit has come to pass.
+    pub(crate) fn stir(&mut self, now: Time) {
+        self.idle = Idle { since: now, limits: 0 };
+    }
+
+    /// It blocks, `what` it waits for in words if something comes from outside; the number of this time.
+    pub(crate) fn wait(&mut self, kernel: &mut Kernel, id: ProcessId, wait: Wait, what: &str) -> u64 {
+        kernel.see(|| {
+            let state = match &wait {
+                Wait::Start => State::Runs,
+                Wait::Time => State::Sleeps,
+                Wait::Computation { block, flops } => State::Computes { block: block.as_deref(), flops: *flops },
+                Wait::Incoming | Wait::Room { .. } | Wait::Connection { .. } | Wait::Event { .. } => {
+                    State::Waits { what }
+                }
+            };
+            Seen::State { process: id, state }
+        });
+        let process = self.process_mut(id);
+        process.wait = Some(wait);
+        process.turn += 1;
+        process.turn
+    }
+
+    /// Ends this time of waiting then, at the latest.
+    pub(crate) fn limit(&self, kernel: &mut Kernel, id: ProcessId, at: Time) {
+        let turn = self.process(id).turn;
+        kernel.push(at.max(kernel.now()), Occurrence::ProcessDue { process: id, turn });
+    }
+
+    pub(crate) fn expect(&mut self, id: ProcessId, kind: Option<&str>, from: Option<PeerId>) {
+        let (expected, peer) = &mut self.process_mut(id).expected;
+        expected.clear();
+        expected.push_str(kind.unwrap_or_default());
+        *peer = from;
+    }
+
+    /// What it waits for has come, if it waits for such.
+    pub(crate) fn wake_if(&mut self, kernel: &mut Kernel, id: ProcessId, is_it: impl FnOnce(&Wait) -> bool) {
+        let process = &mut self.all[id.0 as usize];
+        if !process.wait.as_ref().is_some_and(is_it) {
+            return;
+        }
+        self.idle = Idle { since: kernel.now(), limits: 0 };
+        if process.is_stopped {
+            process.is_due = true;
+            return;
+        }
+        process.wait = None;
+        kernel.note(|trace, now| trace.process(b'>', now, id.0));
+        kernel.see(|| Seen::State { process: id, state: State::Runs });
+        self.ready.push_back(id);
+    }
+
+    /// A time limit, a sleep or a computation is over; `is_off` says whether its host is off.
+    pub(crate) fn on_due(&mut self, kernel: &mut Kernel, id: ProcessId, turn: u64, is_off: bool) {
+        let process = self.process(id);
+        // A process that was to start while its host is off starts with it.
+        let is_late = process.waits_to_start() && is_off;
+        if process.turn != turn || is_late {
+            return;
+        }
+        let is_limit = !matches!(process.wait, Some(Wait::Start | Wait::Computation { .. } | Wait::Connection { .. }));
+        let idle = self.idle;
+        self.wake_if(kernel, id, |_| true);
+        if is_limit {
+            self.idle = Idle { limits: idle.limits + 1, ..idle };
+        }
+    }
+
+    /// A process uses a client of the grid.
+    pub(crate) fn add_client(&mut self, id: ProcessId, client: NodeId) {
+        self.clients.insert(client, id);
+    }
+
+    /// The clients of a process.
+    pub(crate) fn clients_of(&self, id: ProcessId) -> Vec<NodeId> {
+        self.clients.iter().filter(|(_, owner)| **owner == id).map(|(client, _)| *client).collect()
+    }
+
+    /// A client has an event.
+    pub(crate) fn wake_for_event(&mut self, kernel: &mut Kernel, node: NodeId) {
+        if let Some(process) = self.clients.get(&node).copied() {
+            self.wake_if(kernel, process, |wait| matches!(wait, Wait::Event { client } if *client == node));
+        }
+    }
+
+    /// Whether a process waits for an event of the grid.
+    pub(crate) fn wait_for_events(&self) -> bool {
+        self.clients.values().any(|id| matches!(self.process(*id).wait, Some(Wait::Event { .. })))
+    }
+
+    /// Whether a process waits to start, or to start anew, on a host of which that holds.
+    pub(crate) fn wait_for_host(&self, is_it: impl Fn(HostId) -> bool) -> bool {
+        self.all.iter().any(|process| (process.waits_to_start() || process.waits_for_host()) && is_it(process.host))
+    }
+
+    /// Whether a process that ended with its host starts anew with it, on a host of which that holds.
+    pub(crate) fn restart_with_host(&self, is_it: impl Fn(HostId) -> bool) -> bool {
+        self.all.iter().any(|process| process.waits_for_host() && is_it(process.host))
+    }
+
+    pub(crate) fn set_measures(&mut self, measures: Box<dyn Measures>) {
+        self.measures = Some(measures);
+    }
+
+    /// What the time of a measured block is charged as, floating-point operations.
+    ///
+    /// # Errors
+    /// In words, if that is not known or cannot be written down.
+    pub(crate) fn charge(&mut self, id: ProcessId, block: &str, real_ns: u64) -> Result<f64, String> {
+        let flops = ns_to_seconds(real_ns) * self.reference_flops;
+        let Some(measures) = &mut self.measures else { return Ok(flops) };
+        let spec = &self.all[id.0 as usize].spec;
+        measures.charge(&MeasuredBlock { process: id, spec, block, real_ns, flops })
+    }
+
+    /// There will be no more measured blocks, and nothing fails any more.
+    ///
+    /// # Errors
+    /// In words: why processes had to end before their time, or what became of the measures, or else `watched`.
+    pub(crate) fn finish(&mut self, watched: Result<(), String>) -> Result<(), String> {
+        let measured = self.measures.take().map_or(Ok(()), |mut measures| measures.finish());
+        self.failure.take().map_or(measured.and(watched), Err)
+    }
+
+    /// It computes, as the measured block of that name if it is one.
+    pub(crate) fn compute(&mut self, kernel: &mut Kernel, id: ProcessId, block: Option<&str>, flops: f64) {
+        kernel.note(|trace, now| trace.computes(now, id.0, flops));
+        let turn = self.wait(kernel, id, Wait::Computation { block: block.map(str::to_string), flops }, "");
+        let host = HostIndex(self.process(id).host.0);
+        kernel.start_execution(host, flops, Purpose::Computation { process: id, turn });
+    }
+
+    /// It must return: whatever it calls fails from now on.
+    pub(crate) fn end(&mut self, kernel: &mut Kernel, id: ProcessId, why: &str) {
+        kernel.note(|trace, now| trace.process(b'x', now, id.0));
+        let process = self.process_mut(id);
+        process.is_stopped = false;
+        let computes = matches!(process.wait, Some(Wait::Computation { .. }));
+        process.end.get_or_insert_with(|| why.to_string());
+        if computes && let Some(action) = computation_of(kernel, id) {
+            kernel.cancel(action);
+        }
+        self.wake_if(kernel, id, |_| true);
+    }
+
+    /// It calls something; why it must return instead and how often it was told so, if it must.
+    pub(crate) fn call(&mut self, id: ProcessId) -> Option<(String, u32)> {
+        let process = self.process_mut(id);
+        let why = process.end.clone()?;
+        process.calls_after_end += 1;
+        Some((why, process.calls_after_end))
+    }
+
+    /// The simulation cannot go on as it should: every process must return.
+    pub(crate) fn fail(&mut self, kernel: &mut Kernel, why: String) {
+        for id in self.ids() {
+            self.end(kernel, id, "the simulation has failed");
+        }
+        self.failure.get_or_insert(why);
+    }
+
+    /// It does nothing until it may go on; what comes waits. A computation that is under way goes on to its end.
+    pub(crate) fn stop(&mut self, id: ProcessId) {
+        self.process_mut(id).is_stopped = true;
+    }
+
+    /// It goes on.
+    pub(crate) fn resume(&mut self, kernel: &mut Kernel, id: ProcessId) {
+        let process = self.process_mut(id);
+        process.is_stopped = false;
+        if std::mem::take(&mut process.is_due) {
+            self.wake_if(kernel, id, |_| true);
+        }
+    }
+
+    /// Its code has returned, and its clients are gone.
+    pub(crate) fn on_returned(&mut self, id: ProcessId) {
+        self.process_mut(id).is_over = true;
+        self.clients.retain(|_, owner| *owner != id);
+    }
+
+    /// From now on it starts anew with its host.
+    pub(crate) fn set_restarts(&mut self, id: ProcessId, restarts: bool) {
+        self.process_mut(id).restarts = restarts;
+    }
+
+    /// Whether it starts anew with its host.
+    pub(crate) fn restarts(&self, id: ProcessId) -> bool {
+        self.process(id).restarts
+    }
+
+    /// A process has started in the place of another, and needs a stack.
+    pub(crate) fn replace(&mut self, before: ProcessId, anew: ProcessId) {
+        self.process_mut(before).is_replaced = true;
+        self.restarted.push((anew, before));
+    }
+
+    /// Takes out the processes that have started anew, each with the one that it replaces.
+    pub(crate) fn take_restarted(&mut self) -> Vec<(ProcessId, ProcessId)> {
+        std::mem::take(&mut self.restarted)
+    }
+
+    /// A host is off: the processes that have to end with it.
+    pub(crate) fn end_with_host(&mut self, host: HostId) -> Vec<ProcessId> {
+        let ends = |process: &Process| process.host == host && !process.is_over && !process.waits_to_start();
+        let here: Vec<ProcessId> = self.with_ids().filter(|(_, process)| ends(process)).map(|(id, _)| id).collect();
+        here.iter().for_each(|id| self.process_mut(*id).has_ended_with_host = true);
+        here
+    }
+
+    /// The host of a process is on again; what is to start in its place, if something is. A process that was to start
+    /// meanwhile does.
+    pub(crate) fn start_with_host(&mut self, kernel: &mut Kernel, id: ProcessId) -> Option<ProcessSpec> {
+        let process = self.process_mut(id);
+        let starts_anew = process.waits_for_host();
+        process.has_ended_with_host = false;
+        if starts_anew {
+            return Some(process.spec.clone());
+        }
+        if process.start <= kernel.now() {
+            self.wake_if(kernel, id, |wait| matches!(wait, Wait::Start));
+        }
+        None
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        for id in &self.ready {
+            assert!(self.process(*id).wait.is_none(), "{id:?} is ready, and waits");
+        }
+        for (id, process) in self.with_ids() {
+            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended, and waits");
+        }
+    }
+}
+
+/// The action in which a process computes.
+fn computation_of(kernel: &Kernel, id: ProcessId) -> Option<ActionId> {
+    let is_its = |purpose: &Purpose| matches!(purpose, Purpose::Computation { process, .. } if *process == id);
+    kernel.under_way().find(|(_, purpose)| is_its(purpose)).map(|(action, _)| action)
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,386 @@
+//! Tasks under way on the servers of a simulation: their files, their time, their bodies.
+//!
+//! A task has its files written and read in one go, then it computes; when its time is over its body runs, if bodies do, and
+//! its results are put into the server's store.
+//!
+//! **Invariant:** a task that has begun ends once: with an input for its machine, or with its server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gridloom_base::limits::WORK_FLOPS_DEFAULT;
+use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_core::call::CallBackAnswer;
+use gridloom_core::graph::{Argument, Task};
+use gridloom_core::node::Input;
+use gridloom_flow::{ActionId, HostIndex};
+
+use crate::disk::Files;
+use crate::kernel::{Kernel, Purpose};
+use crate::observe::Seen;
+use crate::store::{Store, StoredValue};
+use crate::trace::Interval;
+
+/// How far a body has come, with the values of its results.
+pub type Halt = gridloom_core::call::Halt<Vec<(Meta, Vec<u8>)>>;
+
+/// Runs the bodies of tasks, for programs that want real results from simulated machines.
+pub trait Bodies: Send {
+    /// Runs one: `inputs` are the values of all arguments in order, and so are the results those of all outputs.
+    ///
+    /// # Errors
+    /// Whatever the function would have failed with.
+    fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError>;
+
+    /// Likewise, for one that may call its program back.
+    fn begin(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Halt {
+        Halt::Ended(self.run(task, inputs))
+    }
+
+    /// Goes on with one that has called its program back.
+    fn go_on(&mut self, task: &Task, _answer: CallBackAnswer) -> Halt {
+        unreachable!("{} has not called its program back", task.id)
+    }
+
+    /// Gives one up that has called its program back.
+    fn give_up(&mut self, _task: TaskId) {}
+
+    /// An object has ended, and its state with it.
+    fn end_object(&mut self, _object: ObjectId) {}
+}
+
+/// A task that has begun on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct StartedTask {
+    pub(crate) node: NodeId,
+    pub(crate) task: Arc<Task>,
+}
+
+/// A server, as its tasks see it.
+pub(crate) struct OnServer<'a> {
+    pub(crate) node: NodeId,
+    pub(crate) name: &'a str,
+    pub(crate) slots: u32,
+    /// The engine's processors that stand for its host and for the host's disk.
+    pub(crate) host: HostIndex,
+    pub(crate) disk: HostIndex,
+    pub(crate) store: &'a mut Store,
+}
+
+/// What tasks need of all servers.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: BTreeMap<(NodeId, TaskId), Running>,
+    bodies: Option<Box<dyn Bodies>>,
+    /// Functions with files, by name.
+    files: BTreeMap<String, Files>,
+    /// What part of its host's speed a function makes use of, by name; others use it all.
+    efficiencies: BTreeMap<String, f64>,
+}
+
+#[derive(Debug)]
+struct Running {
+    started: Time,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// An action is under way: its files, or its computation.
+    Moves(ActionId),
+    /// Its time is over, and its body waits for what its program says.
+    CallsBack(Arc<Task>),
+}
+
+/// Results' true descriptions.
+type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
+
+impl Tasks {
+    pub(crate) fn new(efficiencies: BTreeMap<String, f64>) -> Tasks {
+        Tasks { efficiencies, ..Tasks::default() }
+    }
+
+    pub(crate) fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
+        self.bodies = Some(bodies);
+    }
+
+    /// From now on, tasks of that function have these files.
+    pub(crate) fn set_files(&mut self, function: &str, files: Files) {
+        if files.is_empty() {
+            self.files.remove(function);
+        } else {
+            self.files.insert(function.to_string(), files);
+        }
+    }
+
+    /// What a function's description says of its files, unless that was set already.
+    pub(crate) fn describe_files(&mut self, function: &str, files: Files) {
+        if !self.files.contains_key(function) {
+            self.set_files(function, files);
+        }
+    }
+
+    /// Begins a task.
+    ///
+    /// # Panics
+    /// If the server has no slot for it, runs it already, or lacks one of its inputs.
+    pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) {
+        let (name, slots, node, id) = (place.name, place.slots, place.node, task.id);
+        // A task that waits for its program takes no slot.
+        let moving = self.of(node).filter(|(_, running)| matches!(running.stage, Stage::Moves(_))).count();
+        assert!((moving as u64) < u64::from(slots), "'{name}' starts {id} with {moving} of {slots} slots taken");
+        assert!(!self.running.contains_key(&(node, id)), "'{name}' starts {id} twice");
+        for datum in task.inputs() {
+            assert!(place.store.value(datum).is_some(), "'{name}' starts {id} without its input {datum}");
+        }
+        kernel.see(|| Seen::TaskBegins { node, task: &task });
+        let size_bytes = self.files.get(task.name()).map_or(0, |files| files.bytes(&task, place.store));
+        let started = kernel.now();
+        let action = if size_bytes == 0 {
+            self.compute(kernel, place.host, StartedTask { node, task })
+        } else {
+            kernel.start_execution(place.disk, size_bytes as f64, Purpose::Files(StartedTask { node, task }))
+        };
+        self.running.insert((node, id), Running { started, stage: Stage::Moves(action) });
+    }
+
+    /// A task's files are written and read: it computes.
+    pub(crate) fn files_done(&mut self, kernel: &mut Kernel, host: HostIndex, started: StartedTask) {
+        let key = (started.node, started.task.id);
+        let action = self.compute(kernel, host, started);
+        self.running.get_mut(&key).expect("a task with files was started").stage = Stage::Moves(action);
+    }
+
+    fn compute(&self, kernel: &mut Kernel, host: HostIndex, started: StartedTask) -> ActionId {
+        let efficiency = self.efficiencies.get(started.task.name()).copied().unwrap_or(1.0);
+        let work_flops = started.task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
+        kernel.start_execution(host, work_flops, Purpose::Task(started))
+    }
+
+    /// Stops a task; what its machine hears. A task that has ended already has had its `TaskEnded`.
+    pub(crate) fn stop(&mut self, kernel: &mut Kernel, node: NodeId, task: TaskId) -> Option<Input> {
+        let running = self.running.remove(&(node, task))?;
+        let run_ns = kernel.now().since(running.started);
+        self.abandon(kernel, task, running);
+        kernel.see(|| Seen::TaskEnds { node, task });
+        Some(Input::TaskEnded { task, outcome: Err(TaskError::Cancelled), run_ns })
+    }
+
+    /// A server has ended: nothing more comes of its tasks.
+    pub(crate) fn end_all(&mut self, kernel: &mut Kernel, node: NodeId) {
+        let here: Vec<TaskId> = self.of(node).map(|(task, _)| task).collect();
+        for task in here {
+            let running = self.running.remove(&(node, task)).expect("it was there a moment ago");
+            self.abandon(kernel, task, running);
+        }
+    }
+
+    fn abandon(&mut self, kernel: &mut Kernel, task: TaskId, running: Running) {
+        match (running.stage, &mut self.bodies) {
+            (Stage::Moves(action), _) => kernel.cancel(action),
+            (Stage::CallsBack(_), Some(bodies)) => bodies.give_up(task),
+            (Stage::CallsBack(_), None) => {}
+        }
+    }
+
+    /// A task's time is over: its body runs. What its machine hears: that it has ended, or calls its program back.
+    pub(crate) fn computed(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>) -> Input {
+        let halt = self.bodies.as_mut().map(|bodies| match arguments(&place, task) {
+            Ok(inputs) => bodies.begin(task, &inputs),
+            Err(error) => Halt::Ended(Err(error)),
+        });
+        self.halted(kernel, place, task, halt)
+    }
+
+    /// The program has answered a task that called it back; what the task's machine hears then.
+    pub(crate) fn answer(
+        &mut self,
+        kernel: &mut Kernel,
+        place: OnServer<'_>,
+        task: TaskId,
+        answer: CallBackAnswer,
+    ) -> Option<Input> {
+        let Stage::CallsBack(task) = &self.running.get(&(place.node, task))?.stage else { return None };
+        let task = task.clone();
+        let halt = self.bodies.as_mut().map(|bodies| bodies.go_on(&task, answer));
+        Some(self.halted(kernel, place, &task, halt))
+    }
+
+    /// An object has ended, and its state with it.
+    pub(crate) fn end_object(&mut self, object: ObjectId) {
+        if let Some(bodies) = &mut self.bodies {
+            bodies.end_object(object);
+        }
+    }
+
+    /// What a machine hears of a task where its body has come to, or ended for want of bodies.
+    fn halted(&mut self, kernel: &mut Kernel, place: OnServer<'_>, task: &Arc<Task>, halt: Option<Halt>) -> Input {
+        let (node, key) = (place.node, (place.node, task.id));
+        let results = match halt {
+            Some(Halt::CallsBack(call)) => {
+                let running = self.running.get_mut(&key).expect("a task that calls back was started");
+                running.stage = Stage::CallsBack(task.clone());
+                return Input::CallsBack(call);
+            }
+            Some(Halt::Ended(results)) => Some(results),
+            None => None,
+        };
+        let running = self.running.remove(&key).expect("a task that ends was started");
+        let (start, end) = (running.started, kernel.now());
+        kernel.see(|| Seen::TaskEnds { node, task: task.id });
+        let function = task.name().to_string();
+        kernel.note(|trace, _| trace.span(Interval::Task { node, task: task.id, function, start, end }));
+        let outcome = keep_results(kernel, place, task, results);
+        Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }
+    }
+
+    fn of(&self, node: NodeId) -> impl Iterator<Item = (TaskId, &Running)> {
+        let (first, last) = (NodeId(0), NodeId(u64::MAX));
+        let all = (node, TaskId { client: first, serial: 0 })..=(node, TaskId { client: last, serial: u64::MAX });
+        self.running.range(all).map(|((_, task), running)| (*task, running))
+    }
+
+    /// Whether a server runs no task.
+    pub(crate) fn are_idle(&self, node: NodeId) -> bool {
+        self.of(node).next().is_none()
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self, kernel: &Kernel) {
+        for ((node, task), Running { started, stage }) in &self.running {
+            assert!(*started <= kernel.now(), "{task} has started at {started}, in the future");
+            let Stage::Moves(action) = stage else { continue };
+            let purpose = kernel.purpose(*action);
+            let is_its = matches!(purpose, Some(Purpose::Files(of) | Purpose::Task(of)) if of.node == *node && of.task.id == *task);
+            assert!(is_its, "{task} runs in an action that is for {purpose:?}");
+        }
+    }
+}
+
+/// What a body gives.
+type Results = Result<Vec<(Meta, Vec<u8>)>, TaskError>;
+
+/// Puts a task's results into the store: what its body gives, or values of the sizes foreseen.
+fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: Option<Results>) -> Outcome {
+    let values: Vec<StoredValue> = match results {
+        None => task.outputs.iter().map(|output| StoredValue { meta: output.meta.clone(), bytes: None }).collect(),
+        Some(results) => {
+            let results = results.map_err(|error| error.named(task.name(), place.name))?;
+            if results.len() != task.outputs.len() {
+                let why = format!("{} results where {} are due", results.len(), task.outputs.len());
+                let (function, server) = (task.name().to_string(), place.name.to_string());
+                return Err(TaskError::WrongResult { function, server, why });
+            }
+            results.into_iter().map(|(meta, bytes)| StoredValue { meta, bytes: Some(bytes.into()) }).collect()
+        }
+    };
+    let named = task.outputs.iter().map(|output| output.datum).zip(values);
+    Ok(named
+        .map(|(datum, value)| {
+            let meta = value.meta.clone();
+            kernel.note(|trace, now| trace.stored(now, place.node, datum, &value));
+            place.store.put(datum, value);
+            (datum, meta)
+        })
+        .collect())
+}
+
+/// Values with their descriptions.
+type Arguments = Vec<(Meta, Arc<[u8]>)>;
+
+/// The values of a task's arguments.
+fn arguments(place: &OnServer<'_>, task: &Task) -> Result<Arguments, TaskError> {
+    let argument = |argument: &Argument| match argument {
+        Argument::Inline { meta, bytes } => Ok((meta.clone(), Arc::from(bytes.as_slice()))),
+        Argument::Datum(datum) => {
+            let value = place.store.value(*datum);
+            let whole = value.and_then(|value| Some((value.meta.clone(), value.bytes.clone()?)));
+            whole.ok_or_else(|| TaskError::CannotRun {
+                function: task.name().to_string(),
+                server: place.name.to_string(),
+                why: format!("the simulation has no bytes for its input {datum}; give them with the value"),
+            })
+        }
+    };
+    task.args.iter().map(argument).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::graph::TaskKind;
+    use gridloom_flow::{FlowEngine, NetworkModel, Resources, Timeline};
+
+    use super::*;
+    use crate::instruments::Instruments;
+    use crate::kernel::Happening;
+
+    struct Returns;
+
+    impl Bodies for Returns {
+        fn run(&mut self, _: &Task, _: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn task(serial: u64) -> Arc<Task> {
+        Arc::new(Task {
+            id: TaskId { client: NodeId(9), serial },
+            kind: TaskKind::call("m/f", 0),
+            args: Vec::new(),
+            outputs: Vec::new(),
+            work_flops: Some(1e9),
+            only: None,
+        })
+    }
+
+    fn kernel() -> Kernel {
+        let mut resources = Resources::new();
+        resources.add_host(1e9, 1);
+        resources.add_host(1e9, 1);
+        Kernel::new(FlowEngine::new(resources, NetworkModel::default()), Timeline::new(), Instruments::new(0, 0))
+    }
+
+    fn place(store: &mut Store) -> OnServer<'_> {
+        OnServer { node: NodeId(2), name: "s", slots: 2, host: HostIndex(0), disk: HostIndex(1), store }
+    }
+
+    #[test]
+    fn tasks_share_their_host_and_each_ends_once() {
+        let (mut kernel, mut tasks, mut store) =
+            (kernel(), Tasks::new(BTreeMap::from([("m/f".into(), 0.5)])), Store::default());
+        tasks.set_bodies(Box::new(Returns));
+        for serial in [1, 2] {
+            tasks.start(&mut kernel, &place(&mut store), task(serial));
+        }
+        tasks.check(&kernel);
+        let Some(Happening::Ended(ended)) = kernel.next() else { panic!() };
+        assert_eq!((kernel.now(), ended.len()), (Time(4_000_000_000), 2));
+        for action in ended {
+            let Some(Purpose::Task(started)) = kernel.take_purpose(action) else { panic!() };
+            let input = tasks.computed(&mut kernel, place(&mut store), &started.task);
+            assert!(matches!(input, Input::TaskEnded { outcome: Ok(_), run_ns: 4_000_000_000, .. }), "{input:?}");
+        }
+        assert!(tasks.are_idle(NodeId(2)) && tasks.stop(&mut kernel, NodeId(2), task(1).id).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "with 2 of 2 slots taken")]
+    fn a_server_that_starts_more_tasks_than_it_has_slots_is_broken() {
+        let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
+        for serial in [1, 2, 3] {
+            tasks.start(&mut kernel, &place(&mut store), task(serial));
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_stopped_leaves_its_host_to_others() {
+        let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
+        tasks.start(&mut kernel, &place(&mut store), task(1));
+        tasks.start(&mut kernel, &place(&mut store), task(2));
+        let input = tasks.stop(&mut kernel, NodeId(2), task(1).id);
+        assert!(matches!(input, Some(Input::TaskEnded { outcome: Err(TaskError::Cancelled), .. })));
+        assert!(matches!(kernel.next(), Some(Happening::Ended(_))) && kernel.now() == Time(1_000_000_000));
+        tasks.end_all(&mut kernel, NodeId(2));
+        tasks.check(&kernel);
+    }
+}

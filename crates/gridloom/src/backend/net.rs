@@ -1,0 +1,139 @@
+//! A client of a real grid.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_core::node::{Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Command, Event, Node, Role};
+use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
+use gridloom_net::identity::Secret;
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::SegmentMut;
+
+use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
+use crate::{Error, Value};
+
+/// A client node of this process.
+pub(crate) struct NetBackend(Arc<NetNode>);
+
+impl NetBackend {
+    /// A client of the agent at that address, with the secret that the environment names.
+    pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
+        NetBackend::connect_with(address, &secret()?)
+    }
+
+    pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<NetBackend, Error> {
+        check_address(address).map_err(Error::Connect)?;
+        let agent = address.to_string();
+        let make = |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name: client_name(), agent })));
+        let node = NetNode::start(make, config(secret.clone()));
+        node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
+    }
+
+    /// A client with an agent of its own, for those servers.
+    pub(crate) fn connect_servers(servers: &[String]) -> Result<NetBackend, Error> {
+        for address in servers {
+            check_address_of("a server", address).map_err(Error::Connect)?;
+        }
+        let make = |id, _: &str| {
+            let config = ClientWithAgentConfig { id, name: client_name(), servers: servers.to_vec() };
+            (Role::Client, client_name(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
+        };
+        let node = NetNode::start_with(config(secret()?), make);
+        node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
+    }
+}
+
+impl Backend for NetBackend {
+    fn client(&self) -> NodeId {
+        self.0.id()
+    }
+
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    fn has_content(&self) -> bool {
+        true
+    }
+
+    fn advance(&self, _ns: u64) {}
+
+    fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
+        self.0.store().pool().allocate(size_bytes)
+    }
+
+    fn put(&self, datum: DatumId, value: &Value) {
+        let zeros = || Payload::Inline(vec![0; value.meta.size_bytes() as usize].into());
+        self.0.store().put(datum, value.meta.clone(), value.payload.clone().unwrap_or_else(zeros));
+    }
+
+    fn value(&self, datum: DatumId) -> Option<Value> {
+        self.0.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload))
+    }
+
+    fn forget(&self, datum: DatumId) {
+        self.0.store().remove(&datum);
+    }
+
+    fn commands(&self, commands: Vec<Command>) {
+        self.0.commands(commands);
+    }
+
+    fn wait_until(
+        &self,
+        limit: Option<Duration>,
+        take: &mut dyn FnMut(&mut VecDeque<Event>) -> bool,
+    ) -> Result<(), Error> {
+        // Past what a clock can count there is no limit.
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let found = self.0.wait(deadline, |events| take(events).then_some(()));
+        found.ok_or_else(|| match (self.0.is_forked(), self.0.is_closed()) {
+            (true, _) => Error::Usage("the session belongs to the process that forked this one; open another".into()),
+            // A look without waiting has to tell it, too.
+            (false, true) => Error::Connect("the session is closed".into()),
+            (false, false) => timed_out(limit),
+        })
+    }
+
+    fn close(&self) {
+        self.0.stop();
+    }
+
+    fn simulated(&self) -> Option<&SimBackend> {
+        None
+    }
+}
+
+fn secret() -> Result<Secret, Error> {
+    let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?;
+    Ok(secret.unwrap_or_else(Secret::none))
+}
+
+fn config(secret: Secret) -> NetConfig {
+    NetConfig { secret, pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::default() }
+}
+
+fn client_name() -> String {
+    format!("client-{}", std::process::id())
+}
+
+/// Memory that a client keeps warm.
+const POOL_KEEP_BYTES: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_without_waiting_tells_that_the_session_is_closed() {
+        // No agent is there; that takes a while to be found out.
+        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::none()).unwrap();
+        let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();
+        assert!(matches!(look(), Error::TimedOut { .. }));
+        backend.close();
+        assert!(matches!(look(), Error::Connect(why) if why.contains("closed")));
+    }
+}

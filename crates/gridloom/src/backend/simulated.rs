@@ -1,0 +1,239 @@
+//! A client of a simulation, in virtual time.
+//!
+//! A program's own simulation moves when its client waits. In the simulation of a deployment's processes many clients
+//! share one grid ([`SharedGrid`]), and a client that waits gives its process's turn away.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_core::node::{Command, Event};
+use gridloom_net::payload::Payload;
+use gridloom_net::segment::{Pool, SegmentMut};
+use gridloom_sim::Simulation;
+use gridloom_sim::process::ProcessContext;
+
+use super::{Backend, timed_out};
+use crate::shared::SharedGrid;
+use crate::simulate::{SimulateConfig, SimulationReport, simulation_of};
+use crate::{Error, LocalConfig, Value};
+
+/// A simulation with a client of its grid.
+pub(crate) struct SimBackend {
+    simulation: Arc<Mutex<Simulation>>,
+    client: NodeId,
+    executes: bool,
+    report_path: Option<PathBuf>,
+    timeline_path: Option<PathBuf>,
+    names: BTreeMap<NodeId, String>,
+    drive: Drive,
+}
+
+/// What lets time move while the client waits.
+enum Drive {
+    /// The client itself. The thread that holds the lock steps the simulation and takes in what a step brought before another
+    /// thread looks: no thread waits in vain for what a second one has just been given.
+    Own(Mutex<()>),
+    /// The run of all processes; this is the client's process.
+    Process(ProcessContext, Arc<SharedGrid>),
+}
+
+impl SimBackend {
+    /// A simulation for one client, and its number of servers.
+    pub(crate) fn new(config: SimulateConfig) -> Result<(SimBackend, usize), Error> {
+        let (simulation, client, names) = simulation_of(&config)?;
+        // All but the agent and the client.
+        let servers = names.len() - 2;
+        let backend = SimBackend {
+            simulation: Arc::new(Mutex::new(simulation)),
+            client,
+            executes: config.execute,
+            report_path: config.report,
+            timeline_path: config.timeline,
+            names,
+            drive: Drive::Own(Mutex::new(())),
+        };
+        Ok((backend, servers))
+    }
+
+    /// A client of the grid that simulated processes share, if the code that runs on this thread is such a process.
+    pub(crate) fn of_process(local: Option<&LocalConfig>) -> Option<Result<SimBackend, Error>> {
+        let (context, shared) = SharedGrid::current()?;
+        Some(shared.open(&context, local).map(|client| SimBackend {
+            simulation: context.shared_simulation(),
+            client,
+            executes: shared.config.execute,
+            // The report is the run's.
+            report_path: None,
+            timeline_path: shared.config.timeline.clone(),
+            names: shared.names(),
+            drive: Drive::Process(context, shared),
+        }))
+    }
+
+    /// How many servers have not ended.
+    pub(crate) fn servers_alive(&self) -> usize {
+        self.simulation().servers_alive()
+    }
+
+    /// What there is to report, but for the session's groups.
+    pub(crate) fn report(&self) -> SimulationReport {
+        SimulationReport::new(&self.simulation(), &self.names)
+    }
+
+    /// Where the report is to be written at the end.
+    pub(crate) fn report_path(&self) -> Option<&PathBuf> {
+        self.report_path.as_ref()
+    }
+
+    /// Where the timeline is to be written at the end.
+    pub(crate) fn timeline_path(&self) -> Option<&PathBuf> {
+        self.timeline_path.as_ref()
+    }
+
+    /// Completes what the simulation writes while it runs; why it cannot.
+    pub(crate) fn finish(&self) -> Option<String> {
+        match self.drive {
+            Drive::Own(_) => self.simulation().finish().err(),
+            // The run does.
+            Drive::Process(..) => None,
+        }
+    }
+
+    /// The grid that the session shares with those of other processes, which gets what the session leaves for the report.
+    pub(crate) fn shared(&self) -> Option<&SharedGrid> {
+        match &self.drive {
+            Drive::Process(_, shared) => Some(shared),
+            Drive::Own(_) => None,
+        }
+    }
+
+    fn simulation(&self) -> MutexGuard<'_, Simulation> {
+        self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next event of the client, if one comes by then.
+    fn step(&self, until: Time) -> Option<Event> {
+        let mut simulation = self.simulation();
+        // Nothing more comes to a dead client.
+        let until = if simulation.is_dead(self.client) { simulation.now() } else { until };
+        simulation.next_event(self.client, Some(until))
+    }
+
+    fn check_alive(&self) -> Result<(), Error> {
+        match self.simulation().why_dead(self.client) {
+            None => Ok(()),
+            Some(why) => Err(Error::Connect(format!("the simulated client is gone: {why}"))),
+        }
+    }
+}
+
+impl Backend for SimBackend {
+    fn client(&self) -> NodeId {
+        self.client
+    }
+
+    fn now(&self) -> Time {
+        self.simulation().now()
+    }
+
+    fn has_content(&self) -> bool {
+        self.executes
+    }
+
+    fn advance(&self, ns: u64) {
+        match &self.drive {
+            Drive::Own(_) => self.simulation().advance(ns),
+            Drive::Process(context, _) => {
+                let until = self.now() + ns;
+                // A process that has to end is told so by what it calls next.
+                let _ = context.sleep_until(until);
+            }
+        }
+    }
+
+    fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
+        Pool::new(0).allocate(size_bytes)
+    }
+
+    fn put(&self, datum: DatumId, value: &Value) {
+        let bytes = value.payload.as_ref().filter(|_| self.executes).map(|payload| payload.bytes().into());
+        self.simulation().put(self.client, datum, value.meta.clone(), bytes);
+    }
+
+    fn value(&self, datum: DatumId) -> Option<Value> {
+        let (meta, bytes) = self.simulation().value(self.client, datum)?;
+        Some(match bytes {
+            Some(bytes) => Value::of(meta, Payload::Inline(bytes)),
+            None => Value::placeholder(meta),
+        })
+    }
+
+    fn forget(&self, datum: DatumId) {
+        self.simulation().remove(self.client, datum);
+    }
+
+    fn commands(&self, commands: Vec<Command>) {
+        let mut simulation = self.simulation();
+        commands.into_iter().for_each(|command| simulation.command(self.client, command));
+    }
+
+    fn wait_until(
+        &self,
+        limit: Option<Duration>,
+        take: &mut dyn FnMut(&mut VecDeque<Event>) -> bool,
+    ) -> Result<(), Error> {
+        let begin = self.now();
+        let after = |limit: Duration| begin + u64::try_from(limit.as_nanos()).unwrap_or(STALL_NS);
+        let until = limit.map(after);
+        let mut events = VecDeque::new();
+        loop {
+            let (_turn, event) = match &self.drive {
+                Drive::Own(turn) => {
+                    let turn = turn.lock().expect("no panic while held");
+                    if take(&mut events) {
+                        return Ok(());
+                    }
+                    (Some(turn), self.step(until.unwrap_or(begin + STALL_NS)))
+                }
+                Drive::Process(context, _) => {
+                    if take(&mut events) {
+                        return Ok(());
+                    }
+                    (None, context.next_event(self.client, until)?)
+                }
+            };
+            let Some(event) = event else {
+                self.check_alive()?;
+                return Err(match (limit, &self.drive) {
+                    (None, Drive::Own(_)) => {
+                        let waiting = "the program waits for something that will not come".to_string();
+                        Error::Stalled { seconds: self.now().seconds(), waiting }
+                    }
+                    (limit, _) => timed_out(limit),
+                });
+            };
+            events.push_back(event);
+            if take(&mut events) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn close(&self) {
+        if let Drive::Process(..) = self.drive {
+            self.simulation().close(self.client);
+        }
+    }
+
+    fn simulated(&self) -> Option<&SimBackend> {
+        Some(self)
+    }
+}
+
+/// A simulation in which a program waits without limit, and nothing but heartbeats has happened for so long, stands still.
+const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;

@@ -1,0 +1,252 @@
+//! Data that a program names and manages, wherever they lie: what each is now, and what calls get of it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | here | a datum: its value, and how calls read it |
+//! | `managed` | what a program said of a datum, and what was done since: transfers, files, items of a container |
+//! | `places` | reading a datum from places and putting it to places, by its modes |
+//! | `ties` | the server that has to run a call, because data of one copy lie there |
+//! | `server_files` | files of servers, read and written there |
+//! | `saved` | descriptions as texts |
+//! | `view` | results read as something else than they were made |
+//! | `new_file` | files of the client that are replaced whole |
+//!
+//! Places, modes and descriptions themselves are the core's ([`gridloom_core::data`]), and decide nothing by themselves.
+//!
+//! **Invariant:** calls under way share what they read, so that a value can be replaced or freed at any time.
+
+mod error;
+mod managed;
+mod new_file;
+mod places;
+mod saved;
+mod server_files;
+mod ties;
+mod view;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_base::{Meta, NodeId, TaskId};
+use gridloom_core::data::{CLIENT, Copies};
+pub use gridloom_core::data::{Description, InvalidData, Kind, Mode, Status, Uri};
+use gridloom_net::payload::Payload;
+
+use crate::{Arg, Handle, Submitted, Value};
+pub use error::DataError;
+use managed::Managed;
+pub use new_file::NewFile;
+pub use places::{Memory, NoMemory, Places, servers_named};
+pub use ties::{Ties, Use};
+pub use view::is_as_made;
+
+/// A datum of the program that may be anywhere.
+pub struct Datum {
+    /// Given once in a process's life.
+    number: u64,
+    /// Empty if it has none.
+    name: String,
+    managed: Option<Managed>,
+    content: Mutex<Content>,
+    /// On servers, besides where it was made.
+    copies: Mutex<Copies>,
+}
+
+/// What a datum is now.
+#[derive(Clone)]
+enum Content {
+    Nothing,
+    /// Bytes of the program; each call that reads them has its own view.
+    Put(Payload),
+    /// A result.
+    Made {
+        result: Handle,
+        /// As the program would have it in memory.
+        meta: Meta,
+        /// `None` for bytes that the program put and a server has since.
+        call: Option<Submitted>,
+    },
+}
+
+impl Datum {
+    /// A datum of that name, or without one if it is empty; it has no value.
+    pub fn new(name: &str) -> Datum {
+        Datum::with(name, None)
+    }
+
+    /// A datum that was described; it has no value until a call needs it.
+    pub fn managed(description: Description) -> Arc<Datum> {
+        Arc::new(Datum::with("", Some(Managed::new(description))))
+    }
+
+    fn with(name: &str, managed: Option<Managed>) -> Datum {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (content, copies) = (Mutex::new(Content::Nothing), Mutex::default());
+        Datum { number, name: name.to_string(), managed, content, copies }
+    }
+
+    /// Empty if it has none.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A number that no other datum of this process has, or had.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the program said of it, if it did.
+    pub fn description(&self) -> Option<&Description> {
+        self.managed.as_ref().map(Managed::description)
+    }
+
+    fn as_managed(&self) -> Result<&Managed, DataError> {
+        self.managed.as_ref().ok_or_else(|| DataError::Invalid(format!("{self} was not described")))
+    }
+
+    /// The call that makes its value.
+    pub fn task(&self) -> Option<TaskId> {
+        match self.content() {
+            Content::Nothing | Content::Put(_) => None,
+            Content::Made { call, .. } => call.map(|call| call.task()),
+        }
+    }
+
+    /// How far it is, and names of the places where it lies: servers, and `client`.
+    pub fn status(&self) -> (Status, Vec<String>) {
+        let (status, made_at) = match self.content() {
+            Content::Nothing => (Status::Undefined, None),
+            Content::Put(_) | Content::Made { call: None, .. } => (Status::Ready, Some(CLIENT.to_string())),
+            Content::Made { call: Some(call), .. } => match call.end() {
+                None => (Status::UnderWay, None),
+                Some(end) => match end.error {
+                    Some(error) => (Status::Lost(error.to_string()), None),
+                    None => (Status::Ready, end.server),
+                },
+            },
+        };
+        (status, self.copies().places(made_at))
+    }
+
+    /// Forgets its value.
+    pub fn clear(&self) {
+        self.set(Content::Nothing);
+    }
+
+    /// Whether its value is to come to the client as soon as it exists.
+    pub fn is_put_here(&self) -> bool {
+        let outputs = self.description().map_or(&[][..], Description::outputs);
+        outputs.iter().any(|(uri, _)| uri.is_here())
+    }
+
+    fn content(&self) -> Content {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Copies> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, content: Content) {
+        *self.copies() = Copies::default();
+        let old = std::mem::replace(&mut *self.content.lock().unwrap_or_else(PoisonError::into_inner), content);
+        // Outside of the lock.
+        drop(old);
+    }
+
+    /// Names that result of the call from now on; `meta` is how the program would have it in memory.
+    pub fn set_result(&self, result: &Handle, meta: &Meta, call: &Submitted) {
+        self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: Some(call.clone()) });
+    }
+
+    /// Its value is these bytes from now on. Calls that read it get views of them.
+    pub fn put(&self, payload: Payload) {
+        self.set(Content::Put(payload));
+    }
+
+    /// Bytes of its value; 0 without one.
+    pub fn size_bytes(&self) -> u64 {
+        match self.content() {
+            Content::Nothing => 0,
+            Content::Put(payload) => payload.size_bytes(),
+            Content::Made { result, .. } => result.meta().size_bytes(),
+        }
+    }
+
+    /// Its value as an argument of that description.
+    ///
+    /// # Errors
+    /// If it has no value, or one of another size.
+    pub fn read(&self, function: &str, argument: &str, meta: &Meta) -> Result<Arg, DataError> {
+        let (got, needed) = (self.size_bytes(), meta.size_bytes());
+        let content = self.content();
+        if !matches!(content, Content::Nothing) && got != needed {
+            let text = format!("{function}: argument '{argument}' is {meta}, {needed} bytes; {self} has {got}");
+            return Err(crate::Error::Usage(text).into());
+        }
+        match content {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(payload) => Ok(Value::new(meta.clone(), payload)?.into()),
+            Content::Made { result, meta: made, .. } => match result.read_for(&made, meta) {
+                Some(result) => Ok(Arg::Handle(result)),
+                // The call reads it as something else than it was made: it gets what the program's memory would have.
+                None => {
+                    let value = result.get().map_err(|error| DataError::no_value(error, self))?;
+                    match value.bytes_as(&made) {
+                        Some(bytes) => Ok(Value::new(meta.clone(), Payload::copied(&bytes))?.into()),
+                        None => Ok(Value::placeholder(meta.clone()).into()),
+                    }
+                }
+            },
+        }
+    }
+
+    /// Its bytes as the program would have them in memory, once they exist; `None` in a simulation without content.
+    ///
+    /// # Errors
+    /// If it has no value, or its call failed.
+    pub fn bytes(&self) -> Result<Option<Vec<u8>>, DataError> {
+        match self.content() {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(payload) => Ok(Some(payload.bytes().to_vec())),
+            Content::Made { result, meta, .. } => {
+                let value = result.get().map_err(|error| DataError::no_value(error, self))?;
+                Ok(value.bytes_as(&meta).map(|bytes| bytes.into_owned()))
+            }
+        }
+    }
+
+    /// Waits until it is made, wherever that is.
+    ///
+    /// # Errors
+    /// If it has no value, or its call failed.
+    pub fn wait(&self) -> Result<(), DataError> {
+        match self.content() {
+            Content::Nothing => Err(self.without_value()),
+            Content::Put(_) | Content::Made { call: None, .. } => Ok(()),
+            Content::Made { call: Some(call), .. } => call.wait().map_err(|error| DataError::no_value(error, self)),
+        }
+    }
+
+    /// The server that makes it in a call.
+    fn made_at(&self) -> Result<Option<NodeId>, DataError> {
+        match self.content() {
+            Content::Made { call: Some(call), .. } => Ok(call.server()?),
+            _ => Ok(None),
+        }
+    }
+
+    fn without_value(&self) -> DataError {
+        DataError::Invalid(format!("{self} has no value yet: put one, or give it to a call as an output"))
+    }
+}
+
+impl std::fmt::Display for Datum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name.as_str() {
+            "" => write!(f, "the remote datum"),
+            name => write!(f, "the remote datum '{name}'"),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Reading data from places and putting them to places: the program's memory and files, servers' stores and files.
+//!
+//! A datum of which one copy exists (`GRPC_UNIQUE_STICKY`, `GRPC_STRICTLY_VOLATILE`) does not move once a server has it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use gridloom_base::{Dtype, Meta, NodeId};
+use gridloom_core::perf::{ServerView, host_of};
+use gridloom_net::payload::Payload;
+
+use super::{Content, DataError, Datum, Description, Kind, Mode, NewFile, Uri};
+use crate::{Arg, Grid, Handle, Value};
+
+/// The places that a program's data can be at.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    pub grid: &'a Grid,
+    /// Addresses of servers, by names that the program has given them; a server's own name needs none.
+    pub server_names: &'a BTreeMap<String, String>,
+    pub memory: &'a dyn Memory,
+}
+
+/// The program's memory, as `memory:` URIs name it: by keys or by addresses.
+pub trait Memory {
+    /// A copy of the bytes at a place; `size_bytes` is `None` for a text, which ends with a NUL that belongs to it.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(&self, uri: &Uri, size_bytes: Option<u64>) -> Result<Payload, String>;
+
+    /// Writes all bytes to a place, which has room for them.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn write(&self, uri: &Uri, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// For programs with data in files and stores only.
+#[derive(Clone, Copy, Debug)]
+pub struct NoMemory;
+
+impl Memory for NoMemory {
+    fn read(&self, _: &Uri, _: Option<u64>) -> Result<Payload, String> {
+        Err("this program names no memory".into())
+    }
+
+    fn write(&self, _: &Uri, _: &[u8]) -> Result<(), String> {
+        Err("this program names no memory".into())
+    }
+}
+
+/// The servers that a name means: the server of that name; the one at that address, or at the address that `names` has for
+/// it; or all servers of the host of that name.
+///
+/// # Errors
+/// If it means none.
+pub fn servers_named<'s>(
+    name: &str,
+    names: &BTreeMap<String, String>,
+    servers: &'s [ServerView],
+) -> Result<Vec<&'s ServerView>, DataError> {
+    let address = names.get(name).map_or(name, String::as_str);
+    let one = servers.iter().find(|server| server.name == name);
+    let one = one.or_else(|| servers.iter().find(|server| server.address == address));
+    let found: Vec<&ServerView> = match one {
+        Some(server) => vec![server],
+        None => servers.iter().filter(|server| host_of(&server.address) == address).collect(),
+    };
+    if found.is_empty() {
+        let known: Vec<&str> = servers.iter().take(NAMES_MAX).map(|server| server.name.as_str()).collect();
+        let text = format!("there is no server '{name}'; servers are {}", known.join(", "));
+        return Err(DataError::UnknownServer(text));
+    }
+    Ok(found)
+}
+
+/// Servers that an error names.
+const NAMES_MAX: usize = 8;
+
+impl Places<'_> {
+    /// The server that a URI names: its node and its own name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn server(&self, name: &str) -> Result<(NodeId, String), DataError> {
+        let view = self.grid.servers();
+        let found = servers_named(name, self.server_names, &view.servers)?;
+        Ok((found[0].node, found[0].name.clone()))
+    }
+
+    pub(super) fn name_of(&self, node: NodeId) -> String {
+        let view = self.grid.servers();
+        view.server(node).map_or_else(|| node.to_string(), |at| view.servers[at].name.clone())
+    }
+
+    /// The content of a file or of memory of the client.
+    fn read_here(&self, uri: &Uri, description: &Description) -> Result<Payload, DataError> {
+        let failed = |why: String| DataError::Invalid(format!("cannot read '{uri}': {why}"));
+        let size_bytes = match uri {
+            Uri::Grid => return Err(failed("the grid has no value of it".into())),
+            Uri::Store(_) | Uri::ServerFile(..) => return Err(failed("the server has no value of it".into())),
+            Uri::File(path) => {
+                let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+                description.check_size(uri, bytes.len() as u64)?;
+                return Ok(Payload::Inline(bytes.into()));
+            }
+            Uri::Key(_) | Uri::Address(_) if description.kind() == Kind::String => None,
+            Uri::Key(_) | Uri::Address(_) => match description.size_bytes() {
+                None => return Err(failed("its type does not say how long it is in memory".into())),
+                size_bytes => size_bytes,
+            },
+        };
+        self.memory.read(uri, size_bytes).map_err(failed)
+    }
+}
+
+impl Datum {
+    /// Reads its value from the first of these places that has it. If none are named, a datum without a value is read from its
+    /// own inputs.
+    ///
+    /// # Errors
+    /// That of the first place, if no place has it.
+    pub fn fill(&self, places: &Places<'_>, inputs: &[Uri]) -> Result<(), DataError> {
+        let description = self.as_managed()?.description();
+        let inputs = match (inputs.is_empty(), self.content()) {
+            (true, Content::Put(_) | Content::Made { .. }) => return Ok(()),
+            (true, Content::Nothing) => description.inputs(),
+            (false, _) => inputs,
+        };
+        let mut first = None;
+        for uri in inputs {
+            let filled = match uri {
+                Uri::ServerFile(server, path) => places.read_file(self, server, path),
+                uri => places.read_here(uri, description).map(|payload| self.put(payload)),
+            };
+            match filled {
+                Ok(()) => return Ok(()),
+                Err(failed) => drop(first.get_or_insert(failed)),
+            }
+        }
+        let text = "the datum has no value, and no input from which it could be read";
+        Err(first.unwrap_or_else(|| DataError::Invalid(text.into())))
+    }
+
+    /// Puts its value to these places, as soon as it exists.
+    ///
+    /// # Errors
+    /// If it has no value, or a place does not take it.
+    pub fn write(&self, places: &Places<'_>, outputs: &[(Uri, Mode)]) -> Result<(), DataError> {
+        let managed = self.as_managed()?;
+        if outputs.iter().any(|(uri, _)| uri.is_here()) {
+            if let Some(bytes) = self.bytes()? {
+                let mut here = outputs.iter().map(|(uri, _)| uri).filter(|uri| uri.is_here());
+                here.try_for_each(|uri| self.write_here(places, uri, &bytes))?;
+            }
+            if let (Some(_), Content::Made { result, call: Some(_), .. }) =
+                (managed.description().single(), self.content())
+            {
+                // It was brought here for the program.
+                result.give_up(None);
+            }
+        }
+        for (uri, mode) in outputs {
+            match uri {
+                Uri::Store(server) => self.keep_at(places, server, mode.is_kept())?,
+                Uri::ServerFile(server, path) => places.write_file(self, server, path)?,
+                Uri::Grid | Uri::Key(_) | Uri::Address(_) | Uri::File(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts its value where its description says.
+    ///
+    /// # Errors
+    /// If it has no value, or a place does not take it.
+    pub fn write_outputs(&self, places: &Places<'_>) -> Result<(), DataError> {
+        self.description().map_or(Ok(()), |description| self.write(places, description.outputs()))
+    }
+
+    fn write_here(&self, places: &Places<'_>, uri: &Uri, bytes: &[u8]) -> Result<(), DataError> {
+        let managed = self.as_managed()?;
+        let failed = |why: String| DataError::Unwritable(format!("cannot write '{uri}': {why}"));
+        if let Uri::File(path) = uri {
+            let name = uri.to_string();
+            NewFile::write(&name, path, bytes)?.place(&name)?;
+            managed.note_file(path);
+            return Ok(());
+        }
+        match managed.description().size_bytes().filter(|size_bytes| *size_bytes < bytes.len() as u64) {
+            Some(size_bytes) => {
+                Err(failed(format!("it has {} bytes, and was described with {size_bytes}", bytes.len())))
+            }
+            None => places.memory.write(uri, bytes).map_err(failed),
+        }
+    }
+
+    /// Takes its value to a server's store, and waits until it is there.
+    fn keep_at(&self, places: &Places<'_>, server: &str, is_kept: bool) -> Result<(), DataError> {
+        let (node, name) = places.server(server)?;
+        let single = self.description().and_then(Description::single);
+        let result = self.handle(places.grid)?;
+        if self.made_at()? == Some(node) || self.copies().has(node) {
+            return Ok(());
+        }
+        if let (Some(mode), Some((place, _))) = (single, self.single_place(places.grid)?) {
+            let from = places.name_of(place);
+            let text = format!("{self} is on server '{from}' alone ({mode}), and cannot be put to server '{name}'");
+            return Err(DataError::Invalid(text));
+        }
+        result.place(node, is_kept)?.wait().map_err(|error| DataError::no_value(error, self))?;
+        self.copies().add(node, name, single.is_some());
+        if single.is_some() {
+            result.give_up(None);
+        }
+        Ok(())
+    }
+
+    /// Gives up the copy that was put to that server, or its value if that lies nowhere else.
+    pub(super) fn give_up_at(&self, places: &Places<'_>, server: &str) -> Result<(), DataError> {
+        let (node, name) = places.server(server)?;
+        let all = self.status().1;
+        if !all.contains(&name) {
+            return Ok(());
+        }
+        if all.len() == 1 {
+            self.clear();
+        } else if let Content::Made { result, .. } = self.content() {
+            result.give_up(Some(node));
+            self.copies().remove(node);
+        }
+        Ok(())
+    }
+
+    /// Its value as a result, which calls can read wherever it lies.
+    fn handle(&self, grid: &Grid) -> Result<Handle, DataError> {
+        match self.content() {
+            Content::Nothing => Err(self.without_value()),
+            Content::Made { result, .. } => Ok(result),
+            Content::Put(payload) => {
+                let size_bytes = payload.size_bytes();
+                let bytes = || Meta::array(Dtype::Int8, &[size_bytes]);
+                let meta = self.description().map_or_else(bytes, |description| description.meta(size_bytes));
+                let result = grid.hold(&Value::new(meta.clone(), payload)?);
+                self.set(Content::Made { result: result.clone(), meta, call: None });
+                Ok(result)
+            }
+        }
+    }
+
+    /// The server that has the one copy, and the mode that allows no other.
+    pub(super) fn single_place(&self, grid: &Grid) -> Result<Option<(NodeId, Mode)>, DataError> {
+        let Some(mode) = self.description().and_then(Description::single) else { return Ok(None) };
+        let first = self.copies().first();
+        let place = match first {
+            Some(node) => Some(node),
+            None => self.made_at()?,
+        };
+        // A lost server has it no more: it is made again elsewhere, or not at all.
+        let is_there = |node: &NodeId| grid.servers().server(*node).is_some();
+        Ok(place.filter(is_there).map(|node| (node, mode)))
+    }
+
+    /// Its value as an argument of that description; read from its inputs if it has none yet.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has another size.
+    pub fn argument(&self, places: &Places<'_>, function: &str, argument: &str, meta: &Meta) -> Result<Arg, DataError> {
+        if self.description().is_some() {
+            self.fill(places, &[])?;
+            if self.is_strictly_volatile() {
+                self.handle(places.grid)?;
+            }
+        }
+        self.read(function, argument, meta)
+    }
+
+    fn is_strictly_volatile(&self) -> bool {
+        self.description().is_some_and(Description::is_strictly_volatile)
+    }
+
+    /// A call has its share of it. No later call gets one of a strictly volatile datum, and no copy stays at the client that
+    /// came to be read as something else.
+    pub(super) fn give_up_after_read(&self) {
+        match self.content() {
+            Content::Made { result, .. } if self.is_strictly_volatile() => result.erase(),
+            Content::Made { result, .. } => result.give_up(None),
+            Content::Nothing | Content::Put(_) => {}
+        }
+        if self.is_strictly_volatile() {
+            self.clear();
+        }
+    }
+
+    /// Takes it to the one server that may have it, if such a one is named, before a call reads it.
+    pub(super) fn settle(&self, places: &Places<'_>) -> Result<(), DataError> {
+        let Some(server) = self.description().and_then(Description::only_store) else { return Ok(()) };
+        self.fill(places, &[])?;
+        match self.content() {
+            Content::Made { call: Some(_), .. } => Ok(()),
+            _ => self.keep_at(places, server, true),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The server that has to run a call, because data of which one copy exists lie there, or have to be made there.
+
+use std::sync::Arc;
+
+use gridloom_base::NodeId;
+
+use super::{DataError, Datum, Description, Places};
+use crate::Function;
+
+/// A datum that stands for an argument of a call.
+#[derive(Clone, Copy)]
+pub struct Use<'a> {
+    pub datum: &'a Arc<Datum>,
+    pub argument: &'a str,
+    pub is_input: bool,
+    pub is_output: bool,
+}
+
+/// What a call has to do with data of which one copy exists.
+#[derive(Default)]
+pub struct Ties {
+    server: Option<NodeId>,
+    /// Those that it reads.
+    read: Vec<Arc<Datum>>,
+}
+
+impl Ties {
+    /// Takes data to the servers that have to have them, and finds the server that has to run the call; `bound` is the server
+    /// that the program chose.
+    ///
+    /// # Errors
+    /// If two servers would have to run it, or a datum cannot be taken to its server.
+    pub fn new<'a>(
+        places: &Places<'_>,
+        function: &Function,
+        bound: Option<NodeId>,
+        uses: impl Iterator<Item = Use<'a>>,
+    ) -> Result<Ties, DataError> {
+        let mut ties = Ties { server: bound, read: Vec::new() };
+        let mut why = "the call is bound to it".to_string();
+        for Use { datum, argument, is_input, is_output } in uses {
+            let mut found = Vec::new();
+            if is_input {
+                datum.settle(places)?;
+                found.extend(datum.single_place(places.grid)?);
+                if datum.description().and_then(Description::single).is_some() {
+                    ties.read.push(datum.clone());
+                }
+            }
+            if let Some(description) = datum.description().filter(|_| is_output)
+                && let (Some(server), Some(mode)) = (description.only_store(), description.single())
+            {
+                found.push((places.server(server)?.0, mode));
+            }
+            for (node, mode) in found {
+                let its = format!("argument '{argument}' is {datum}, of which there is one copy ({mode})");
+                if let Some(other) = ties.server.filter(|other| *other != node) {
+                    let (node, other, name) = (places.name_of(node), places.name_of(other), function.name());
+                    let text = format!("{name}: {its}, on server '{node}', and server '{other}' has to run it: {why}");
+                    return Err(DataError::Invalid(text));
+                }
+                (ties.server, why) = (Some(node), its);
+            }
+        }
+        Ok(ties)
+    }
+
+    /// The server that has to run the call, if one has to.
+    pub fn server(&self) -> Option<NodeId> {
+        self.server
+    }
+
+    /// The call was sent, and has its share of what it reads: what other calls must not get is given up.
+    pub fn sent(&self) {
+        self.read.iter().for_each(|datum| datum.give_up_after_read());
+    }
+}

@@ -1,0 +1,347 @@
+//! Matches the calls that come with the described ones: each takes the place of the first described call that it fits.
+//!
+//! A call fits if the function, the data that it reads and their extents, the results, the work and the server that it is bound
+//! to are those described. The values of numbers and short texts are free. A call that does not fit may come where a described
+//! one was expected (same function, same results read): it takes that one's names, so that calls after it may still fit.
+//!
+//! **Invariants:** a described call is taken at most once; a result that stands for a described one has its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use gridloom_base::{DatumId, GroupId, Meta, NodeId};
+use gridloom_core::graph::{Argument, Task};
+use gridloom_idl::Signature;
+use serde::Serialize;
+
+use super::resolve::{Resolved, is_alike};
+use crate::{Error, PlanRecord, Value};
+
+/// A call that is not as it was described, or a described one that never came. Optional calls may stay away.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Which of the group's calls it is, counted from 1; `None` of one that never came.
+    pub call: Option<usize>,
+    /// The function that was called; of a call that never came the one that was described.
+    pub function: String,
+    /// Name of the described call that was expected in its place, or that never came; `None` if nothing was described there.
+    pub described: Option<String>,
+    /// What differs, in words: the argument, what it is and what was described; or that the call never came.
+    pub why: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { call, function, described, why } = self;
+        match (call, described) {
+            (Some(call), Some(described)) => {
+                write!(f, "call {call}, of '{function}', is not '{described}' as described: {why}")
+            }
+            (Some(call), None) => write!(f, "call {call}, of '{function}', was not described: {why}"),
+            (None, described) => {
+                let why = why.strip_prefix("it ").unwrap_or(why);
+                write!(f, "'{}', a described call of '{function}', {why}", described.as_deref().unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Where a call runs, and where the plan has what it reads come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlannedCall {
+    pub(crate) server: NodeId,
+    pub(crate) from: BTreeMap<DatumId, NodeId>,
+}
+
+/// What becomes of a call.
+pub(crate) enum Verdict {
+    /// It is that described call.
+    Fits(usize),
+    /// It is none; it may stand for one all the same.
+    Differs { difference: Difference, stands_for: Option<usize> },
+}
+
+/// A described group as its calls come: each is matched with a described one, and with its place in the plan.
+pub(crate) struct Matching {
+    resolved: Resolved,
+    plan: PlanRecord,
+    /// Of each call.
+    servers: Vec<NodeId>,
+    server_names: BTreeMap<NodeId, String>,
+    /// Where the plan has a described datum come from, by receiver.
+    sources: BTreeMap<(DatumId, NodeId), NodeId>,
+    /// Calls of each function that have not come, in order.
+    open: BTreeMap<String, BTreeSet<usize>>,
+    /// What was passed for described inputs, and the other way round.
+    real: BTreeMap<DatumId, DatumId>,
+    described: BTreeMap<DatumId, DatumId>,
+    /// What was sent to, or made at, which server by calls that came.
+    has: BTreeSet<(DatumId, NodeId)>,
+    came: usize,
+    differences: Vec<Difference>,
+    pub(crate) is_strict: bool,
+    /// Values of the program that calls read, by identity of their bytes: kept until the end, so that each is sent once.
+    pub(crate) values: BTreeMap<(usize, u64, String), (DatumId, Value)>,
+    /// Names of these values.
+    owned: BTreeSet<DatumId>,
+}
+
+/// Why a call is not a described one.
+struct Misfit {
+    /// It reads other results: it may be another call altogether.
+    reads_others: bool,
+    why: String,
+}
+
+impl Matching {
+    /// # Errors
+    /// If the plan does not say what it was made of.
+    pub(crate) fn new(resolved: Resolved, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
+        let unknown = || Error::Input("the agent did not say what the described graph's plan was made of".into());
+        let basis = plan.basis.clone().ok_or_else(unknown)?;
+        let (client, serial) = (resolved.group.id.client, |datum: &DatumId| datum.serial.to_string());
+        let mut nodes: BTreeMap<&str, NodeId> =
+            basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
+        let server_names = nodes.iter().map(|(name, node)| (*node, (*name).to_string())).collect();
+        nodes.entry("client").or_insert(client);
+        let node = |name: &str| nodes.get(name).copied().ok_or_else(unknown);
+        let servers = plan.tasks.iter().map(|task| node(&task.server)).collect::<Result<Vec<_>, _>>()?;
+        let data: BTreeMap<String, DatumId> = resolved.data.keys().map(|datum| (serial(datum), *datum)).collect();
+        let mut sources = BTreeMap::new();
+        for transfer in &plan.transfers {
+            if let (Some(datum), Ok(from), Ok(to)) =
+                (data.get(&transfer.datum), node(&transfer.from), node(&transfer.to))
+            {
+                sources.entry((*datum, to)).or_insert(from);
+            }
+        }
+        let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+        for (number, task) in resolved.group.tasks.iter().enumerate() {
+            open.entry(task.name().to_string()).or_default().insert(number);
+        }
+        // What was given as an input is known by its own name.
+        let given = resolved.group.sources.iter().filter(|(_, source)| source.at.is_empty()).map(|(id, _)| (*id, *id));
+        let real: BTreeMap<DatumId, DatumId> = given.collect();
+        Ok(Matching {
+            described: real.clone(),
+            real,
+            resolved,
+            plan,
+            servers,
+            server_names,
+            sources,
+            open,
+            has: BTreeSet::new(),
+            came: 0,
+            differences: Vec::new(),
+            is_strict,
+            values: BTreeMap::new(),
+            owned: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) fn plan(&self) -> &PlanRecord {
+        &self.plan
+    }
+
+    /// The described group.
+    pub(crate) fn group(&self) -> GroupId {
+        self.resolved.group.id
+    }
+
+    pub(crate) fn differences(&self) -> &[Difference] {
+        &self.differences
+    }
+
+    /// Names of all values that were put into the client's store for it.
+    pub(crate) fn take_values(&mut self) -> Vec<DatumId> {
+        self.values.clear();
+        std::mem::take(&mut self.owned).into_iter().collect()
+    }
+
+    /// A value that a call reads is put into the client's store.
+    pub(crate) fn own(&mut self, datum: DatumId, value: Value) {
+        self.owned.insert(datum);
+        if let Some((address, size)) = value.identity() {
+            self.values.insert((address, size, value.meta.to_string()), (datum, value));
+        }
+    }
+
+    /// Whether a value is in the client's store already.
+    pub(crate) fn owns(&self, datum: DatumId) -> bool {
+        self.owned.contains(&datum)
+    }
+
+    /// What becomes of a call. Nothing is changed.
+    pub(crate) fn judge(&self, task: &Task, signature: &Signature, meta: &dyn Fn(DatumId) -> Option<Meta>) -> Verdict {
+        let none = BTreeSet::new();
+        let open = self.open.get(task.name()).unwrap_or(&none);
+        // The first that it could be meant for, and the first at all.
+        let (mut meant, mut first) = (None, None);
+        for number in open {
+            match self.fits(*number, task, signature, meta) {
+                Ok(()) => return Verdict::Fits(*number),
+                Err(misfit) if misfit.reads_others => first = first.or(Some((*number, misfit.why))),
+                Err(misfit) => meant = meant.or(Some((*number, misfit.why))),
+            }
+        }
+        let stands_for = meant.as_ref().map(|(number, _)| *number);
+        let (described, why) = match meant.or(first) {
+            Some((number, why)) => (Some(self.resolved.names[number].clone()), why),
+            None => (None, self.unexpected(task)),
+        };
+        let call = Some(self.came + 1);
+        let difference = Difference { call, function: task.name().to_string(), described, why };
+        Verdict::Differs { difference, stands_for }
+    }
+
+    /// Why no call of that function is expected.
+    fn unexpected(&self, task: &Task) -> String {
+        let count = self.resolved.names.len();
+        let Some(next) = self.open.values().filter_map(|open| open.first()).min() else {
+            return format!("all {count} described calls have come");
+        };
+        let (name, function) = (&self.resolved.names[*next], self.resolved.group.tasks[*next].name());
+        let known = self.open.contains_key(task.name());
+        let have = if known { "all described calls of that function have come; " } else { "" };
+        format!("{have}next in the description is '{name}', of '{function}'")
+    }
+
+    fn fits(
+        &self,
+        number: usize,
+        task: &Task,
+        signature: &Signature,
+        meta: &dyn Fn(DatumId) -> Option<Meta>,
+    ) -> Result<(), Misfit> {
+        let expected = &self.resolved.group.tasks[number];
+        let inputs: Vec<&str> =
+            signature.params.iter().filter(|param| param.is_input()).map(|param| param.name.as_str()).collect();
+        let mut passed: BTreeMap<DatumId, DatumId> = BTreeMap::new();
+        for (at, (described, came)) in expected.args.iter().zip(&task.args).enumerate() {
+            let (Argument::Datum(described), Argument::Datum(came)) = (described, came) else { continue };
+            let Some(datum) = self.resolved.data.get(described).filter(|d| !matches!(d.meta, Meta::Scalar { .. }))
+            else {
+                continue;
+            };
+            let argument = inputs.get(at).copied().unwrap_or_default();
+            let is = |what: String, reads_others: bool| {
+                let kind = if datum.is_result { "the result" } else { "input" };
+                let why = format!("argument '{argument}' is {what}, and was described as {kind} '{}'", datum.name);
+                Err(Misfit { reads_others, why })
+            };
+            let known_as = match self.resolved.data.get(came).filter(|known| known.is_result) {
+                Some(known) => Some(format!("the result '{}'", known.name)),
+                None => self.described.get(came).map(|d| format!("input '{}'", self.resolved.data[d].name)),
+            };
+            if datum.is_result {
+                if came != described {
+                    return is(known_as.unwrap_or_else(|| "something else".into()), true);
+                }
+                continue;
+            }
+            match self.real.get(described).or_else(|| passed.get(described)) {
+                Some(real) if real == came => continue,
+                Some(_) => {
+                    let other =
+                        known_as.unwrap_or_else(|| "not what was passed for it before (or it was changed)".into());
+                    return is(other, false);
+                }
+                None => {}
+            }
+            if let Some(known) = known_as {
+                return is(known, true);
+            }
+            if let Some(meta) = meta(*came).filter(|meta| !is_alike(meta, &datum.meta)) {
+                let (name, wanted) = (&datum.name, &datum.meta);
+                let why = format!("argument '{argument}' is {meta}, and was described as input '{name}', {wanted}");
+                return Err(Misfit { reads_others: false, why });
+            }
+            passed.insert(*described, *came);
+        }
+        for (described, came) in expected.outputs.iter().zip(&task.outputs) {
+            if !is_alike(&described.meta, &came.meta) {
+                let why = format!("it gives {}, and was described to give {}", came.meta, described.meta);
+                return Err(Misfit { reads_others: false, why });
+            }
+        }
+        if expected.only != task.only {
+            let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
+            let why =
+                format!("it is bound to {}, and was described as bound to {}", told(task.only), told(expected.only));
+            return Err(Misfit { reads_others: false, why });
+        }
+        if expected.work_flops != task.work_flops {
+            let told = |work: Option<f64>| work.map_or("unknown work".into(), |work| format!("{work:.4e} operations"));
+            let why =
+                format!("it takes {}, and was described to take {}", told(task.work_flops), told(expected.work_flops));
+            return Err(Misfit { reads_others: false, why });
+        }
+        Ok(())
+    }
+
+    fn server_name(&self, server: NodeId) -> String {
+        self.server_names.get(&server).map_or_else(|| server.to_string(), |name| format!("'{name}'"))
+    }
+
+    /// A call takes the place of a described one: it gets its names. Where it runs, if it is as described.
+    pub(crate) fn take(&mut self, number: usize, task: &mut Task) -> PlannedCall {
+        let expected = &self.resolved.group.tasks[number];
+        task.id = expected.id;
+        for (output, described) in task.outputs.iter_mut().zip(&expected.outputs) {
+            output.datum = described.datum;
+        }
+        for (described, came) in expected.args.iter().zip(&task.args) {
+            let (Argument::Datum(described), Argument::Datum(came)) = (described, came) else { continue };
+            if self.resolved.data.get(described).is_some_and(|datum| !datum.is_result) {
+                self.real.entry(*described).or_insert(*came);
+                self.described.entry(*came).or_insert(*described);
+            }
+        }
+        if let Some(open) = self.open.get_mut(task.name()) {
+            open.remove(&number);
+        }
+        let server = self.servers[number];
+        let mut from = BTreeMap::new();
+        for datum in task.inputs() {
+            let described = self.described.get(&datum).copied().unwrap_or(datum);
+            let is_result = self.resolved.data.get(&described).is_some_and(|known| known.is_result);
+            if let Some(planned) = self.sources.get(&(described, server)) {
+                // A source that the plan counts on counts only once it has it; the client passes results on.
+                let client_has = *planned == self.group().client && (is_result || self.owned.contains(&datum));
+                if client_has || self.has.contains(&(datum, *planned)) {
+                    from.insert(datum, *planned);
+                }
+            }
+        }
+        PlannedCall { server, from }
+    }
+
+    /// A call comes to run there.
+    pub(crate) fn placed(&mut self, task: &Task, server: NodeId) {
+        let data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
+        self.has.extend(data.map(|datum| (datum, server)));
+    }
+
+    /// A call has come.
+    pub(crate) fn count(&mut self, difference: Option<Difference>) {
+        self.came += 1;
+        self.differences.extend(difference);
+    }
+
+    /// No more calls come: what was described and has not come is noted, once.
+    pub(crate) fn end(&mut self) -> Vec<Difference> {
+        let mut missing: Vec<usize> = std::mem::take(&mut self.open).into_values().flatten().collect();
+        missing.retain(|number| !self.resolved.is_optional[*number]);
+        missing.sort_unstable();
+        let difference = |number: usize| Difference {
+            call: None,
+            function: self.resolved.group.tasks[number].name().to_string(),
+            described: Some(self.resolved.names[number].clone()),
+            why: "it never came".into(),
+        };
+        let missing: Vec<Difference> = missing.into_iter().map(difference).collect();
+        self.differences.extend(missing.iter().cloned());
+        missing
+    }
+}

@@ -1,0 +1,138 @@
+//! The directory: servers and functions, as the agent told of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gridloom_base::near::near_names;
+use gridloom_base::{NodeId, TaskError};
+use gridloom_core::node::Command;
+use gridloom_core::perf::GridView;
+use gridloom_idl::Signature;
+
+use super::CONNECT_LIMIT;
+use crate::{Error, Function, Grid};
+
+/// What the agent has told of servers and functions.
+#[derive(Default)]
+pub(super) struct Directory {
+    servers: Arc<GridView>,
+    functions: Arc<Vec<Signature>>,
+    is_known: bool,
+    agent_lost: Option<TaskError>,
+    /// Of all nodes that were ever told of.
+    names: BTreeMap<NodeId, String>,
+    /// Servers that were asked for their models, and have not answered.
+    without_models: BTreeSet<NodeId>,
+}
+
+impl Directory {
+    pub(super) fn on_directory(&mut self, servers: Arc<GridView>, functions: Arc<Vec<Signature>>, client: NodeId) {
+        for server in &servers.servers {
+            self.names.insert(server.node, server.name.clone());
+        }
+        self.names.entry(client).or_insert_with(|| "client".to_string());
+        (self.servers, self.functions) = (servers, functions);
+        self.is_known = true;
+        self.agent_lost = None;
+    }
+
+    pub(super) fn on_agent_lost(&mut self, error: TaskError) {
+        self.agent_lost = Some(error);
+    }
+
+    pub(super) fn on_models(&mut self, server: NodeId) {
+        self.without_models.remove(&server);
+    }
+
+    pub(super) fn names(&self) -> &BTreeMap<NodeId, String> {
+        &self.names
+    }
+
+    pub(super) fn has(&self, server: NodeId) -> bool {
+        self.servers.server(server).is_some()
+    }
+
+    pub(super) fn servers(&self) -> &Arc<GridView> {
+        &self.servers
+    }
+
+    /// Whether the agent has answered; its loss is an error.
+    pub(super) fn is_connected(&self) -> Option<Result<(), Error>> {
+        match &self.agent_lost {
+            Some(error) => Some(Err(Error::Connect(error.to_string()))),
+            None => self.is_known.then_some(Ok(())),
+        }
+    }
+
+    /// The function of that name, or of that name within the only module that has one.
+    fn function(&self, name: &str) -> Result<&Signature, Error> {
+        let unknown = |near: String| Error::UnknownFunction { name: name.to_string(), near };
+        if let Some(exact) = self.functions.iter().find(|signature| signature.name == name) {
+            return Ok(exact);
+        }
+        let short = self.functions.iter().filter(|signature| signature.name.rsplit('/').next() == Some(name));
+        match short.collect::<Vec<_>>()[..] {
+            [only] => Ok(only),
+            [] => {
+                let near = near_names(name, self.functions.iter().map(|signature| signature.name.as_str()));
+                Err(unknown(match (near.is_empty(), self.functions.is_empty()) {
+                    (false, _) => format!("; did you mean {}?", near.join(" or ")),
+                    (true, false) => "; 'gridloom functions' lists what is offered".to_string(),
+                    (true, true) => "; no function is offered at all: start a server with 'gridloom serve'".to_string(),
+                }))
+            }
+            ref several => {
+                let all: Vec<String> = several.iter().map(|signature| format!("'{}'", signature.name)).collect();
+                let all = all.join(" and ");
+                Err(unknown(format!(" by that name alone; there are {all}: give the module, too")))
+            }
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let is_named = |server: &gridloom_core::perf::ServerView| self.names.contains_key(&server.node);
+        assert!(self.servers.servers.iter().all(is_named), "every server has a name");
+    }
+}
+
+impl Grid {
+    /// The function of that name (`module/function`, or `function` alone if only one module has it).
+    ///
+    /// # Errors
+    /// If no server offers it; the message lists names like it.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        self.absorb();
+        let signature = Arc::new(self.state().directory.function(name)?.clone());
+        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, object: None })
+    }
+
+    /// Signatures of all functions offered, in order of name.
+    pub fn functions(&self) -> Arc<Vec<Signature>> {
+        self.absorb();
+        self.state().directory.functions.clone()
+    }
+
+    /// The servers as known.
+    pub fn servers(&self) -> Arc<GridView> {
+        self.absorb();
+        self.state().directory.servers.clone()
+    }
+
+    /// Waits until what those servers have learned is known to the agent, and here. One that is gone is not waited for.
+    pub(crate) fn await_models(&self, servers: &[NodeId]) -> Result<(), Error> {
+        self.state().directory.without_models.extend(servers);
+        servers.iter().for_each(|server| self.command(Command::Models { server: *server }));
+        let known = self.wait(Some(CONNECT_LIMIT), |state| {
+            let directory = &state.directory;
+            let is_awaited = |server: &NodeId| directory.without_models.contains(server) && directory.has(*server);
+            (directory.agent_lost.is_some() || !servers.iter().any(is_awaited)).then_some(())
+        });
+        let mut state = self.state();
+        servers.iter().for_each(|server| state.directory.on_models(*server));
+        match known {
+            // What was measured is told by its result; others learn it later.
+            Err(Error::TimedOut { .. }) => Ok(()),
+            known => known,
+        }
+    }
+}

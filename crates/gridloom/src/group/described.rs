@@ -1,0 +1,183 @@
+//! Groups with calls that were described beforehand: mapped at once as described, run as they come.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use gridloom_base::{GroupId, Meta};
+use gridloom_core::graph::{self, Source};
+
+use super::{Group, Handle, Parts, Recorder, Submitted, handle_of};
+use crate::described::{Difference, Matching, Verdict};
+use crate::function::Prepared;
+use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
+
+/// How the calls of a described group are treated.
+#[derive(Clone, Debug, Default)]
+pub struct GraphOptions {
+    /// A call that differs is an error and not made, and so is one that never came. Otherwise it is noted
+    /// ([`Group::differences`]), and the call is mapped by itself.
+    pub is_strict: bool,
+    /// Inputs of the graph that are results already, so that the plan knows where they are.
+    pub inputs: Vec<(String, Handle)>,
+    /// Results that stay where they are made though no call reads them.
+    pub unwanted: Vec<GraphRef>,
+}
+
+impl Grid {
+    /// What the agent would do with a described graph; nothing is run.
+    ///
+    /// # Errors
+    /// If a function is not offered, a call does not fit its function, or the graph cannot be mapped.
+    pub fn plan_of(&self, graph: &Graph, mapping: impl Into<Mapping>) -> Result<PlanRecord, Error> {
+        let resolved = graph.resolve(self, &[])?;
+        let by = mapping.into().by(self, &resolved.group)?;
+        self.plan(resolved.group, by)
+    }
+
+    /// A group with calls that were described beforehand. It is mapped now, as described. Each call runs as soon as it
+    /// is made, where the plan has the described call that it fits: the first of those that have not come. So results
+    /// can be looked at before the next call. [`Group::finish`] says that no more calls come.
+    ///
+    /// # Errors
+    /// Those of [`Grid::plan_of`]; if an input is given that the graph has not, or that is of another size.
+    pub fn group_of(&self, graph: &Graph, mapping: impl Into<Mapping>, options: GraphOptions) -> Result<Group, Error> {
+        let mapping = mapping.into();
+        for (_, handle) in &options.inputs {
+            handle.launch()?;
+        }
+        let mut resolved = graph.resolve(self, &options.inputs)?;
+        resolved.leave(&options.unwanted);
+        let by = mapping.by(self, &resolved.group)?;
+        let plan = self.plan_described(resolved.group.clone(), by)?;
+        let matching = Matching::new(resolved, plan, options.is_strict)?;
+        let parts = Parts::new(self);
+        parts.add(matching.group());
+        let (recording, matching) = (Mutex::default(), Some(Mutex::new(matching)));
+        let recorder = Recorder { mapping, recording, parts, matching, held: None };
+        Ok(Group { grid: self.clone(), recorder: Arc::new(recorder) })
+    }
+}
+
+impl Group {
+    /// Makes a call of a group that was described ([`Grid::group_of`]): as [`Group::call_named`], for a program that waits for its
+    /// end without its results.
+    ///
+    /// # Errors
+    /// If the arguments do not fit, or the group was not described; nothing runs then.
+    pub fn submit(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Submitted, Error> {
+        let Some(matching) = &self.recorder.matching else {
+            return Err(Error::Usage("only calls of a described group run one by one; use call() and launch()".into()));
+        };
+        args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
+        self.call_described(matching, function, args, named)
+    }
+
+    /// The plan that calls take their places in, of a group that was described.
+    pub fn described_plan(&self) -> Option<PlanRecord> {
+        self.matching(|matching| matching.plan().clone())
+    }
+
+    /// How the calls differed from the described ones so far.
+    pub fn differences(&self) -> Vec<Difference> {
+        self.matching(|matching| matching.differences().to_vec()).unwrap_or_default()
+    }
+
+    /// No more calls come: what is recorded is launched, or held back if it is a loop's body ([`Grid::regrouped`]), and of a
+    /// described group it is noted what never came.
+    ///
+    /// # Errors
+    /// [`Error::Differs`] if something never came of a described group that is strict; those of
+    /// [`Group::launch`].
+    pub fn finish(&self) -> Result<(), Error> {
+        let missing = self.matching(|matching| matching.end().into_iter().next().filter(|_| matching.is_strict));
+        self.end_plan();
+        match missing.flatten() {
+            Some(difference) => Err(Error::Differs(difference)),
+            None if self.recorder.held.is_some() => self.hold(),
+            None => self.launch(),
+        }
+    }
+
+    /// Nothing takes a place in the plan any more.
+    pub(super) fn end_plan(&self) {
+        self.matching(|matching| self.grid.end_plan(matching.group(), matching.take_values()));
+    }
+
+    fn matching<R>(&self, ask: impl FnOnce(&mut Matching) -> R) -> Option<R> {
+        let matching = self.recorder.matching.as_ref()?;
+        Some(ask(&mut matching.lock().expect("no panic while held")))
+    }
+
+    pub(super) fn call_described(
+        &self,
+        matching: &Mutex<Matching>,
+        function: &Function,
+        args: &[Arg],
+        named: &[(String, Arg)],
+    ) -> Result<Submitted, Error> {
+        let lock = || matching.lock().expect("no panic while held");
+        let mut fresh = Vec::new();
+        let prepared = function.prepare(args, named, |value| {
+            let key = value.identity().map(|(address, size)| (address, size, value.meta.to_string()));
+            let known = key.as_ref().and_then(|key| lock().values.get(key).map(|(datum, _)| *datum));
+            let again = fresh.iter().find(|(other, _)| key.is_some() && *other == key).map(|(_, datum)| *datum);
+            let datum = known.or(again).unwrap_or_else(|| self.grid.new_datum());
+            fresh.push((key, datum));
+            (datum, value.clone())
+        })?;
+        let handles: Vec<&Handle> = args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).collect();
+        for handle in &handles {
+            handle.launch()?;
+        }
+        let Prepared { mut task, values, mut outputs } = prepared;
+        let mut matching = lock();
+        let metas: Vec<(_, Meta)> = values
+            .iter()
+            .map(|(datum, value)| (*datum, value.meta().clone()))
+            .chain(handles.iter().map(|handle| (handle.datum(), handle.meta().clone())))
+            .collect();
+        let meta = |datum| metas.iter().find(|(known, _)| *known == datum).map(|(_, meta)| meta.clone());
+        let (taken, difference) = match matching.judge(&task, &function.signature, &meta) {
+            Verdict::Fits(number) => (Some(number), None),
+            Verdict::Differs { difference, .. } if matching.is_strict => return Err(Error::Differs(difference)),
+            Verdict::Differs { difference, stands_for } => (stands_for, Some(difference)),
+        };
+        for (datum, value) in values {
+            if !matching.owns(datum) {
+                self.grid.put(datum, &value);
+                matching.own(datum, value);
+            }
+        }
+        let place = taken.map(|number| matching.take(number, &mut task)).filter(|_| difference.is_none());
+        matching.count(difference);
+        for (output, (datum, _)) in task.outputs.iter().zip(&mut outputs) {
+            *datum = output.datum;
+        }
+        let client = self.grid.client();
+        let source = |(datum, meta): (_, Meta)| {
+            let at = if matching.owns(datum) { vec![client] } else { Vec::new() };
+            (datum, Source { meta, at })
+        };
+        let read: BTreeSet<_> = task.inputs().collect();
+        let sources = metas.into_iter().filter(|(datum, _)| read.contains(datum)).map(source).collect();
+        if let Some(place) = &place {
+            matching.placed(&task, place.server);
+        }
+        let id = GroupId { client, serial: self.grid.next_serial() };
+        let task_id = task.id;
+        let group = graph::Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        self.recorder.parts.add(id);
+        let plan = matching.group();
+        // A heuristic of the program's own may take its time.
+        drop(matching);
+        match place {
+            Some(place) => self.grid.run_planned(group, place, self.recorder.mapping.again(), plan),
+            None => {
+                let by = self.recorder.mapping.alone(&self.grid, &group)?;
+                self.grid.run(group, by, Vec::new());
+            }
+        }
+        let results = self.handles(function, outputs);
+        Ok(Submitted::new(self, task_id, results))
+    }
+}

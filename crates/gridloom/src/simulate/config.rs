@@ -1,0 +1,194 @@
+//! The configuration of a simulated grid, and the files that it names.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gridloom_flow::NetworkModel;
+use gridloom_platform::{HostId, Platform, deployment, units};
+use gridloom_sim::SimConfig;
+use gridloom_sim::faults::Scenario;
+use serde::{Deserialize, Serialize};
+
+use super::roles::{GRID_ROLES, Roles};
+use crate::process::Deployment;
+use crate::{Error, LocalConfig, read_text};
+
+/// Set by `gridloom simulate` for the program that it runs.
+const VARIABLE: &str = "GRIDLOOM_SIMULATE";
+
+/// What to simulate.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SimulateConfig {
+    /// Platform file.
+    pub platform: PathBuf,
+    /// Deployment file.
+    #[serde(default)]
+    pub deployment: Option<PathBuf>,
+    /// Scenario of faults; its times count from the beginning of the simulation.
+    #[serde(default)]
+    pub faults: Option<PathBuf>,
+    /// Files that say what the servers offer: `.idl`, `.py`, `builtin:linalg` and its like.
+    #[serde(default)]
+    pub functions: Vec<PathBuf>,
+    /// Libraries for the `.idl` files, if bodies are run.
+    #[serde(default)]
+    pub libraries: Vec<PathBuf>,
+    /// Run the bodies of tasks, so that results are real.
+    #[serde(default)]
+    pub execute: bool,
+    /// For what is drawn at random.
+    #[serde(default)]
+    pub seed: u64,
+    /// Network model by name; the default if `None`.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Speed of this machine, for blocks that are measured on it, floating-point operations per second; measured if
+    /// `None`.
+    #[serde(default)]
+    pub reference_flops: Option<f64>,
+    /// What part of its host's speed a function makes use of, by name; others use it all.
+    #[serde(default)]
+    pub efficiencies: BTreeMap<String, f64>,
+    /// Where the report goes at the end of the session.
+    #[serde(default)]
+    pub report: Option<PathBuf>,
+    /// Where the timeline of all groups goes at the end of the session, as a page.
+    #[serde(default)]
+    pub timeline: Option<PathBuf>,
+    /// Where the durations of measured blocks are written down.
+    #[serde(default)]
+    pub record: Option<PathBuf>,
+    /// A file of such, which are charged instead of those that are measured.
+    #[serde(default)]
+    pub replay: Option<PathBuf>,
+    /// Virtual seconds after which a run of processes ends, as a failure if any still runs.
+    #[serde(default)]
+    pub until: Option<f64>,
+    /// Where what happens is written, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
+    /// BLAS library for `linalg/…`.
+    #[serde(default)]
+    pub blas: Option<PathBuf>,
+    /// Python interpreter for Python functions.
+    #[serde(default)]
+    pub python: Option<PathBuf>,
+    /// The `gridloom` program, for bodies.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+}
+
+impl SimulateConfig {
+    /// What `gridloom simulate` set for this program, joined with what the program would have started itself.
+    pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
+        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
+            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+        Ok(Some(config.joined(local)))
+    }
+
+    /// Joined with what the program would have started itself.
+    pub(crate) fn joined(mut self, local: Option<&LocalConfig>) -> SimulateConfig {
+        if let Some(local) = local {
+            self.functions.extend(local.functions.iter().cloned());
+            self.libraries.extend(local.libraries.iter().cloned());
+            self.blas = self.blas.or_else(|| local.blas.clone());
+            self.python = self.python.or_else(|| local.python.clone());
+            self.program = self.program.or_else(|| local.program.clone());
+        }
+        self
+    }
+
+    /// The value of the variable that makes a program run in this simulation, as `(name, value)`.
+    ///
+    /// # Errors
+    /// If a path is not UTF-8.
+    pub fn to_environment(&self) -> Result<(String, String), Error> {
+        let text = serde_json::to_string(self).map_err(|_| {
+            let paths =
+                [&self.report, &self.timeline, &self.trace, &self.record, &self.replay, &self.faults, &self.deployment];
+            let named =
+                paths.into_iter().flatten().chain([&self.platform]).chain(&self.functions).chain(&self.libraries);
+            let wrong = named.filter(|path| path.to_str().is_none()).map(|path| path.display().to_string()).next();
+            let wrong = wrong.unwrap_or_else(|| "a path".into());
+            Error::Input(format!("{wrong}: names of files and folders must be UTF-8 here; rename it, or link to it"))
+        })?;
+        Ok((VARIABLE.into(), text))
+    }
+
+    /// Reads and checks the platform and the deployment.
+    ///
+    /// # Errors
+    /// With file, line and column.
+    pub fn check(&self) -> Result<(), Error> {
+        let platform = self.read_platform()?;
+        self.read_faults()?;
+        let Some(file) = &self.deployment else { return self.roles(&platform).map(|_| ()) };
+        let processes = read_deployment(file)?;
+        if processes.is_empty() {
+            return Err(Error::Input(format!("{}: no process is deployed", file.display())));
+        }
+        let has = |role: &str| processes.iter().any(|process| process.function == role);
+        let is_grid = processes.iter().all(|process| GRID_ROLES.contains(&process.function.as_str()));
+        if is_grid && has("client") && has("server") {
+            return self.roles(&platform).map(|_| ());
+        }
+        // Processes of the program, which knows its functions; or a grid without a role, which is told when it starts.
+        Deployment::read(file)?.check_hosts(&platform)
+    }
+
+    pub(crate) fn read_platform(&self) -> Result<Platform, Error> {
+        let text = read_text(&self.platform)?;
+        let folder = self.platform.parent().map(PathBuf::from).unwrap_or_default();
+        let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
+        Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
+    }
+
+    pub(crate) fn read_faults(&self) -> Result<Option<Scenario>, Error> {
+        let Some(file) = &self.faults else { return Ok(None) };
+        let scenario = Scenario::parse(&read_text(file)?, &file.display().to_string());
+        scenario.map(Some).map_err(|error| Error::Input(error.to_string()))
+    }
+
+    /// What a simulation is told besides the platform.
+    ///
+    /// # Errors
+    /// If there is no such network model, or a host's disk has a rate without sense.
+    pub(crate) fn sim_config(&self, platform: &Platform) -> Result<SimConfig, Error> {
+        let network = network_model(self.network.as_deref())?;
+        let efficiencies = self.efficiencies.clone();
+        let disks = disks(platform)?;
+        Ok(SimConfig { seed: self.seed, network, efficiencies, disks, ..SimConfig::default() })
+    }
+
+    /// Which host has which role.
+    pub(super) fn roles(&self, platform: &Platform) -> Result<Roles, Error> {
+        Roles::new(platform, self.deployment.as_deref())
+    }
+}
+
+pub(super) fn read_deployment(file: &Path) -> Result<Vec<deployment::Process>, Error> {
+    deployment::parse(&read_text(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
+}
+
+fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
+    match name {
+        None => Ok(NetworkModel::default()),
+        Some(name) => NetworkModel::by_name(name).map_err(|error| Error::Input(error.to_string())),
+    }
+}
+
+/// Rates of the disks that hosts' property `disk` describes, bytes per second.
+fn disks(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
+    let described =
+        (0..).zip(platform.hosts()).filter_map(|(number, host)| Some((HostId(number), host.properties.get("disk")?)));
+    let rate = |(host, text): (HostId, &String)| match units::bandwidth(text) {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok((host, rate)),
+        _ => {
+            let name = &platform.hosts()[host.0 as usize].name;
+            let why = format!("host '{name}' has disk = '{text}'; expected the rate of its disk, such as 200MBps");
+            Err(Error::Input(platform.error_of(host, why).to_string()))
+        }
+    };
+    described.map(rate).collect()
+}

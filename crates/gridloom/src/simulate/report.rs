@@ -1,0 +1,41 @@
+//! What a simulated run has to report.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::NodeId;
+use gridloom_sim::Simulation;
+use serde::{Deserialize, Serialize};
+
+/// What a simulated run has to report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimulationReport {
+    /// Virtual seconds at the end.
+    pub seconds: f64,
+    /// Sums up everything that happened, in order: equal for equal programs, platforms and seeds.
+    pub trace_hash: String,
+    /// Bytes of data over each link of the platform.
+    pub bytes_by_link: BTreeMap<String, f64>,
+    /// Bytes of data by pair of nodes, sender first.
+    pub bytes_by_pair: BTreeMap<String, u64>,
+    /// Groups in order: heuristic, predicted and simulated makespan in seconds.
+    pub groups: Vec<(String, f64, f64)>,
+    /// Why the files that were to be written while it ran are not complete, if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl SimulationReport {
+    /// What a simulation says; groups are its sessions'.
+    pub(crate) fn new(simulation: &Simulation, names: &BTreeMap<NodeId, String>) -> SimulationReport {
+        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let by_pair = simulation.bytes_by_pair().iter();
+        SimulationReport {
+            seconds: simulation.now().seconds(),
+            trace_hash: format!("{:016x}", simulation.trace_hash()),
+            bytes_by_link: simulation.bytes_by_link().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect(),
+            bytes_by_pair: by_pair.map(|((from, to), n)| (format!("{} -> {}", name(from), name(to)), *n)).collect(),
+            groups: Vec::new(),
+            failure: None,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Roles: which host of a platform is the agent, the client, a server.
+//!
+//! Host properties say which: `role` (`agent`, `server`, `client`, several of them with commas, or `none`),
+//! `slots`, `functions` (names with commas; `*` at the end stands for any rest), `memory`, `plain` (`yes`), `name`.
+//! Without them the first host is client and agent, and every other a server of all functions. A deployment file's
+//! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gridloom_base::limits::STORE_BYTES_DEFAULT;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_idl::Definition;
+use gridloom_platform::{HostId, Platform, deployment, units};
+
+use super::config::read_deployment;
+use crate::Error;
+
+/// Functions of a deployment's processes that are roles of the grid, not processes of the program.
+pub const GRID_ROLES: [&str; 3] = ["agent", "server", "client"];
+
+/// A host that is a server, with what it is to be like.
+#[derive(Clone, Debug)]
+pub struct ServerRole {
+    pub host: HostId,
+    /// What platform and deployment say of it.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Which host of a platform has which role.
+#[derive(Clone, Debug)]
+pub struct Roles {
+    /// The agent's host.
+    pub agent: HostId,
+    /// The program's host.
+    pub client: HostId,
+    pub servers: Vec<ServerRole>,
+}
+
+impl Roles {
+    /// By the deployment file if there is one, otherwise by the hosts' properties.
+    ///
+    /// # Errors
+    /// If a role is missing, or a host or a role is unknown.
+    pub fn new(platform: &Platform, deployment: Option<&Path>) -> Result<Roles, Error> {
+        let roles = match deployment {
+            Some(file) => {
+                let processes = read_deployment(file)?;
+                Roles::from_deployment(platform, &processes, &file.display().to_string())?
+            }
+            None => Roles::from_properties(platform)?,
+        };
+        roles.check_routes(platform)?;
+        Ok(roles)
+    }
+
+    /// Beside the processes of a program, which are the clients: by the deployment's processes
+    /// `agent` and `server`, or else by the hosts' properties. `None` if neither names an agent or a server.
+    ///
+    /// # Errors
+    /// As [`Roles::new`].
+    pub fn beside_processes(
+        platform: &Platform,
+        parts: &[deployment::Process],
+        file: &str,
+    ) -> Result<Option<Roles>, Error> {
+        let roles = match parts.first() {
+            None if roles(platform)?.iter().flatten().any(|role| ["agent", "server"].contains(role)) => {
+                Roles::from_properties(platform)?
+            }
+            None => return Ok(None),
+            Some(first) => {
+                // The agent is itself the client that every grid has here, unless a server has to stand in for it.
+                let agent = parts.iter().find(|part| part.function == "agent").unwrap_or(first);
+                let client = deployment::Process { function: "client".into(), ..agent.clone() };
+                Roles::from_deployment(platform, &[parts, &[client]].concat(), file)?
+            }
+        };
+        roles.check_routes(platform)?;
+        Ok(Some(roles))
+    }
+
+    /// Whether the roles that the hosts' properties name are known.
+    ///
+    /// # Errors
+    /// If one is not; the message names the host.
+    pub fn check_roles(platform: &Platform) -> Result<(), Error> {
+        roles(platform).map(drop)
+    }
+
+    /// Names of the agent and the servers.
+    pub(crate) fn names(&self, platform: &Platform) -> Result<Vec<String>, Error> {
+        let servers = self.servers.iter().map(|part| Ok(part.server(platform, &[])?.name));
+        std::iter::once(Ok("agent".to_string())).chain(servers).collect()
+    }
+
+    /// The client and every server reach the agent, and each other; servers among themselves need not.
+    fn check_routes(&self, platform: &Platform) -> Result<(), Error> {
+        check_route(platform, self.client, self.agent)?;
+        for server in &self.servers {
+            check_route(platform, server.host, self.agent)?;
+            check_route(platform, server.host, self.client)?;
+        }
+        Ok(())
+    }
+
+    fn from_properties(platform: &Platform) -> Result<Roles, Error> {
+        let hosts = platform.hosts();
+        if hosts.len() < 2 {
+            return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
+        }
+        let roles = roles(platform)?;
+        let with = |role: &str| roles.iter().position(|roles| roles.contains(&role));
+        let client = with("client").unwrap_or(0);
+        let agent = with("agent").unwrap_or(client);
+        let named = with("server").is_some();
+        let is_server = |index: usize| match named {
+            true => roles[index].contains(&"server"),
+            false => index != client && index != agent && roles[index].is_empty(),
+        };
+        let servers = (0..hosts.len())
+            .filter(|index| is_server(*index))
+            .map(|index| ServerRole { host: HostId(index as u32), properties: hosts[index].properties.clone() });
+        let servers: Vec<ServerRole> = servers.collect();
+        if servers.is_empty() {
+            return Err(Error::Input("no host of the platform is a server".into()));
+        }
+        Ok(Roles { agent: HostId(agent as u32), client: HostId(client as u32), servers })
+    }
+
+    fn from_deployment(platform: &Platform, processes: &[deployment::Process], file: &str) -> Result<Roles, Error> {
+        let (mut agent, mut client, mut servers) = (None, None, Vec::new());
+        for process in processes {
+            let Some(host) = platform.host(&process.host) else {
+                return Err(Error::Input(format!("{file}: the platform has no host '{}'", process.host)));
+            };
+            match process.function.as_str() {
+                "agent" => agent = Some(host),
+                "client" => client = Some(host),
+                "server" => {
+                    let mut properties = platform.hosts()[host.0 as usize].properties.clone();
+                    properties.extend(process.properties.clone());
+                    let arguments = process.arguments.iter().filter_map(|argument| argument.split_once('='));
+                    properties.extend(arguments.map(|(key, value)| (key.to_string(), value.to_string())));
+                    servers.push(ServerRole { host, properties });
+                }
+                other => {
+                    let known = "agent, server or client; processes of the program open a grid within their functions";
+                    return Err(Error::Input(format!("{file}: unknown function '{other}'; expected {known}")));
+                }
+            }
+        }
+        let client =
+            client.ok_or_else(|| Error::Input(format!("{file}: no process is the client, which a grid needs")))?;
+        if servers.is_empty() {
+            return Err(Error::Input(format!("{file}: no process is a server, which a grid needs")));
+        }
+        Ok(Roles { agent: agent.unwrap_or(client), client, servers })
+    }
+}
+
+/// Whether two hosts of a grid reach each other.
+pub(crate) fn check_route(platform: &Platform, one: HostId, other: HostId) -> Result<(), Error> {
+    let name = |host: HostId| &platform.hosts()[host.0 as usize].name;
+    let missing = [(one, other), (other, one)].into_iter().find(|(from, to)| platform.route(*from, *to).is_err());
+    match missing.filter(|_| one != other) {
+        None => Ok(()),
+        Some((from, to)) => Err(Error::Input(format!(
+            "the platform has no route from '{}' to '{}', which a grid needs: the client, the agent and every server \
+             have to reach each other; add links, or give one of them the role none",
+            name(from),
+            name(to)
+        ))),
+    }
+}
+
+/// The roles of each host.
+fn roles(platform: &Platform) -> Result<Vec<Vec<&str>>, Error> {
+    let mut all = Vec::with_capacity(platform.hosts().len());
+    for (number, host) in (0..).zip(platform.hosts()) {
+        let roles: Vec<&str> =
+            host.properties.get("role").into_iter().flat_map(|text| text.split(',')).map(str::trim).collect();
+        if let Some(wrong) = roles.iter().find(|role| !["agent", "server", "client", "none"].contains(role)) {
+            let name = &host.name;
+            let known = "agent, server, client or none";
+            let why = format!("host '{name}' has the role '{wrong}'; expected {known}");
+            return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
+        }
+        all.push(roles);
+    }
+    Ok(all)
+}
+
+impl ServerRole {
+    /// The server that the host is to run; it offers those of the definitions that the host's properties name.
+    ///
+    /// # Errors
+    /// If a property has no sense; the message names host, property and value.
+    pub fn server(&self, platform: &Platform, definitions: &[Definition]) -> Result<ServerSpec, Error> {
+        let host = &platform.hosts()[self.host.0 as usize];
+        let wrong = |key: &str, value: &str, expected: &str| {
+            let why = format!("host '{}' has {key} = '{value}'; expected {expected}", host.name);
+            Error::Input(platform.error_of(self.host, why).to_string())
+        };
+        let slots = match self.properties.get("slots") {
+            None => host.cores,
+            Some(text) => match text.parse() {
+                Ok(slots) if slots > 0 => slots,
+                _ => return Err(wrong("slots", text, "a whole number of at least 1")),
+            },
+        };
+        let memory_bytes = match self.properties.get("memory") {
+            None => STORE_BYTES_DEFAULT,
+            Some(text) => units::size(text).map_err(|_| wrong("memory", text, "bytes, such as 4GiB"))? as u64,
+        };
+        let plain = match self.properties.get("plain").map(String::as_str) {
+            None | Some("no" | "false") => false,
+            Some("yes" | "true") => true,
+            Some(text) => return Err(wrong("plain", text, "yes or no")),
+        };
+        let functions = match self.properties.get("functions") {
+            None => definitions.to_vec(),
+            Some(list) => {
+                let patterns: Vec<&str> = list.split(',').map(str::trim).collect();
+                let matches = |name: &str| {
+                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                        Some(start) => name.starts_with(start),
+                        None => name == *pattern,
+                    })
+                };
+                definitions.iter().filter(|definition| matches(&definition.signature.name)).cloned().collect()
+            }
+        };
+        let name = self.properties.get("name").unwrap_or(&host.name).clone();
+        Ok(ServerSpec { name, slots, plain, memory_bytes, functions })
+    }
+}

@@ -1,0 +1,119 @@
+//! A simulation with its grid: agent and servers started, faults scheduled.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridloom_base::NodeId;
+use gridloom_core::map::SplitMix64;
+use gridloom_platform::HostId;
+use gridloom_sim::Simulation;
+use gridloom_sim::faults::{Field, Scenario};
+
+use super::bodies::RealBodies;
+use super::config::SimulateConfig;
+use super::roles::Roles;
+use crate::local::program_path;
+use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
+use crate::trace::Tracer;
+use crate::{Error, LocalConfig};
+
+/// A simulation for one client, which is returned with the names of all nodes.
+pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, NodeId, BTreeMap<NodeId, String>), Error> {
+    let platform = Arc::new(config.read_platform()?);
+    let roles = config.roles(&platform)?;
+    let mut simulation = Simulation::new(platform.clone(), config.sim_config(&platform)?);
+    if let Some(file) = &config.trace {
+        simulation.watch(Box::new(Tracer::create(file, platform.clone())?));
+    }
+    let mut names = populate(&mut simulation, config, &roles)?;
+    let client = simulation.add_client(roles.client, "client");
+    names.insert(client, "client".to_string());
+    if let Some(scenario) = config.read_faults()? {
+        schedule(&mut simulation, &scenario, &roles, config.seed)?;
+    }
+    Ok((simulation, client, names))
+}
+
+/// Starts the agent and the servers of a grid; their names. Bodies are run if the configuration says so.
+pub(crate) fn populate(
+    simulation: &mut Simulation,
+    config: &SimulateConfig,
+    roles: &Roles,
+) -> Result<BTreeMap<NodeId, String>, Error> {
+    let platform = simulation.platform().clone();
+    let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
+    let mut files = config.functions.clone();
+    if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
+        files.insert(0, PathBuf::from(BUILTIN_LINALG));
+    }
+    let bodies = if config.execute { InlineBodies::Compile } else { InlineBodies::Unused };
+    let named: Vec<PathBuf> = config.blas.iter().chain(&config.libraries).cloned().collect();
+    let mut offer = load_offer(&files, &python, &named, bodies)?;
+    let new = |library: &&PathBuf| !offer.libraries.contains(library);
+    let libraries: Vec<PathBuf> = config.libraries.iter().filter(new).cloned().collect();
+    offer.libraries.extend(libraries);
+    let mut specs = Vec::with_capacity(roles.servers.len());
+    for part in &roles.servers {
+        specs.push((part.host, part.server(&platform, &offer.definitions)?));
+    }
+    if config.execute {
+        let program = program_path(config.program.as_deref());
+        simulation.set_bodies(Box::new(RealBodies::new(&offer, program, python)?));
+    }
+    let mut names = BTreeMap::new();
+    names.insert(simulation.add_agent(roles.agent, "agent"), "agent".to_string());
+    for (host, spec) in specs {
+        let name = spec.name.clone();
+        names.insert(simulation.add_server(host, spec), name);
+    }
+    Ok(names)
+}
+
+/// Whether the servers of a simulated grid that runs already offer what a program would have started its own with.
+pub(crate) fn check_functions(offered: &[PathBuf], local: Option<&LocalConfig>) -> Result<(), Error> {
+    for file in local.map_or(&[][..], |local| &local.functions) {
+        let is_offered = |known: &PathBuf| known == file || known.canonicalize().ok() == file.canonicalize().ok();
+        if !offered.iter().any(is_offered) {
+            let file = file.display();
+            return Err(Error::Usage(format!(
+                "{file}: the simulated servers run already, and do not offer it; name it with 'gridloom simulate \
+                 --functions {file}', or in the first local() of the program"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Has a scenario's faults strike; what it draws at random spares the last server and the client.
+fn schedule(simulation: &mut Simulation, scenario: &Scenario, roles: &Roles, seed: u64) -> Result<(), Error> {
+    let platform = simulation.platform().clone();
+    let host = |id: HostId| platform.hosts()[id.0 as usize].name.clone();
+    let names = simulation.names();
+    let servers: Vec<(String, String)> = roles
+        .servers
+        .iter()
+        .map(|part| host(part.host))
+        .zip(&names[1..])
+        .map(|(host, name)| (name.to_string(), host))
+        .collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hosts: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
+    let links: Vec<&str> = platform.links().iter().map(|link| link.name.as_str()).collect();
+    scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
+    let agent = ("agent".to_string(), host(roles.agent));
+    let field = Field { agent, servers, clients: vec![("client".to_string(), host(roles.client))] };
+    strike(simulation, scenario, &field, seed);
+    Ok(())
+}
+
+/// Has a scenario's faults strike; if some are drawn, all are told.
+pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &Field, seed: u64) {
+    let strikes = scenario.strikes(field, &mut SplitMix64::new(seed), simulation.now());
+    if scenario.draws() {
+        for strike in &strikes {
+            gridloom_base::say!("gridloom: fault (seed {seed}): {strike}");
+        }
+    }
+    simulation.schedule(strikes);
+}
