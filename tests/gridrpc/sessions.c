@@ -248,6 +248,7 @@ static void results_are_there_after_a_probe(void) {
     HANDLE(handle, "add");
     OK(grpc_call_async(&handle, &ids[0], 1, &y));
     while (grpc_probe(ids[0]) == GRPC_NOT_COMPLETED) {}
+    OK(grpc_get_error(ids[0]));
     EQUAL(2, y);
     y = 0;
     OK(grpc_probe(ids[0]));

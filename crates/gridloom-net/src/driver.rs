@@ -176,6 +176,7 @@ impl NetNode {
             leader: Leader::None,
             followers: 0,
             led: 0,
+            looks: 0,
             background_asleep: false,
             polling_until: None,
             closed: false,
@@ -268,13 +269,23 @@ impl NetNode {
         let mut state = shared.lock();
         let until = deadline.map_or(Time::NEVER, |deadline| state.core.clock.at(deadline));
         let mut leading = false;
+        let mut looked = false;
         let taken = loop {
             if let Some(taken) = take(&mut state.core.events) {
                 break Some(taken);
             }
-            if state.closed || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if state.closed {
                 break None;
             }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if looked {
+                    break None;
+                }
+                looked = true;
+                state = shared.look(state);
+                continue;
+            }
+            looked = true;
             if !leading && state.leader == Leader::None {
                 state.leader = Leader::Waiter;
                 leading = true;

@@ -4,7 +4,7 @@
 //! came, with it. A server's or agent's main thread leads from `run`. On a client the thread that waits for
 //! an event leads, so a call takes no change of thread. While no thread waits, a thread in the background leads; it
 //! steps aside when a waiter comes, and takes over again only when no thread has waited for [`TAKE_OVER`], so that a program
-//! that calls in a loop does not pay for it.
+//! that calls in a loop does not pay for it. A thread that only looks, without waiting, leads for one turn.
 //!
 //! ```text
 //!  command ─▶ machine ─▶ effects: written ─▶ (returns)
@@ -32,7 +32,8 @@ const TAKE_OVER: Duration = Duration::from_millis(2);
 /// way, and waking a processor that has gone to sleep takes longer than the call. It yields between looks, so that
 /// others of this host run meanwhile.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
-/// After so many looks at which a waiter led, the background stops looking and asks to be told.
+/// After so many looks at which a waiter led, the background stops looking and asks to be told. It steps aside when other
+/// threads looked so often during one of its turns.
 const LOOKS_MAX: u32 = 50;
 
 /// What the threads of a node share.
@@ -60,6 +61,8 @@ pub(super) struct State {
     pub(super) followers: usize,
     /// Counts the times a waiter led, so that the background sees whether one did lately.
     pub(super) led: u64,
+    /// Counts the times a thread looked without waiting since the background's turn began.
+    pub(super) looks: u32,
     pub(super) background_asleep: bool,
     /// When the leader that is in epoll turns at the latest; `None` if no thread is.
     pub(super) polling_until: Option<Time>,
@@ -145,6 +148,22 @@ impl Shared {
         }
     }
 
+    /// Takes in what has come, without waiting. A thread that looks in a loop must not depend on the background getting a
+    /// processor beside it, so it leads for one turn; if another thread leads, it gives way to that one.
+    pub(super) fn look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.leader == Leader::None {
+            state.led += 1;
+            state.leader = Leader::Waiter;
+            state = self.turn(state, Time::ZERO);
+            self.stop_leading(&mut state);
+            return state;
+        }
+        state.looks += 1;
+        drop(state);
+        thread::yield_now();
+        self.lock()
+    }
+
     /// Sleeps until something changed that concerns waiters.
     pub(super) fn follow<'a>(
         &'a self,
@@ -184,9 +203,11 @@ impl Shared {
         while !state.closed {
             if state.leader == Leader::None && state.followers == 0 && state.led == led {
                 state.leader = Leader::Background;
-                while !state.closed && state.followers == 0 {
+                while !state.closed && state.followers == 0 && state.looks < LOOKS_MAX {
+                    state.looks = 0;
                     state = self.turn(state, Time::NEVER);
                 }
+                state.looks = 0;
                 self.stop_leading(&mut state);
             }
             looks = if state.led == led { looks + 1 } else { 0 };
