@@ -18,10 +18,9 @@ use std::time::Instant;
 
 use gridloom::{Arg, Function, Grid, LocalConfig, Value};
 use gridloom_base::{Dtype, Meta, NodeId};
-use gridloom_core::graph::{Outline, OutlineDatum, OutlineTask};
-use gridloom_core::map;
-use gridloom_core::perf::{FunctionModel, GridView, LinkEstimate, ServerView};
+use gridloom_map::{Outline, OutlineDatum, OutlineTask, map_group};
 use gridloom_net::payload::Payload;
+use gridloom_perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 use limits::Peer;
 use serde_json::{Value as Json, json};
 use stats::Samples;
@@ -415,7 +414,7 @@ fn mapping() -> Figure {
     let seconds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let start = Instant::now();
-            map::map_group("heft", &outline, &grid, NodeId(1000)).expect("it can be mapped");
+            map_group("heft", &outline, &grid, NodeId(1000)).expect("it can be mapped");
             start.elapsed().as_secs_f64()
         })
         .collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gridloom_idl::parse;
 use gridloom_core::node::message::{DirectoryToClient, Message};
-use gridloom_core::perf::GridView;
+use gridloom_perf::GridView;
 use gridloom_channel::frame::{Encoder, Kind};
 
 fn main() {

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use gridloom_core::perf::FunctionModel;
 use gridloom_idl::Signature;
+use gridloom_perf::FunctionModel;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
@@ -219,7 +219,7 @@ fn signature_text(hash: u64) -> String {
 #[cfg(test)]
 mod tests {
 
-    use gridloom_core::perf::{Learner, Size};
+    use gridloom_perf::{Learner, Size};
 
     use super::*;
 

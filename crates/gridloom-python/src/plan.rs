@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridloom::{Inside, Mapping, PlanRecord, check_svg_name, took_too_long};
-use gridloom_core::map::{Heuristic, ImposedPlan, MapError, Plan, Problem, Spec};
+use gridloom_map::{Heuristic, ImposedPlan, MapError, Plan, Problem, Spec};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde_json::{Value, json};

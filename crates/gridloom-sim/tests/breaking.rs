@@ -24,7 +24,7 @@ fn pinging() -> Grid {
 
 fn with_faults(mut grid: Grid, faults: &str) -> Grid {
     let scenario = Scenario::parse(faults, "faults").unwrap();
-    let strikes = scenario.strikes(&Default::default(), &mut gridloom_core::map::SplitMix64::new(0), grid.sim.now());
+    let strikes = scenario.strikes(&Default::default(), &mut gridloom_base::SplitMix64::new(0), grid.sim.now());
     grid.sim.schedule(strikes);
     grid.run();
     grid
@@ -149,7 +149,7 @@ fn what_a_crashed_host_ran_starts_anew_with_it() {
     let server = sim.add_server(HostId(1), spec);
     let client = sim.add_client(HostId(2), "client");
     let scenario = Scenario::parse("at 2s off one for 3s", "f").unwrap();
-    sim.schedule(scenario.strikes(&Default::default(), &mut gridloom_core::map::SplitMix64::new(0), sim.now()));
+    sim.schedule(scenario.strikes(&Default::default(), &mut gridloom_base::SplitMix64::new(0), sim.now()));
     let mut seen = Vec::new();
     while let Some(event) = sim.next_event(client, Some(gridloom_base::Time(ms(8000)))) {
         if let Event::Directory { grid, .. } = event {

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use gridloom_base::Time;
 use gridloom_base::time::seconds_to_ns;
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{SplitMix64, Time};
 use gridloom_flow::NetworkModel;
 use gridloom_platform::Platform;
 use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError};
-use gridloom_core::perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
+use gridloom_perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
 use serde::Serialize;
 
 use crate::function::Pending;
@@ -457,8 +457,7 @@ impl Run {
             }
             End::Complete => (!is_reached).then(|| "a model has no more points; ask for a smaller range".to_string()),
         };
-        let jump =
-            |piece: gridloom_core::perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
+        let jump = |piece: gridloom_perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
         Calibrated {
             function,
             server: self.server.clone(),

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_base::{ByteOrder, Dtype, Meta, Order, SplitMix64};
-use gridloom_core::perf::Size;
 use gridloom_idl::{BaseType, Mode, Param, Signature};
 use gridloom_net::payload::Payload;
+use gridloom_perf::Size;
 
 use crate::{Arg, Error, Function, Value};
 

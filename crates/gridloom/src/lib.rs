@@ -81,3 +81,5 @@ pub use gridloom_layout as layout;
 /// A Rust type as a message that C and Python programs declare too; see [`layout::rust`] for what
 /// corresponds to what, and [`process`] for the processes that send it.
 pub use gridloom_layout::Message;
+pub use gridloom_map as map;
+pub use gridloom_perf as perf;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::TaskError;
 use gridloom_core::graph;
-use gridloom_core::map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError};
+use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError};
 
 use crate::{Error, Grid, PlanRecord};
 pub use own::{Inside, took_too_long};
@@ -27,7 +27,7 @@ enum How {
 }
 
 impl Mapping {
-    /// A heuristic of your own: a closure from the [`Problem`](gridloom_core::map::Problem) to a plan, or a type that
+    /// A heuristic of your own: a closure from the [`Problem`](gridloom_map::Problem) to a plan, or a type that
     /// implements [`Heuristic`]. It runs in the client, when the group is launched, for at most [`MAP_TIMEOUT`]
     /// ([`Mapping::map_timeout`] sets another limit); other threads launch groups meanwhile. It cannot launch groups of the
     /// session that it maps for. Its plan is checked: one that cannot be run is an error with `name`, and nothing else is
@@ -35,7 +35,7 @@ impl Mapping {
     ///
     /// ```
     /// use gridloom::Mapping;
-    /// use gridloom::core::map::{Problem, Schedule};
+    /// use gridloom::map::{Problem, Schedule};
     ///
     /// // Each task where it runs fastest, wherever its data are.
     /// let fastest = Mapping::own("fastest", |problem: &Problem| {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use gridloom_base::near::did_you_mean;
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, ObjectId, TaskError};
-use gridloom_core::perf::ServerView;
 use gridloom_idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
 use gridloom_idl::{Signature, class_of};
+use gridloom_perf::ServerView;
 
 use crate::{Error, Function, Grid, Pending};
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gridloom::base::{Dtype, Meta};
-use gridloom::core::perf::Size;
+use gridloom::perf::Size;
 use gridloom::{Arg, CalibrateConfig, CalibrationCall, Error, Grid, Value};
 
 fn servers() -> String {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use gridloom::base::{Dtype, Meta};
-use gridloom::core::map::{MapError, Plan, Problem, Schedule};
+use gridloom::map::{MapError, Plan, Problem, Schedule};
 use gridloom::{Arg, Error, Grid, Group, Handle, Mapping, Regroup, Value};
 
 fn grid(test: &str) -> Grid {

@@ -5,7 +5,7 @@ mod support;
 use std::path::PathBuf;
 
 use gridloom::base::{Dtype, Meta};
-use gridloom::core::map::{MapError, Plan, Problem, Schedule};
+use gridloom::map::{MapError, Plan, Problem, Schedule};
 use gridloom::{Error, Grid, Group, Handle, Mapping, PlanRecord, Value};
 
 fn star() -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom::Grid;
 use gridloom::data::{Places, servers_named};
-use gridloom_core::perf::{GridView, ServerView};
+use gridloom_perf::{GridView, ServerView};
 
 use super::code::{Failed, GRPC_SERVER_NOT_FOUND, Outcome};
 use super::config::Config;

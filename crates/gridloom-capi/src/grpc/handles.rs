@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridloom::{Error, Function};
-use gridloom_core::perf::ServerView;
 use gridloom_idl::class_of;
+use gridloom_perf::ServerView;
 
 use super::client::Client;
 use super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_INVALID_FUNCTION_HANDLE, Outcome};

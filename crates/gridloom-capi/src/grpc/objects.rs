@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gridloom::{Object, Pending};
 use gridloom_base::NodeId;
-use gridloom_core::perf::ServerView;
 use gridloom_idl::method::INITIALIZE;
+use gridloom_perf::ServerView;
 
 use super::client::Client;
 use super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_core::map::HEURISTICS;
+use gridloom_map::HEURISTICS;
 use serde_json::json;
 
 use super::{print_json, print_line};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use gridloom_core::perf::{
+use gridloom_perf::{
     Accuracy, Beside, Bottleneck, Curve, FunctionModel, LinkReport, Point, ServerView, Size, first_guess_s,
 };
 use serde_json::{Value, json};

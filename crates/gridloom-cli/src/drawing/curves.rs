@@ -1,7 +1,7 @@
 //! Times of a function against problem size, for `gridloom models --plot`: both axes logarithmic, points as measured, lines
 //! as they are interpolated.
 
-use gridloom_core::perf::Curve;
+use gridloom_perf::Curve;
 
 use super::block::Block;
 use super::boxes;

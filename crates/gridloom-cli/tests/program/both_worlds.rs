@@ -20,12 +20,12 @@ use gridloom_core::node::message::{
 use gridloom_core::node::{
     Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Node, Role, Server, ServerConfig,
 };
-use gridloom_core::perf::ServerView;
 use gridloom_idl::Definition;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::jobs::JobsConfig;
 use gridloom_net::payload::Payload;
+use gridloom_perf::ServerView;
 use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, Simulation};
 

@@ -1,7 +1,7 @@
 //! `gridloom map`: plans that give again what was printed with them, and files that are wrong.
 
 use crate::support::{file, gridloom, said, succeeds};
-use gridloom_core::map::SplitMix64;
+use gridloom_base::SplitMix64;
 use serde_json::{Value, json};
 
 /// A chain beside tasks that all read one large file; `first` and `null` take no time.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::graph::Task;
-use crate::perf::{GridView, LinkEstimate, Size};
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_perf::{GridView, LinkEstimate, Size};
 
 pub use back::{CallBack, CallBackAnswer, Halt};
 
@@ -266,7 +266,7 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::graph::TaskKind;
-    use crate::perf::{FunctionModel, ServerView};
+    use gridloom_perf::{FunctionModel, ServerView};
 
     fn server(name: &str, node: u64, flops: f64) -> ServerView {
         ServerView {

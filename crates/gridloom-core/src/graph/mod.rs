@@ -1,14 +1,16 @@
 //! Groups of calls: tasks and the data that tie them.
 //!
-//! Two forms. A [`Group`] is what a client recorded and servers execute: full task descriptions under their
-//! identifiers. An [`Outline`] is what a mapper sees: the same graph by dense indices, with work and sizes only.
+//! A [`Group`] is what a client recorded and servers execute: full task descriptions under their identifiers. A mapper
+//! sees the group's [`Outline`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
 use gridloom_idl::MethodName;
+use gridloom_map::{Outline, OutlineDatum, OutlineTask};
+use gridloom_perf::Size;
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -131,6 +133,13 @@ impl Task {
             Argument::Inline { .. } => None,
         })
     }
+
+    /// How large it is; `bytes_of` knows the data that it reads.
+    pub fn size(&self, bytes_of: impl Fn(DatumId) -> u64) -> Size {
+        let read: BTreeSet<DatumId> = self.inputs().collect();
+        let made = self.outputs.iter().map(|output| output.meta.size_bytes());
+        Size::new(self.work_flops, read.into_iter().map(bytes_of).chain(made).fold(0, u64::saturating_add))
+    }
 }
 
 /// A datum that exists before the group runs.
@@ -153,45 +162,6 @@ pub struct Group {
     pub sources: BTreeMap<DatumId, Source>,
     /// Results that the program asked to have at the client, or that nothing reads and so presumably wants.
     pub wanted: Vec<DatumId>,
-}
-
-/// A task as a mapper sees it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct OutlineTask {
-    /// Index into [`Outline::functions`].
-    pub function: u32,
-    /// Work in floating-point operations, `None` if not stated.
-    pub work_flops: Option<f64>,
-    /// The server that has to run it, if one has to.
-    pub only: Option<NodeId>,
-    /// Data read, indices into [`Outline::data`], each once, ascending.
-    pub inputs: Vec<u32>,
-    /// Data made, indices into [`Outline::data`], ascending.
-    pub outputs: Vec<u32>,
-}
-
-/// A datum as a mapper sees it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct OutlineDatum {
-    /// Its size.
-    pub size_bytes: u64,
-    /// The task that makes it, or `None` if it exists before.
-    pub producer: Option<u32>,
-    /// Nodes that hold it before the group runs (empty if a task makes it).
-    pub at: Vec<NodeId>,
-    /// Whether it has to come to the client.
-    pub wanted: bool,
-}
-
-/// The graph as a mapper sees it: tasks in topological order, data and functions by index.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Outline {
-    /// Distinct functions called.
-    pub functions: Vec<String>,
-    /// Tasks; each comes after those it depends on.
-    pub tasks: Vec<OutlineTask>,
-    /// Data: the sources in order of identifier, then the results in order of task.
-    pub data: Vec<OutlineDatum>,
 }
 
 /// An outline with the identifiers behind its indices.

@@ -17,8 +17,8 @@ use super::message::{LinkMessage, LinkToAgent};
 use super::probing::{Probing, Step};
 use super::protocol::{Effect, Role};
 use crate::member::Members;
-use crate::perf::LinkEstimate;
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::LinkEstimate;
 
 /// What is to be measured, and what is being measured.
 #[derive(Debug, Default)]

@@ -13,10 +13,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::perf::LinkEstimate;
 use gridloom_base::limits::{PROBE_BYTES, PROBE_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::LinkEstimate;
 
 /// Probes sent of each size; the best counts.
 const ROUNDS: u32 = 2;

@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Group, Task};
-use crate::map::{MapBy, Plan, Seen};
 use crate::node::Timer;
 use crate::node::message::{Message, TaskReport, TransferReport};
-use crate::perf::{FunctionModel, GridView, LinkReport};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
+use gridloom_map::{MapBy, Plan, Seen};
+use gridloom_perf::{FunctionModel, GridView, LinkReport};
 
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -2,10 +2,9 @@
 //! or kept from the agent or a client, the first client is never killed, and neither the agent nor a client is silent for so
 //! long that its peers take it for dead.
 
-use gridloom_base::Time;
 use gridloom_base::limits::SILENCE_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{SplitMix64, Time};
 
 use super::fault::{Fault, Strike};
 

@@ -14,10 +14,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use gridloom_base::Time;
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::time::seconds_to_ns;
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{SplitMix64, Time};
 use gridloom_platform::units;
 
 use super::fault::{Fault, Kind, Strike};

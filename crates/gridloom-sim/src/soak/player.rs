@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, GroupId, NodeId, ObjectId, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, NodeId, ObjectId, SplitMix64, TaskId, Time};
 use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
-use gridloom_core::map::SplitMix64;
 use gridloom_core::node::{Command, Event};
 
 use super::ledger::Ledger;

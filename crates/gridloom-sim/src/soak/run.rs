@@ -11,8 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{NodeId, Time};
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{NodeId, SplitMix64, Time};
 use gridloom_core::node::{Role, Server};
 
 use super::invariants::{ALL, Check};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{NodeId, Time};
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{NodeId, SplitMix64, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;

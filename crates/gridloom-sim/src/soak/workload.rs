@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::map::SplitMix64;
 
 use crate::Bodies;
 

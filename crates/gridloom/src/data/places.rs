@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use gridloom_base::{Dtype, Meta, NodeId};
-use gridloom_core::perf::{ServerView, host_of};
 use gridloom_net::payload::Payload;
+use gridloom_perf::{ServerView, host_of};
 
 use super::{Content, DataError, Datum, Description, Kind, Mode, NewFile, Uri};
 use crate::{Arg, Grid, Handle, Value};

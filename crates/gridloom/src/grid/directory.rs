@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError};
 use gridloom_core::node::Command;
-use gridloom_core::perf::GridView;
 use gridloom_idl::Signature;
+use gridloom_perf::GridView;
 
 use super::CONNECT_LIMIT;
 use crate::{Error, Function, Grid};
@@ -90,7 +90,7 @@ impl Directory {
     }
 
     pub(super) fn check(&self) {
-        let is_named = |server: &gridloom_core::perf::ServerView| self.names.contains_key(&server.node);
+        let is_named = |server: &gridloom_perf::ServerView| self.names.contains_key(&server.node);
         assert!(self.servers.servers.iter().all(is_named), "every server has a name");
     }
 }

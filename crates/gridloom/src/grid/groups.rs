@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
-use gridloom_core::map::MapBy;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::{TaskReport, TransferReport};
+use gridloom_map::MapBy;
 
 use super::unread::Unread;
 use crate::described::PlannedCall;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gridloom_base::NodeId;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::TransferReport;
-use gridloom_core::perf::LinkReport;
+use gridloom_perf::LinkReport;
 use serde::Serialize;
 
 use super::CONNECT_LIMIT;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use gridloom_base::TaskError;
-use gridloom_core::map::{Heuristic, MapError, Plan, Problem};
+use gridloom_map::{Heuristic, MapError, Plan, Problem};
 
 use crate::{Error, Grid};
 

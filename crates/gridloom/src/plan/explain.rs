@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use gridloom_core::map::{self, Decides, Outcome, Problem, Step, What};
+use gridloom_map::{Decides, Outcome, Problem, Step, What, critical_path, explain};
 use serde::Serialize;
 
 use super::Basis;
@@ -66,7 +66,7 @@ impl PlanRecord {
     /// If there is no such task, or it is not known what the plan was made of (a plan of a [`Report`](crate::Report)).
     pub fn explain(&self, task: usize) -> Result<Explained, Error> {
         let (problem, _) = self.made_of()?;
-        let explanation = map::explain(&self.given(), &problem, task).map_err(super::unusable)?;
+        let explanation = explain(&self.given(), &problem, task).map_err(super::unusable)?;
         let alternatives = explanation.alternatives.iter().map(|alternative| {
             let server = problem.name(alternative.server).to_string();
             match &alternative.outcome {
@@ -99,7 +99,7 @@ impl PlanRecord {
     pub fn critical_path(&self) -> Result<Vec<StepRecord>, Error> {
         let (problem, _) = self.made_of()?;
         let plan = self.given().plan(&problem).map_err(super::unusable)?;
-        let path = map::critical_path(&plan, &problem).map_err(super::unusable)?;
+        let path = critical_path(&plan, &problem).map_err(super::unusable)?;
         Ok(path.iter().map(|step| self.step_record(step, &problem)).collect())
     }
 

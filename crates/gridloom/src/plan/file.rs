@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use gridloom_base::Fnv;
 use gridloom_base::json::{self, JsonError};
-use gridloom_core::map::{ImposedPlan, Seen};
+use gridloom_map::{ImposedPlan, Seen};
 use serde::{Deserialize, Serialize};
 
 use super::Basis;

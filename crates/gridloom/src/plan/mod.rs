@@ -15,7 +15,7 @@ mod text;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_core::map::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
+use gridloom_map::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
@@ -68,7 +68,7 @@ impl Named<'_> {
             hash.text(&name(transfer.from));
             hash.text(&name(transfer.to));
         }
-        let task = |(number, assignment): (usize, &gridloom_core::map::Assignment)| {
+        let task = |(number, assignment): (usize, &gridloom_map::Assignment)| {
             let (task, function) = tasks(number);
             TaskRecord {
                 task,
@@ -79,7 +79,7 @@ impl Named<'_> {
                 error: None,
             }
         };
-        let transfer = |transfer: &gridloom_core::map::Transfer| TransferRecord {
+        let transfer = |transfer: &gridloom_map::Transfer| TransferRecord {
             datum: datum(transfer.datum as usize),
             from: name(transfer.from),
             to: name(transfer.to),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
-use gridloom_core::map::Plan;
 use gridloom_core::node::message::{TaskReport, TransferReport};
+use gridloom_map::Plan;
 
 use super::{PlanRecord, Report, TaskRecord, TransferRecord};
 use crate::plan::Named;

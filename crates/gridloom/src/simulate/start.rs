@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom_base::NodeId;
-use gridloom_core::map::SplitMix64;
+use gridloom_base::{NodeId, SplitMix64};
 use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::{Field, Scenario};

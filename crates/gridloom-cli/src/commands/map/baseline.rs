@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use gridloom_core::map::Spec;
-use gridloom_core::map::recorded::{Case, Model, Servers, Workflow};
+use gridloom_map::Spec;
+use gridloom_map::recorded::{Case, Model, Servers, Workflow};
 use serde_json::{Value, json};
 
 use super::super::{print_json, print_line, read_text};

@@ -6,15 +6,15 @@
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::{Agent, Registered, send};
-use crate::map::Plan;
 use crate::node::AgentTimer;
 use crate::node::message::SeenTransfer;
 use crate::node::message::{DirectoryToServer, MapToClient};
 use crate::node::protocol::Effect;
-use crate::perf::{Bottleneck, LinkReport, Seen};
-use crate::perf::{LinkEstimate, host_of};
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
 use gridloom_base::{GroupId, NodeId, Time};
+use gridloom_map::Plan;
+use gridloom_perf::{Bottleneck, LinkReport, Seen};
+use gridloom_perf::{LinkEstimate, host_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,18 +1,18 @@
 //! Mapping: the grid as a client sees it, and the plans that are asked for.
 
 use super::{Agent, Promise, Registered, send};
-use crate::map::Seen;
 use crate::node::AgentTimer;
 use crate::node::message::MapRequest;
 use crate::node::message::MapToClient;
 use crate::node::message::Purpose;
 use crate::node::protocol::Effect;
-use crate::perf::{GridView, host_of};
-use crate::perf::{LinkEstimate, ServerView};
 use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{GroupId, NodeId, Time};
+use gridloom_map::Seen;
+use gridloom_perf::{GridView, host_of};
+use gridloom_perf::{LinkEstimate, ServerView};
 use std::collections::BTreeMap;
 
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the

@@ -19,11 +19,11 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Effect, Event, Input};
 use crate::node::{AgentTimer, Timer};
-use crate::perf::{LinkEstimate, Links, host_of};
 use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{GroupId, Machine, NodeId, Time};
 use gridloom_idl::Signature;
+use gridloom_perf::{LinkEstimate, Links, host_of};
 use links::Planned;
 use models::Models;
 use turns::Turns;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::perf::FunctionModel;
 use gridloom_base::limits::SPEED_FLOPS_DEFAULT;
+use gridloom_perf::FunctionModel;
 
 /// All models, by function. Servers of one host have the same processors, unless one is slowed down: what one learns
 /// holds for all, and noise does not make equals unequal.
@@ -68,7 +68,7 @@ impl Models {
 #[cfg(test)]
 mod tests {
     use super::super::*;
-    use crate::perf::{FunctionModel, Learner, Size};
+    use gridloom_perf::{FunctionModel, Learner, Size};
 
     fn agent() -> Agent {
         Agent::new(AgentConfig { id: NodeId(1), name: "agent".into() })

@@ -4,9 +4,9 @@ use super::{Agent, DIRECTORY_PAUSE_NS, MODELS_PAUSE_NS, send};
 use crate::node::message::MapToClient;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;
-use crate::perf::{Curve, FunctionModel, Size};
 use gridloom_base::limits::{STALE_FACTOR, SURPRISE_FACTOR, TURNS_NOISE_S};
 use gridloom_base::{GroupId, NodeId, Time};
+use gridloom_perf::{Curve, FunctionModel, Size};
 use std::collections::BTreeSet;
 
 impl Agent {

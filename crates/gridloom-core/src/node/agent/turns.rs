@@ -9,8 +9,8 @@ use super::{Agent, send};
 use crate::node::AgentTimer;
 use crate::node::message::LinkToProber;
 use crate::node::protocol::Effect;
-use crate::perf::host_of;
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::host_of;
 use std::collections::BTreeMap;
 
 /// After that time a turn keeps nobody waiting.

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::{Client, LostServer, Mapping, Status};
-use crate::map::{Assignment, Plan, Transfer};
 use crate::node::message::MapToAgent;
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_map::{Assignment, Plan, Transfer};
 
 /// Where tasks of one server run, and where what they read comes from, as far as the plan says.
 #[derive(Clone, Debug)]

@@ -7,11 +7,11 @@ use super::following::Placed;
 use super::remapping::Remapping;
 use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
 use crate::graph::{Group, Task};
-use crate::map::MapBy;
 use crate::node::client::recovery::nested_error;
 use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_map::MapBy;
 
 impl Client {
     /// `placed` says where the tasks run, if that is known already.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::remapping::Remapping;
 use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
-use crate::graph::{Group, Outline, Source, Task};
-use crate::map::{MapBy, Plan, Seen};
+use crate::graph::{Group, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::TASKS_PER_MESSAGE;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_map::{MapBy, Outline, Plan, Seen};
 
 /// Why a call fails though other servers could run it.
 pub(super) const BOUND: &str = "the call is bound to it; it is not there";

@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use crate::call::{Calls, Way};
 use crate::graph::{Group, Task};
-use crate::map::MapBy;
 use crate::node::message::{
     DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToProber,
     MapMessage, MapToClient, Message, Purpose, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing,
@@ -30,13 +29,14 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{ClientTimer, Timer};
-use crate::perf::GridView;
 use contacts::Contacts;
 use following::Placed;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
+use gridloom_map::MapBy;
+use gridloom_perf::GridView;
 use own_links::OwnLinks;
 use remapping::Remapping;
 use supplies::Supplies;

@@ -11,9 +11,9 @@ use crate::node::measuring::Measuring;
 use crate::node::message::{LinkToAgent, TransferReport};
 use crate::node::protocol::{Effect, Role};
 use crate::node::seen::SeenTransfers;
-use crate::perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
 use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
 
 #[derive(Debug)]
 pub(super) struct OwnLinks {

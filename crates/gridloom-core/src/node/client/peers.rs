@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::Client;
 use super::contacts::Parcel;
 use crate::node::protocol::{Command, Effect, Event, Role};
-use crate::perf::GridView;
 use gridloom_base::dial::GONE;
 use gridloom_base::{GroupId, NodeId, TaskError, Time};
 use gridloom_idl::Signature;
+use gridloom_perf::GridView;
 
 impl Client {
     pub(super) fn on_peer_up(

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Client, Status, TaskRun};
 use crate::node::message::TaskToServer;
 use crate::node::protocol::{Effect, Event};
-use crate::perf::Size;
 use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 use gridloom_base::{GroupId, NodeId, TaskId, Time};
@@ -159,7 +158,7 @@ impl Client {
     fn task_s(&self, server: NodeId, run: &TaskRun) -> Option<f64> {
         let view = &self.grid.servers[self.grid.server(server)?];
         let bytes_of = |datum| self.data.get(&datum).map_or(0, |known| known.meta.size_bytes());
-        view.task_seconds(run.task.name(), Size::of_task(&run.task, bytes_of))
+        view.task_seconds(run.task.name(), run.task.size(bytes_of))
     }
 
     /// For how long tasks of the group that are out keep their servers busy, an entry a task.

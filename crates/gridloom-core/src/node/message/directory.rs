@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::perf::{FunctionModel, GridView, LinkReport, host_of};
 use gridloom_base::NodeId;
 use gridloom_idl::Signature;
+use gridloom_perf::{FunctionModel, GridView, LinkReport, host_of};
 
 /// What concerns servers and their functions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

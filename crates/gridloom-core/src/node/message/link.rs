@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::perf::LinkEstimate;
 use gridloom_base::NodeId;
+use gridloom_perf::LinkEstimate;
 
 /// Pings, and what concerns links.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -3,10 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::graph::Outline;
-use crate::map::{MapBy, Plan, Seen};
-use crate::perf::LinkEstimate;
 use gridloom_base::{GroupId, NodeId};
+use gridloom_map::{MapBy, Outline, Plan, Seen};
+use gridloom_perf::LinkEstimate;
 
 /// What concerns plans.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

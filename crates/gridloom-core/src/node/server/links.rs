@@ -10,9 +10,9 @@ use crate::member::Members;
 use crate::node::measuring::Measuring;
 use crate::node::message::LinkToAgent;
 use crate::node::protocol::{Effect, Role};
-use crate::perf::LinkEstimate;
 use gridloom_base::limits::{LINK_QUIET_NS, PROBE_PEERS_MAX};
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::LinkEstimate;
 
 #[derive(Debug)]
 pub(super) struct Links {

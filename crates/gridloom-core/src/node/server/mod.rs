@@ -29,13 +29,13 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{ServerTimer, Timer};
-use crate::perf::FunctionModel;
 use admission::{Admission, Output};
 use calibration::Calibration;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Machine, NodeId, Time};
 use gridloom_idl::Signature;
+use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
 use links::Links;
 use objects::Objects;

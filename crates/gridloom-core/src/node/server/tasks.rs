@@ -8,7 +8,6 @@ use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
 use crate::node::message::{Supply, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
-use crate::perf::Size;
 use gridloom_base::limits::RATE_REPORT_NS;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::KnownArgument;
@@ -155,7 +154,7 @@ impl Server {
         let mut dropped = Vec::new();
         match &outcome {
             Ok(results) => {
-                let size = Size::of_task(task, |datum| self.admission.size_bytes(datum));
+                let size = task.size(|datum| self.admission.size_bytes(datum));
                 let news = self.learning.learn(now, Call { function: name, size, run_ns, tasks, is_measured });
                 self.tell_learned(now, news, out);
                 dropped =

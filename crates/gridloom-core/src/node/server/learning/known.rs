@@ -1,9 +1,9 @@
 //! What is known of the times of one function: learned from its calls, and news for the agent when it has changed.
 
-use crate::perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 use gridloom_base::Time;
 use gridloom_base::limits::{MODEL_REPORT_NS, SHORT_CALL_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
+use gridloom_perf::{Beside, Curve, FunctionModel, Learner, Perturbation, Point, Size};
 
 /// Of a function with short calls, one call in so many is learned from after the first few: the rest would take time
 /// from the calls.

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use super::ServerConfig;
 use crate::graph::Task;
-use crate::perf::{FunctionModel, Size};
 use gridloom_base::limits::PACE_CALL_S_MIN;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{TaskId, Time};
+use gridloom_perf::{FunctionModel, Size};
 use known::Known;
 use pace::Pace;
 use running::RunningTasks;

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::known::Known;
 use super::running::RunningTasks;
-use crate::perf::Size;
 use gridloom_base::Time;
 use gridloom_base::limits::{PACE_CALL_S_MIN, PACE_MAX, PACE_MIN, PACE_NEWS_FACTOR, TURNS_NOISE_S};
 use gridloom_base::time::ns_to_seconds;
+use gridloom_perf::Size;
 
 /// Calls that count, the last ones: at least so many,
 const CALLS_MIN: usize = 3;

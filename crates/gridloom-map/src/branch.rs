@@ -1,0 +1,220 @@
+//! `branch-and-bound`: finds the best plan, by trying all plans that could be better than the best known. It is for small
+//! groups, and the oracle that the other heuristics are tested against. `exhaustive` is the same, but fails where the
+//! other gives the best plan that its budget has found.
+//!
+//! Where plans do not depend on the order of placing, [`super::exact`] searches; nine tasks on three servers take it a
+//! few milliseconds. Where they do, all sequences of [`Schedule::place`] are tried, so that no heuristic that makes one
+//! is better. Two prunings keep the optimum. A partial schedule is given up when its critical path is no shorter than the
+//! best plan known. Of two neighbouring placements that do not touch (other server, no datum in common), only the order
+//! with the lower task first is tried. Of groups of more than [`DESCEND_TASKS_MAX`] tasks that is not tried at all: they
+//! have the best plan that annealing finds.
+//!
+//! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound).
+
+use super::bounds;
+use super::error::MapError;
+use super::exact::Exact;
+use super::greedy::Greedy;
+use super::heft::Heft;
+use super::improve::{improve, plan_of};
+use super::lookahead::Lookahead;
+use super::pairs::anneal;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::schedule::Schedule;
+use super::spec::Parameter;
+use super::{Entry, Heuristic};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "branch-and-bound",
+    about: "the best plan for about ten tasks; for more, the best that a search within its budget finds",
+    source: "Land and Doig, Econometrica 28(3), 1960",
+    parameters: &[NODES],
+    make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: false })),
+};
+
+/// The line of the one that fails.
+pub(super) const EXHAUSTIVE: Entry = Entry {
+    name: "exhaustive",
+    about: "the best plan, by trying all; for about ten tasks",
+    make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: true })),
+    ..ENTRY
+};
+
+const NODES: Parameter = Parameter {
+    name: "nodes",
+    about: "whole number of partial schedules to look at before giving up, of groups of 16 tasks; fewer of larger ones",
+    default: "300000",
+};
+
+/// Steps of annealing before the search, no more than it may look at nodes: the better the plan known, the less is left to
+/// try.
+const START_STEPS_MAX: u64 = 100_000;
+
+/// Tasks that are looked at in the time that one node is reckoned with.
+const TASKS_OF_A_NODE: usize = 16;
+/// Tasks of which all sequences are tried: of more, no budget would reach the end of one branch of thousands.
+const DESCEND_TASKS_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+pub struct BranchAndBound {
+    /// Partial schedules to look at before giving up.
+    pub nodes: u64,
+    /// Whether giving up is an error.
+    pub must_finish: bool,
+}
+
+impl Heuristic for BranchAndBound {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        // A look at a large group takes longer.
+        let tasks = problem.task_count();
+        let nodes = self.nodes / (1 + tasks / TASKS_OF_A_NODE) as u64;
+        let bound_s = bounds::lower_bound(problem);
+        let mut search = Search { problem, left: nodes, best: None, bound_s };
+        for known in [Box::new(Heft::PUBLISHED) as Box<dyn Heuristic>, Box::new(Lookahead), Box::new(Greedy)] {
+            search.offer(known.map(problem)?);
+        }
+        let steps = nodes.min(START_STEPS_MAX);
+        let best = search.best.as_ref().expect("the known heuristics have made plans");
+        if best.makespan_s > bound_s {
+            search.offer(improve(problem, best.clone(), |trial, line| anneal(problem, trial, &[line], steps, 0).0));
+        }
+        let has_finished = match Exact::new(problem, nodes, bound_s) {
+            Some(mut exact) => {
+                let has_finished = exact.search(search.best_s());
+                if let Some(line) = exact.into_best() {
+                    search.offer(plan_of(problem, &line, false));
+                }
+                has_finished
+            }
+            None if tasks <= DESCEND_TASKS_MAX => search.descend(&Schedule::new(problem), None, 0).is_some(),
+            None => false,
+        };
+        if self.must_finish && !has_finished {
+            let (tasks, servers) = (problem.task_count(), problem.servers().len());
+            return Err(MapError::TooManyNodes { tasks, servers, budget: self.nodes });
+        }
+        Ok(search.best.expect("the known heuristics have made plans"))
+    }
+}
+
+struct Search<'p> {
+    problem: &'p Problem,
+    left: u64,
+    best: Option<Plan>,
+    bound_s: f64,
+}
+
+impl Search<'_> {
+    fn best_s(&self) -> f64 {
+        self.best.as_ref().map_or(f64::INFINITY, |plan| plan.makespan_s)
+    }
+
+    fn offer(&mut self, plan: Plan) {
+        if plan.makespan_s < self.best_s() {
+            self.best = Some(plan);
+        }
+    }
+
+    /// Tries all that follows a partial schedule; `None` if the budget is used up.
+    fn descend(&mut self, schedule: &Schedule, last: Option<(usize, usize)>, placed: usize) -> Option<()> {
+        let problem = self.problem;
+        if placed == problem.task_count() {
+            self.offer(schedule.clone().finish());
+            return Some(());
+        }
+        for task in (0..problem.task_count()).filter(|task| is_ready(problem, schedule, *task)) {
+            for server in (0..problem.servers().len()).filter(|server| problem.seconds(task, *server).is_some()) {
+                // Nothing is better than the bound: all that is left can only tie.
+                if self.best_s() <= self.bound_s {
+                    return Some(());
+                }
+                if last.is_some_and(|last| can_come_before(problem, (task, server), last)) {
+                    continue;
+                }
+                self.left = self.left.checked_sub(1)?;
+                let mut next = schedule.clone();
+                next.place(task, server);
+                let ended = |task| next.placed(task).map(|placed| placed.end_s);
+                if bounds::critical_path(problem, ended) < self.best_s() {
+                    self.descend(&next, Some((task, server)), placed + 1)?;
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+fn is_ready(problem: &Problem, schedule: &Schedule, task: usize) -> bool {
+    let made = |input: &u32| {
+        problem.data()[*input as usize].producer.is_none_or(|producer| schedule.placed(producer as usize).is_some())
+    };
+    schedule.placed(task).is_none() && problem.inputs(task).iter().all(made)
+}
+
+/// Whether the placement could as well have been made before the last one, and that order is tried elsewhere.
+fn can_come_before(problem: &Problem, (task, server): (usize, usize), (last, last_server): (usize, usize)) -> bool {
+    let touched = |datum: &u32| problem.inputs(last).contains(datum) || problem.outputs(last).contains(datum);
+    task < last && server != last_server && !problem.inputs(task).iter().any(touched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outline::{Outline, OutlineDatum};
+    use crate::testing::{Build, CLIENT, random_grid};
+    use gridloom_base::SplitMix64;
+
+    /// A graph in which each datum has one reader, or goes to the client.
+    fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
+        let mut outline = Build::new(4).done();
+        for task in 0..tasks {
+            let mut inputs = Vec::new();
+            for maker in 0..task {
+                if rng.below(3) > 0 {
+                    continue;
+                }
+                inputs.push(outline.data.len() as u32);
+                outline.tasks[maker].outputs.push(outline.data.len() as u32);
+                let (size_bytes, producer) = (rng.below(3) * rng.below(50_000_000), Some(maker as u32));
+                outline.data.push(OutlineDatum { size_bytes, producer, at: vec![], wanted: false });
+            }
+            let source =
+                OutlineDatum { size_bytes: rng.below(9_000_000), producer: None, at: vec![CLIENT], wanted: false };
+            let result = OutlineDatum { producer: Some(task as u32), at: vec![], wanted: true, ..source.clone() };
+            let (input, output) = (outline.data.len() as u32, outline.data.len() as u32 + 1);
+            outline.data.extend([source, result]);
+            inputs.push(input);
+            outline.tasks.push(crate::outline::OutlineTask {
+                function: rng.below(4) as u32,
+                work_flops: Some(rng.below(20) as f64 * 1e8),
+                only: None,
+                inputs,
+                outputs: vec![output],
+            });
+        }
+        outline
+    }
+
+    #[test]
+    fn both_searches_find_the_same() {
+        let mut compared = 0;
+        for seed in 0..150 {
+            let mut rng = SplitMix64::new(seed);
+            let (tasks, servers) = (rng.below(6) as usize, 1 + rng.below(3) as usize);
+            let (outline, grid) = (graph_of_pairs(&mut rng, tasks), random_grid(&mut rng, servers));
+            let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+            let bound_s = bounds::lower_bound(&problem);
+            let mut slow = Search { problem: &problem, left: 3_000_000, best: None, bound_s };
+            slow.offer(Greedy.map(&problem).unwrap());
+            let known_s = slow.best_s();
+            slow.descend(&Schedule::new(&problem), None, 0).expect("the budget is enough");
+            let mut exact = Exact::new(&problem, 1_000_000, bound_s).expect("there is one way for each datum");
+            assert!(exact.search(known_s));
+            let found_s = exact.into_best().map_or(known_s, |line| plan_of(&problem, &line, false).makespan_s);
+            assert!((found_s - slow.best_s()).abs() <= 1e-9 * found_s, "seed {seed}: {found_s} s, {} s", slow.best_s());
+            compared += u32::from(found_s < known_s * (1.0 - 1e-9));
+        }
+        assert!(compared > 30, "only {compared} were better than what was known");
+    }
+}

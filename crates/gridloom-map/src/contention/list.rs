@@ -1,0 +1,265 @@
+//! Choices made task by task with an eye on contention: where a task would end earliest if every card and link first
+//! finished what was put on it before.
+//!
+//! A card or link is a fluid that serves copies one after the other at full rate: a copy ends when the slowest of the
+//! three it crosses has served it. That is not how copies share (the [`super::Judge`] knows), but it sees what matters
+//! when a server or a source is chosen: that a card is busy, that a datum is elsewhere already, that a link is narrow.
+
+use std::collections::BTreeMap;
+
+use super::Choice;
+use crate::problem::Problem;
+
+/// Makes choices for one problem. Buffers are kept from one to the next.
+#[derive(Debug)]
+pub struct Lister<'p> {
+    problem: &'p Problem,
+    places: usize,
+    /// By datum × place: since when it is there, infinite where it is not.
+    have_s: Vec<f64>,
+    /// By datum: the places that have it.
+    holders: Vec<Vec<u32>>,
+    cards: Cards,
+    /// By place outward, by place inward: bytes per second.
+    widths: Vec<f64>,
+    slots: Vec<Vec<f64>>,
+    /// By datum: whether the client sends it to one place only, and that passes it on.
+    is_sent_once: Vec<bool>,
+    steps: u64,
+}
+
+/// Until when cards and links are busy.
+#[derive(Clone, Debug)]
+struct Cards {
+    /// By place outward, then by place inward.
+    cards_s: Vec<f64>,
+    links_s: Vec<f64>,
+}
+
+/// How a datum gets to a place.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    end_s: f64,
+    from: u32,
+    /// It passes through the client, which gets it from `from`.
+    is_relayed: bool,
+}
+
+impl<'p> Lister<'p> {
+    /// A maker of choices for that problem.
+    pub fn new(problem: &'p Problem) -> Lister<'p> {
+        let places = problem.client() + 1;
+        let mut widths = vec![0.0f64; 2 * places];
+        for from in 0..places {
+            for (to, link) in problem.links_from(from).iter().enumerate() {
+                if from != to && link.latency_s.is_finite() {
+                    widths[from] = widths[from].max(link.bandwidth);
+                    widths[places + to] = widths[places + to].max(link.bandwidth);
+                }
+            }
+        }
+        Lister {
+            problem,
+            places,
+            have_s: vec![f64::INFINITY; problem.data().len() * places],
+            holders: vec![Vec::new(); problem.data().len()],
+            cards: Cards { cards_s: vec![0.0; 2 * places], links_s: vec![0.0; places * places] },
+            widths,
+            slots: problem.servers().iter().map(|server| server.busy_s.clone()).collect(),
+            is_sent_once: vec![false; problem.data().len()],
+            steps: 0,
+        }
+    }
+
+    /// Data that the client sends to one place only, which passes them on to those that it can talk to.
+    pub fn send_once(&mut self, is_sent_once: &[bool]) {
+        self.is_sent_once.copy_from_slice(is_sent_once);
+    }
+
+    /// Work done so far, in steps of about the same time each.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Tasks in that order, each on the best of the servers that `allowed` lets it have.
+    ///
+    /// # Panics
+    /// If a task comes before one that it depends on, or has no server.
+    pub fn choose(&mut self, order: &[u32], allowed: impl Fn(u32, u32) -> bool) -> Choice {
+        self.reset();
+        let problem = self.problem;
+        let mut choice = Choice { servers: vec![0; order.len()], order: order.to_vec(), sources: BTreeMap::new() };
+        for task in order {
+            let able = (0..problem.client() as u32).filter(|server| allowed(*task, *server));
+            let mut best: Option<(f64, u32)> = None;
+            for server in able {
+                let Some(score_s) = self.score(*task, server) else { continue };
+                if best.is_none_or(|(best_s, _)| score_s < best_s) {
+                    best = Some((score_s, server));
+                }
+            }
+            let (_, server) = best.expect("some server is allowed and able");
+            choice.servers[*task as usize] = server;
+            self.place(*task, server, &mut choice.sources);
+        }
+        choice
+    }
+
+    /// The sources for tasks in that order on those servers.
+    ///
+    /// # Panics
+    /// If a task comes before one that it depends on, or its server cannot run it.
+    pub fn complete(&mut self, order: &[u32], servers: &[u32]) -> Choice {
+        self.reset();
+        let mut choice = Choice { servers: servers.to_vec(), order: order.to_vec(), sources: BTreeMap::new() };
+        for task in order {
+            self.place(*task, servers[*task as usize], &mut choice.sources);
+        }
+        choice
+    }
+
+    fn reset(&mut self) {
+        let problem = self.problem;
+        for datum in 0..self.holders.len() {
+            for place in self.holders[datum].drain(..) {
+                self.have_s[datum * self.places + place as usize] = f64::INFINITY;
+            }
+            for place in problem.holders(datum) {
+                self.have_s[datum * self.places + *place as usize] = 0.0;
+                self.holders[datum].push(*place);
+            }
+        }
+        self.cards.cards_s.fill(0.0);
+        self.cards.links_s.fill(0.0);
+        for (slots, server) in self.slots.iter_mut().zip(problem.servers()) {
+            slots.clone_from(&server.busy_s);
+        }
+    }
+
+    /// When a task would end on a server, with the way home of what only the client awaits.
+    fn score(&mut self, task: u32, server: u32) -> Option<f64> {
+        let problem = self.problem;
+        let seconds = problem.seconds(task as usize, server as usize)?;
+        let mut ready_s = 0.0f64;
+        // Inputs share the server's card: what each adds there is seen by the next.
+        let card = self.places + server as usize;
+        let before_s = self.cards.cards_s[card];
+        for datum in problem.inputs(task as usize) {
+            let way = self.way(*datum, server);
+            ready_s = ready_s.max(way.end_s);
+            if way.from != server {
+                let bytes = problem.data()[*datum as usize].size_bytes as f64;
+                self.cards.cards_s[card] = self.cards.cards_s[card].max(0.0) + bytes / self.widths[card];
+            }
+        }
+        ready_s = ready_s.max(if self.cards.cards_s[card] > before_s { self.cards.cards_s[card] } else { 0.0 });
+        self.cards.cards_s[card] = before_s;
+        let slot_s = self.slots[server as usize].iter().copied().fold(f64::INFINITY, f64::min);
+        let end_s = slot_s.max(ready_s) + seconds;
+        let client = problem.client();
+        let home = problem.outputs(task as usize).iter().filter(|datum| problem.data()[**datum as usize].wanted);
+        let bytes: u64 = home.map(|datum| problem.data()[*datum as usize].size_bytes).sum();
+        let home_s = if bytes > 0 { problem.link_seconds(server as usize, client, bytes) } else { 0.0 };
+        Some(end_s + home_s)
+    }
+
+    fn place(&mut self, task: u32, server: u32, sources: &mut BTreeMap<(u32, u32), u32>) {
+        let problem = self.problem;
+        let seconds = problem.seconds(task as usize, server as usize).expect("it can run there");
+        let mut ready_s = 0.0f64;
+        for datum in problem.inputs(task as usize) {
+            ready_s = ready_s.max(self.bring(*datum, server, sources));
+        }
+        let slots = &mut self.slots[server as usize];
+        let slot = (0..slots.len()).min_by(|a, b| slots[*a].total_cmp(&slots[*b])).expect("a server has slots");
+        let end_s = slots[slot].max(ready_s) + seconds;
+        slots[slot] = end_s;
+        for datum in problem.outputs(task as usize) {
+            self.add(*datum, server, end_s);
+            if problem.data()[*datum as usize].wanted {
+                self.bring(*datum, problem.client() as u32, sources);
+            }
+        }
+    }
+
+    fn add(&mut self, datum: u32, place: u32, since_s: f64) {
+        self.have_s[datum as usize * self.places + place as usize] = since_s;
+        self.holders[datum as usize].push(place);
+    }
+
+    /// Has a datum brought to a place; since when it is there.
+    fn bring(&mut self, datum: u32, to: u32, sources: &mut BTreeMap<(u32, u32), u32>) -> f64 {
+        let there_s = self.have_s[datum as usize * self.places + to as usize];
+        if there_s < f64::INFINITY {
+            return there_s;
+        }
+        let way = self.way(datum, to);
+        let client = self.problem.client() as u32;
+        let from = if way.is_relayed {
+            self.bring(datum, client, sources);
+            client
+        } else {
+            way.from
+        };
+        let bytes = self.problem.data()[datum as usize].size_bytes as f64;
+        let start_s = self.have_s[datum as usize * self.places + from as usize];
+        let end_s = self.end_of(start_s, from, to, bytes);
+        let (out, into) = (from as usize, self.places + to as usize);
+        for card in [out, into] {
+            self.cards.cards_s[card] = self.cards.cards_s[card].max(start_s) + bytes / self.widths[card];
+        }
+        let link = from as usize * self.places + to as usize;
+        let bandwidth = self.problem.links_from(from as usize)[to as usize].bandwidth;
+        self.cards.links_s[link] = self.cards.links_s[link].max(start_s) + bytes / bandwidth;
+        sources.insert((datum, to), from);
+        self.add(datum, to, end_s);
+        end_s
+    }
+
+    /// The way by which a datum would be at a place first.
+    fn way(&mut self, datum: u32, to: u32) -> Arrival {
+        let row = datum as usize * self.places;
+        let there_s = self.have_s[row + to as usize];
+        if there_s < f64::INFINITY {
+            return Arrival { end_s: there_s, from: to, is_relayed: false };
+        }
+        let client = self.problem.client() as u32;
+        let bytes = self.problem.data()[datum as usize].size_bytes as f64;
+        let mut best = Arrival { end_s: f64::INFINITY, from: to, is_relayed: false };
+        self.steps += self.holders[datum as usize].len() as u64;
+        let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
+        // Recorded plans do not name the sender of what goes to the client: it is the maker, the first to have it.
+        let is_makers = to == client && self.problem.has_exact_figures();
+        for from in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
+            if is_passed_on && *from == client {
+                continue;
+            }
+            let start_s = self.have_s[row + *from as usize];
+            let end_s = self.end_of(start_s, *from, to, bytes);
+            if end_s < best.end_s {
+                best = Arrival { end_s, from: *from, is_relayed: false };
+            }
+        }
+        if best.end_s == f64::INFINITY {
+            let up = self.way(datum, client);
+            let end_s = self.end_of(up.end_s, client, to, bytes);
+            best = Arrival { end_s, from: up.from, is_relayed: true };
+        }
+        best
+    }
+
+    fn end_of(&self, start_s: f64, from: u32, to: u32, bytes: f64) -> f64 {
+        let link = self.problem.links_from(from as usize)[to as usize];
+        let start_s = start_s + link.latency_s;
+        if start_s == f64::INFINITY {
+            return f64::INFINITY;
+        }
+        let (out, into) = (from as usize, self.places + to as usize);
+        let busy_s = self.cards.links_s[from as usize * self.places + to as usize];
+        let mut end_s = busy_s.max(start_s) + bytes / link.bandwidth;
+        for card in [out, into] {
+            end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);
+        }
+        end_s
+    }
+}

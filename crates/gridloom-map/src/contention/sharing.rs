@@ -1,0 +1,252 @@
+//! Rates of copies under way: max-min fair over cards, links and what links share.
+//!
+//! Copies between the same two places get the same rate, so they are kept together as a **class**. It counts the bytes that
+//! it has served of each of its copies; the copy that needs fewest ends next. Rates are computed by progressive filling
+//! (Bertsekas, Gallager, *Data Networks*, 6.5.2) over classes, not copies.
+//!
+//! Nodes send each peer one large datum after another. So in the plans of real groups the copies of a class go **in turn**:
+//! the class is one user of what it crosses, and each copy ends when those before it and itself are served. Small
+//! data travel between the messages, beside them. In recorded workflows ([`Problem::has_exact_figures`]) all copies share.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::problem::Problem;
+use gridloom_base::limits::EAGER_BYTES_MAX;
+
+/// A copy of which so many bytes are missing has ended: less than what rounding leaves.
+const BYTES_OVER: f64 = 1e-6;
+/// The same as a part of what was served, and of the time that has passed.
+const PART_OVER: f64 = 1e-12;
+const NO_CLASS: u32 = u32::MAX;
+/// Wider links are not told apart, bytes per second: what is left of a card stays a number.
+const BANDWIDTH_MAX: f64 = 1e18;
+
+#[derive(Debug)]
+pub(super) struct Sharing {
+    places: usize,
+    /// Copies of a class go one after another.
+    in_turn: bool,
+    /// By ordered pair of places: bandwidth of the link.
+    links: Vec<f64>,
+    /// Bandwidths of what copies share: cards, by place outward, then by place inward; then bottlenecks.
+    shared: Vec<f64>,
+    /// Bottlenecks that an ordered pair crosses, as indices into `shared`.
+    bottlenecks: BTreeMap<usize, Vec<u32>>,
+    /// By ordered pair: its class, if it has one.
+    class_of: Vec<u32>,
+    classes: Vec<Class>,
+    /// Classes that have copies under way.
+    active: Vec<u32>,
+    at_s: f64,
+    is_stale: bool,
+    ended: Vec<u32>,
+    steps: u64,
+    /// Room for filling.
+    left: Vec<f64>,
+    users: Vec<f64>,
+    open: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Class {
+    /// What it crosses, indices into `shared`.
+    crosses: Vec<u32>,
+    link: f64,
+    rate: f64,
+    served: f64,
+    /// In turn: what has to be served until the last large copy ends.
+    last: f64,
+    /// What has to be served until it ends, and the copy.
+    copies: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Sharing {
+    pub(super) fn new(problem: &Problem) -> Sharing {
+        let places = problem.client() + 1;
+        let mut links = vec![0.0; places * places];
+        let mut shared = vec![0.0f64; 2 * places];
+        for from in 0..places {
+            for (to, link) in problem.links_from(from).iter().enumerate() {
+                if from != to && link.latency_s.is_finite() {
+                    let bandwidth = link.bandwidth.min(BANDWIDTH_MAX);
+                    links[from * places + to] = bandwidth;
+                    shared[from] = shared[from].max(bandwidth);
+                    shared[places + to] = shared[places + to].max(bandwidth);
+                }
+            }
+        }
+        let mut bottlenecks: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for one in problem.bottlenecks() {
+            for (from, to) in &one.pairs {
+                bottlenecks.entry(from * places + to).or_default().push(shared.len() as u32);
+            }
+            shared.push(one.bandwidth);
+        }
+        Sharing {
+            places,
+            in_turn: !problem.has_exact_figures(),
+            links,
+            left: vec![0.0; shared.len()],
+            users: vec![0.0; shared.len()],
+            shared,
+            bottlenecks,
+            class_of: vec![NO_CLASS; places * places],
+            classes: Vec::new(),
+            active: Vec::new(),
+            at_s: 0.0,
+            is_stale: false,
+            ended: Vec::new(),
+            steps: 0,
+            open: Vec::new(),
+        }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Forgets all copies; time starts again.
+    pub(super) fn clear(&mut self) {
+        for class in &mut self.classes {
+            class.copies.clear();
+            class.served = 0.0;
+            class.last = 0.0;
+        }
+        self.active.clear();
+        self.ended.clear();
+        self.at_s = 0.0;
+        self.is_stale = false;
+    }
+
+    /// A copy sets out now.
+    pub(super) fn start(&mut self, copy: u32, from: usize, to: usize, bytes: f64) {
+        let pair = from * self.places + to;
+        if self.class_of[pair] == NO_CLASS {
+            self.class_of[pair] = self.classes.len() as u32;
+            let link = self.links[pair];
+            let mut crosses = vec![from as u32, (self.places + to) as u32];
+            crosses.extend(self.bottlenecks.get(&pair).into_iter().flatten());
+            self.classes.push(Class { crosses, link, rate: 0.0, served: 0.0, last: 0.0, copies: BinaryHeap::new() });
+        }
+        let number = self.class_of[pair];
+        let class = &mut self.classes[number as usize];
+        if class.copies.is_empty() {
+            class.served = 0.0;
+            class.last = 0.0;
+            self.active.push(number);
+        }
+        let is_behind = self.in_turn && bytes > EAGER_BYTES_MAX as f64;
+        let end = if is_behind { class.served.max(class.last) + bytes } else { class.served + bytes };
+        if is_behind {
+            class.last = end;
+        }
+        // Positive floats are in the order of their bits.
+        class.copies.push(Reverse((end.to_bits(), copy)));
+        self.is_stale = true;
+    }
+
+    /// When the next copy ends.
+    pub(super) fn next_s(&mut self) -> Option<f64> {
+        if self.is_stale {
+            self.fill();
+        }
+        let left_s = |number: &u32| {
+            let class = &self.classes[*number as usize];
+            let Reverse((end, _)) = class.copies.peek().expect("an active class has copies");
+            (f64::from_bits(*end) - class.served).max(0.0) / class.rate
+        };
+        self.active.iter().map(left_s).min_by(f64::total_cmp).map(|left_s| self.at_s + left_s)
+    }
+
+    /// Lets time pass; what has ended is then to be taken.
+    pub(super) fn advance(&mut self, now_s: f64) {
+        let passed_s = now_s - self.at_s;
+        self.at_s = now_s;
+        self.steps += self.active.len() as u64;
+        let mut at = 0;
+        while at < self.active.len() {
+            let class = &mut self.classes[self.active[at] as usize];
+            class.served += class.rate * passed_s;
+            let reached = class.served + BYTES_OVER + PART_OVER * (class.served + class.rate * now_s);
+            while let Some(Reverse((end, copy))) = class.copies.peek().copied()
+                && f64::from_bits(end) <= reached
+            {
+                class.copies.pop();
+                self.ended.push(copy);
+                self.is_stale = true;
+            }
+            if class.copies.is_empty() {
+                self.active.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        // In the order in which they set out, whatever the order of classes.
+        self.ended.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// A copy that has ended.
+    pub(super) fn take_ended(&mut self) -> Option<u32> {
+        self.ended.pop()
+    }
+
+    fn fill(&mut self) {
+        self.is_stale = false;
+        self.left.copy_from_slice(&self.shared);
+        self.users.fill(0.0);
+        self.active.sort_unstable();
+        self.open.clone_from(&self.active);
+        for number in &self.active {
+            let class = &self.classes[*number as usize];
+            let count = self.sharers(class);
+            for at in &class.crosses {
+                self.users[*at as usize] += count;
+            }
+        }
+        let mut last_level = 0.0f64;
+        while !self.open.is_empty() {
+            self.steps += self.open.len() as u64;
+            // The level at which a link, or what links share, is full; all classes held back there have their rate.
+            let mut level = f64::INFINITY;
+            for number in &self.open {
+                let class = &self.classes[*number as usize];
+                level = level.min(self.bound(class));
+            }
+            // Levels rise; where rounding leaves nothing, a copy has to go on all the same.
+            level = level.max(last_level);
+            last_level = level;
+            let limit = level * (1.0 + PART_OVER);
+            let mut open = std::mem::take(&mut self.open);
+            // First find the classes that are held back, then take what they use: bounds must not move in between.
+            let mut fixed = 0;
+            for at in 0..open.len() {
+                if self.bound(&self.classes[open[at] as usize]) <= limit {
+                    open.swap(at, fixed);
+                    fixed += 1;
+                }
+            }
+            for number in open.drain(..fixed) {
+                self.classes[number as usize].rate = level;
+                let class = &self.classes[number as usize];
+                let count = self.sharers(class);
+                for at in class.crosses.iter().map(|at| *at as usize) {
+                    self.left[at] = (self.left[at] - level * count).max(0.0);
+                    self.users[at] -= count;
+                }
+            }
+            self.open = open;
+        }
+    }
+
+    /// The rate at which a copy of that class is held back first.
+    fn bound(&self, class: &Class) -> f64 {
+        let part = |at: &u32| self.left[*at as usize] / self.users[*at as usize];
+        class.crosses.iter().map(part).fold(class.link / self.sharers(class), f64::min)
+    }
+
+    /// As how many users a class shares.
+    fn sharers(&self, class: &Class) -> f64 {
+        if self.in_turn { 1.0 } else { class.copies.len() as f64 }
+    }
+}

@@ -1,0 +1,119 @@
+//! The judge against small cases by hand; `tests/map_oracle.rs` has plans with known makespans.
+
+use super::*;
+use crate::recorded::{CLIENT, Case, Model, Servers, Workflow};
+use crate::testing::{grid, independent, perturbation};
+
+fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
+    let case = Case { workflow, servers, model };
+    Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap().with_exact_figures()
+}
+
+#[test]
+fn copies_of_a_real_group_go_the_same_way_in_turn_and_in_the_order_of_tasks() {
+    let workflow = r#"{"tasks": [{"id": "a", "work_seconds": 1, "inputs": ["x"], "outputs": []},
+                                 {"id": "b", "work_seconds": 1, "inputs": ["y"], "outputs": []},
+                                 {"id": "c", "work_seconds": 1, "inputs": ["z"], "outputs": []}],
+                       "files": {"x": 400000, "y": 100000, "z": 1000}}"#;
+    let workflow = Workflow::parse(workflow, "w").unwrap();
+    let servers = Servers::parse(r#"{"speed": [1, 1], "client_bytes_per_s": [1000, 1000]}"#, "s").unwrap();
+    let case = Case { workflow: &workflow, servers: &servers, model: Model::M2 };
+    let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
+    let starts = |order: [u32; 3]| {
+        let choice = Choice { servers: vec![0; 3], order: order.to_vec(), sources: BTreeMap::new() };
+        Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().start_s.clone()
+    };
+    // 400 s for x, then 100 s for y; z is small and travels beside them.
+    assert_eq!(starts([0, 1, 2]), [400.0, 500.0, 501.0]);
+    assert_eq!(starts([2, 1, 0]), [500.0, 100.0, 1.0]);
+    let exact = problem.clone().with_exact_figures();
+    let choice = Choice { servers: vec![0; 3], order: vec![2, 1, 0], sources: BTreeMap::new() };
+    // As in recorded workflows, where all share.
+    assert_eq!(Judge::new(&exact).run(&choice, f64::INFINITY).unwrap().unwrap().start_s, [501.0, 201.0, 3.0]);
+}
+
+#[test]
+fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
+    let workflow = Workflow::parse(
+        r#"{"tasks": [{"id": "a", "work_seconds": 1, "inputs": ["in"], "outputs": ["x"]},
+                      {"id": "b", "work_seconds": 1, "inputs": ["in"], "outputs": []},
+                      {"id": "c", "work_seconds": 1, "inputs": ["x"], "outputs": ["out"]}],
+            "files": {"in": 10000, "x": 5000, "out": 1000}}"#,
+        "w",
+    );
+    let workflow = workflow.unwrap();
+    let servers = Servers::parse(r#"{"speed": [1, 1], "client_bytes_per_s": [1000, 500]}"#, "s").unwrap();
+    let problem = problem(&workflow, &servers, Model::M2);
+    let mut judge = Judge::new(&problem);
+    let choice = Choice { servers: vec![0, 1, 1], order: vec![0, 1, 2], sources: BTreeMap::new() };
+    let outcome = judge.run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+    // The card of 1,000 bytes/s serves two at 500 each until both have 10,000; x goes up at 1,000, down at 500, the result up
+    // at 500.
+    assert_eq!(outcome.start_s, [20.0, 20.0, 36.0]);
+    assert_eq!(outcome.makespan_s, 39.0);
+    let ways: Vec<(u32, u32)> = outcome.copies.iter().map(|copy| (copy.from, copy.to)).collect();
+    assert_eq!(ways, [(2, 0), (2, 1), (0, 2), (2, 1), (1, 2)]);
+    assert!(judge.run(&choice, 38.0).unwrap().is_none());
+}
+
+#[test]
+fn one_upload_serves_all_servers_that_can_talk() {
+    let tasks: Vec<String> = (0..8)
+        .map(|number| format!(r#"{{"id": "t{number}", "work_seconds": 40, "inputs": ["in"], "outputs": []}}"#))
+        .collect();
+    let text = format!(r#"{{"tasks": [{}], "files": {{"in": 100000}}}}"#, tasks.join(","));
+    let workflow = Workflow::parse(&text, "w").unwrap();
+    let servers = r#"{"speed": [1, 1], "client_bytes_per_s": [1000, 1000], "direct_bytes_per_s": {"0-1": 100000}}"#;
+    let servers = Servers::parse(servers, "s").unwrap();
+    let problem = problem(&workflow, &servers, Model::M2);
+    let order: Vec<u32> = (0..8).collect();
+    let halves = Choice { servers: vec![0, 1, 0, 1, 0, 1, 0, 1], order, sources: BTreeMap::new() };
+    let mut judge = Judge::new(&problem);
+    // Two uploads over the client's card.
+    assert_eq!(judge.run(&halves, f64::INFINITY).unwrap().unwrap().makespan_s, 360.0);
+    let circle = Choice { sources: BTreeMap::from([((0, 0), 1), ((0, 1), 0)]), ..halves.clone() };
+    assert_eq!(judge.run(&circle, f64::INFINITY), Err(ChoiceError::NeverThere { datum: 0, place: 0 }));
+    let (choice, makespan_s) = search(&problem, &[halves], 200_000, 1);
+    assert_eq!(makespan_s, 261.0);
+    assert_eq!(judge.run(&choice, f64::INFINITY).unwrap().unwrap().makespan_s, makespan_s);
+}
+
+#[test]
+fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
+    let mut grid = grid(&[1e9]);
+    (grid.servers[0].slots, grid.servers[0].busy_s) = (3, vec![0.0, 0.0, 4.0]);
+    let outline = independent(4, 2e9);
+    let model = grid.servers[0].functions.get_mut("m/f0").unwrap();
+    model.perturbation = perturbation(&[(2, 2.0), (3, 3.0)]);
+    let problem = Problem::new(&outline, &grid, crate::testing::CLIENT).unwrap();
+    let choice = Choice { servers: vec![0; 4], order: vec![0, 1, 2, 3], sources: BTreeMap::new() };
+    let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+    // Another group's task runs until 4: a third each, of which 4/3 are done by then. From then on there are three of this
+    // group's; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
+    assert_eq!(outcome.start_s, [0.0, 0.0, 4.0, 6.0]);
+    let ends = [6.0, 6.0, 4.0 + 2.0 + 2.0 * 4.0 / 3.0, 0.0];
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(near(outcome.end_s[0], ends[0]) && near(outcome.end_s[1], ends[1]), "{:?}", outcome.end_s);
+    assert!(near(outcome.end_s[2], ends[2]), "{:?}", outcome.end_s);
+    assert!(near(outcome.makespan_s, ends[2] + 2.0 / 3.0), "{:?}", outcome.end_s);
+}
+
+#[test]
+fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
+    let mut grid = grid(&[1e9]);
+    (grid.servers[0].slots, grid.servers[0].busy_s) = (4, vec![0.0, 100.0, 100.0, 3.0]);
+    let model = grid.servers[0].functions.get_mut("m/f0").unwrap();
+    model.perturbation = perturbation(&[(3, 3.0), (4, 4.0)]);
+    let ends = |tasks: usize| {
+        let problem = Problem::new(&independent(tasks, 1e9), &grid, crate::testing::CLIENT).unwrap();
+        let order: Vec<u32> = (0..tasks as u32).collect();
+        let choice = Choice { servers: vec![0; tasks], order, sources: BTreeMap::new() };
+        let outcome = Judge::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
+        outcome.end_s
+    };
+    // A quarter of its processors for three seconds, then a third.
+    assert_eq!(ends(1), [3.75]);
+    // The second starts when a slot is free.
+    let both = ends(2);
+    assert!((both[0] - 4.0).abs() < 1e-9 && both[1] > both[0], "{both:?}");
+}

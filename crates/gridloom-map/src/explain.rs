@@ -1,0 +1,419 @@
+//! Explains a plan: when each task would end on another server, and which steps the makespan depends on.
+//!
+//! The question is put as *this task alone elsewhere*. All other tasks stay on their servers, and all are scheduled again in
+//! the order of the plan, by the same models; copies share cards and links. It is not looked into whether the others could
+//! then be mapped better, too: a heuristic may have had a reason that only shows when several tasks move at once.
+//!
+//! Sources of copies are chosen here. Where a heuristic chose others, or did not reckon with contention, its plan's own times
+//! differ from what its servers and order give here; so it is taken as given, scheduled again as well, and compared with is
+//! that.
+
+use std::collections::BTreeMap;
+
+use super::MapError;
+use super::contention::PlanTimes;
+use super::imposed::{ImposedPlan, cannot_run};
+use super::plan::{Plan, Transfer};
+use super::problem::Problem;
+use super::schedule::{Placed, Schedule};
+
+/// What decides when a task ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decides {
+    /// When its inputs arrive.
+    Inputs,
+    /// When a slot is free.
+    Slots,
+    /// How long it runs.
+    Run,
+    /// What comes after it: with the task there, tasks and transfers behind it end at other times, and the makespan
+    /// does not go the way of the task's own end.
+    Behind,
+}
+
+/// A task on one of the servers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alternative {
+    /// Place of the server.
+    pub server: usize,
+    /// Why it cannot run there, or how it would.
+    pub outcome: Result<Outcome, String>,
+}
+
+/// How a task would run on a server, all others being where they are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Outcome {
+    /// When the last of its inputs is there, seconds.
+    pub inputs_s: f64,
+    /// That input; `None` if it has none.
+    pub last_input: Option<u32>,
+    pub start_s: f64,
+    pub end_s: f64,
+    /// End of the whole plan.
+    pub makespan_s: f64,
+    /// What makes the greatest difference to where it is; of the server where it is, what takes longest.
+    pub decides: Decides,
+}
+
+/// Why a task is where it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explanation {
+    pub task: usize,
+    /// Where it is.
+    pub server: usize,
+    /// All servers: first where it is, then in order of the makespan that each would give, of the task's end there, and of
+    /// name; at the end those that cannot run it.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// A step of a critical path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    /// A task or a transfer.
+    pub what: What,
+    pub start_s: f64,
+    pub end_s: f64,
+    /// Whether it had to wait for the step before only because that took its slot.
+    pub waits_for_slot: bool,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum What {
+    Task(u32),
+    Transfer(Transfer),
+}
+
+/// Why a task of a plan is where it is.
+///
+/// # Errors
+/// [`MapError::Unfit`] if the plan does not fit the problem, or there is no such task.
+pub fn explain(given: &ImposedPlan, problem: &Problem, task: usize) -> Result<Explanation, MapError> {
+    let places = given.places(problem)?;
+    if task >= places.len() {
+        let why = format!("there is no task {task}; it has {}, and they are counted from 0", places.len());
+        return Err(MapError::Unfit { subject: "the plan".into(), why });
+    }
+    let mut trials = Trials::new(given, problem, &places, task);
+    let here = trials.outcome(places[task]).expect("a checked plan can be run");
+    let here = Outcome { decides: longest(&here), ..here };
+    let mut others = Vec::new();
+    for server in (0..problem.client()).filter(|server| *server != places[task]) {
+        let there = match trials.outcome(server) {
+            Some(there) => Ok(Outcome { decides: difference(&there, &here), ..there }),
+            None => Err(cannot_run(task, server, problem)),
+        };
+        others.push(Alternative { server, outcome: there });
+    }
+    let key = |alternative: &Alternative| match &alternative.outcome {
+        Ok(outcome) => (outcome.makespan_s, outcome.end_s),
+        Err(_) => (f64::INFINITY, f64::INFINITY),
+    };
+    others.sort_by(|a, b| {
+        key(a).0.total_cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)).then(a.server.cmp(&b.server))
+    });
+    others.insert(0, Alternative { server: places[task], outcome: Ok(here) });
+    Ok(Explanation { task, server: places[task], alternatives: others })
+}
+
+/// A task tried on one server after another.
+struct Trials<'p> {
+    problem: &'p Problem,
+    task: usize,
+    places: &'p [usize],
+    order: &'p [u32],
+    by: By<'p>,
+}
+
+/// How it is tried.
+enum By<'p> {
+    Judge(Box<PlanTimes<'p>>),
+    /// Up to the task itself, at that position of the order, all trials are alike.
+    Schedule {
+        before: Box<Schedule<'p>>,
+        at: usize,
+    },
+}
+
+impl<'p> Trials<'p> {
+    fn new(given: &'p ImposedPlan, problem: &'p Problem, places: &'p [usize], task: usize) -> Trials<'p> {
+        let order = &given.order;
+        let times = if given.plain { None } else { PlanTimes::new(problem) };
+        let by = times.map(|times| By::Judge(Box::new(times))).unwrap_or_else(|| {
+            let mut before = Box::new(given.schedule(problem));
+            let at = order.iter().position(|number| *number as usize == task).expect("a checked order has all tasks");
+            order[..at].iter().for_each(|number| before.place(*number as usize, places[*number as usize]));
+            By::Schedule { before, at }
+        });
+        Trials { problem, task, places, order, by }
+    }
+
+    /// The task on that server, the others where they are; `None` if it cannot run there.
+    fn outcome(&mut self, server: usize) -> Option<Outcome> {
+        self.problem.seconds(self.task, server)?;
+        Some(match &mut self.by {
+            By::Judge(times) => {
+                let mut servers: Vec<u32> = self.places.iter().map(|place| *place as u32).collect();
+                servers[self.task] = server as u32;
+                let (_, found) = times.run(self.order, &servers);
+                let arrival_s = |input: u32| {
+                    let copy = found.copies.iter().find(|copy| (copy.datum, copy.to) == (input, server as u32));
+                    let made = self.problem.data()[input as usize]
+                        .producer
+                        .filter(|task| servers[*task as usize] == server as u32);
+                    let made_s = made.map(|task| found.end_s[task as usize]);
+                    made_s.or(copy.map(|copy| copy.end_s)).unwrap_or(0.0)
+                };
+                let last = last_of(self.problem.inputs(self.task).iter().map(|input| (arrival_s(*input), *input)));
+                Outcome {
+                    inputs_s: last.map_or(0.0, |(arrival_s, _)| arrival_s),
+                    last_input: last.map(|(_, input)| input),
+                    start_s: found.start_s[self.task],
+                    end_s: found.end_s[self.task],
+                    makespan_s: found.makespan_s,
+                    decides: Decides::Run,
+                }
+            }
+            By::Schedule { before, at } => scheduled(before, &self.order[*at..], self.places, server),
+        })
+    }
+}
+
+fn last_of(mut arrivals: impl Iterator<Item = (f64, u32)>) -> Option<(f64, u32)> {
+    let first = arrivals.next()?;
+    Some(arrivals.fold(first, |last, next| if next.0 > last.0 { next } else { last }))
+}
+
+/// The first task of `left` on that server, the others where they are.
+fn scheduled(before: &Schedule, left: &[u32], places: &[usize], server: usize) -> Outcome {
+    let mut schedule = before.clone();
+    let problem = schedule.problem();
+    let task = left[0] as usize;
+    let last = last_of(problem.inputs(task).iter().map(|input| (schedule.arrival_s(*input, server), *input)));
+    schedule.place(task, server);
+    left[1..].iter().for_each(|number| schedule.place(*number as usize, places[*number as usize]));
+    let Placed { start_s, end_s, .. } = schedule.placed(task).expect("placed above");
+    let (inputs_s, last_input) = (last.map_or(0.0, |(arrival_s, _)| arrival_s), last.map(|(_, input)| input));
+    Outcome { inputs_s, last_input, start_s, end_s, makespan_s: schedule.outcome().0, decides: Decides::Run }
+}
+
+/// Seconds until its inputs are there, until it then has a slot, and until it then ends.
+fn parts(outcome: &Outcome) -> [(f64, Decides); 3] {
+    [
+        (outcome.end_s - outcome.start_s, Decides::Run),
+        (outcome.inputs_s, Decides::Inputs),
+        (outcome.start_s - outcome.inputs_s, Decides::Slots),
+    ]
+}
+
+fn longest(outcome: &Outcome) -> Decides {
+    first_largest(parts(outcome))
+}
+
+/// What makes it end later than here; if it ends earlier, what makes it so. If that is not why the makespan differs:
+/// what is behind it.
+fn difference(there: &Outcome, here: &Outcome) -> Decides {
+    let tolerance_s = TOLERANCE * here.makespan_s;
+    let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);
+    let is_other_way = by_end_s.abs() <= tolerance_s || (by_end_s > 0.0) != (by_makespan_s > 0.0);
+    if by_makespan_s.abs() > tolerance_s && is_other_way {
+        return Decides::Behind;
+    }
+    let sign = if there.end_s < here.end_s { -1.0 } else { 1.0 };
+    let mut parts = parts(there);
+    for ((part, _), (own, _)) in parts.iter_mut().zip(self::parts(here)) {
+        *part = sign * (*part - own);
+    }
+    first_largest(parts)
+}
+
+fn first_largest(parts: [(f64, Decides); 3]) -> Decides {
+    parts.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best }).expect("three parts").1
+}
+
+/// The chain of tasks and transfers, each of which starts when the one before ends, that the plan's makespan hangs on.
+///
+/// # Errors
+/// [`MapError::Unfit`] if the plan does not fit the problem.
+pub fn critical_path(plan: &Plan, problem: &Problem) -> Result<Vec<Step>, MapError> {
+    plan.validate(problem).map_err(|why| MapError::Unfit { subject: "the plan".into(), why })?;
+    let ends = Ends::of(plan);
+    let tasks = (0..plan.tasks.len()).map(|task| Event::Task(task as u32));
+    let transfers = (0..plan.transfers.len()).map(Event::Transfer);
+    let last =
+        tasks.chain(transfers).reduce(|last, next| if ends.end_s(next) > ends.end_s(last) { next } else { last });
+    let mut path = Vec::new();
+    let mut next = last;
+    // A task that takes no time could follow itself, if times alone decided.
+    while let Some(event) = next.filter(|_| path.len() < plan.tasks.len() + plan.transfers.len()) {
+        let (before, waits_for_slot) = ends.before(event, problem);
+        path.push(Step {
+            what: ends.what(event),
+            start_s: ends.start_s(event),
+            end_s: ends.end_s(event),
+            waits_for_slot,
+        });
+        next = before;
+    }
+    path.reverse();
+    Ok(path)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Event {
+    Task(u32),
+    Transfer(usize),
+}
+
+/// Where to look for what ends when something else starts.
+struct Ends<'p> {
+    plan: &'p Plan,
+    tolerance_s: f64,
+    /// By server: ends of its tasks, ascending.
+    tasks: BTreeMap<u64, Vec<(f64, u32)>>,
+    /// By datum and receiver.
+    transfers: BTreeMap<(u32, u64), Vec<usize>>,
+}
+
+impl<'p> Ends<'p> {
+    fn of(plan: &'p Plan) -> Ends<'p> {
+        let mut tasks: BTreeMap<u64, Vec<(f64, u32)>> = BTreeMap::new();
+        for (number, task) in plan.tasks.iter().enumerate() {
+            tasks.entry(task.server.0).or_default().push((task.end_s, number as u32));
+        }
+        tasks.values_mut().for_each(|ends| ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))));
+        let mut transfers: BTreeMap<(u32, u64), Vec<usize>> = BTreeMap::new();
+        for (number, transfer) in plan.transfers.iter().enumerate() {
+            transfers.entry((transfer.datum, transfer.to.0)).or_default().push(number);
+        }
+        Ends { plan, tolerance_s: TOLERANCE * plan.makespan_s, tasks, transfers }
+    }
+
+    fn start_s(&self, event: Event) -> f64 {
+        match event {
+            Event::Task(task) => self.plan.tasks[task as usize].start_s,
+            Event::Transfer(number) => self.plan.transfers[number].start_s,
+        }
+    }
+
+    fn end_s(&self, event: Event) -> f64 {
+        match event {
+            Event::Task(task) => self.plan.tasks[task as usize].end_s,
+            Event::Transfer(number) => self.plan.transfers[number].end_s,
+        }
+    }
+
+    fn what(&self, event: Event) -> What {
+        match event {
+            Event::Task(task) => What::Task(task),
+            Event::Transfer(number) => What::Transfer(self.plan.transfers[number]),
+        }
+    }
+
+    /// What an event had to wait for, and whether for its slot only.
+    fn before(&self, event: Event, problem: &Problem) -> (Option<Event>, bool) {
+        let start_s = self.start_s(event);
+        let just = |event: &Event| (self.end_s(*event) - start_s).abs() <= self.tolerance_s;
+        let brings = |datum: u32, to: NodeKey| {
+            let transfers =
+                self.transfers.get(&(datum, to)).into_iter().flatten().map(|number| Event::Transfer(*number));
+            let makes = problem.data()[datum as usize].producer.map(Event::Task);
+            let here = |event: &Event| match event {
+                Event::Task(task) => self.plan.tasks[*task as usize].server.0 == to,
+                Event::Transfer(_) => true,
+            };
+            transfers.chain(makes).filter(here).find(|found| *found != event && just(found))
+        };
+        match event {
+            Event::Transfer(number) => {
+                let Transfer { datum, from, .. } = self.plan.transfers[number];
+                (brings(datum, from.0), false)
+            }
+            Event::Task(task) => {
+                let server = self.plan.tasks[task as usize].server.0;
+                let input = problem.inputs(task as usize).iter().find_map(|input| brings(*input, server));
+                if input.is_some() {
+                    return (input, false);
+                }
+                let ends = &self.tasks[&server];
+                let first = ends.partition_point(|(end_s, _)| *end_s < start_s - self.tolerance_s);
+                let slot = ends[first..].iter().map(|(_, task)| Event::Task(*task)).take_while(just);
+                // What started after it cannot have been in its way.
+                let slot = slot.filter(|found| *found != event).find(|found| self.start_s(*found) < start_s);
+                (slot, slot.is_some())
+            }
+        }
+    }
+}
+
+type NodeKey = u64;
+
+/// What ends within this part of the makespan of another's start is what that waited for.
+const TOLERANCE: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Build, CLIENT, grid, matrix_chain};
+    use gridloom_base::NodeId;
+
+    #[test]
+    fn the_server_where_it_is_comes_first_and_others_by_makespan() {
+        let (outline, grid) = (matrix_chain(512), grid(&[1e9, 1e9, 4e9]));
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let plan = crate::map_group("auto", &outline, &grid, CLIENT).unwrap();
+        for task in 0..7 {
+            let explained = explain(&ImposedPlan::of_plan(&plan, &problem), &problem, task).unwrap();
+            let outcomes: Vec<&Outcome> = explained.alternatives.iter().map(|a| a.outcome.as_ref().unwrap()).collect();
+            assert_eq!(problem.node(explained.server), plan.tasks[task].server);
+            assert_eq!((outcomes[0].makespan_s, outcomes[0].end_s), (plan.makespan_s, plan.tasks[task].end_s));
+            assert!(outcomes[1].makespan_s <= outcomes[2].makespan_s && outcomes.len() == 3);
+        }
+    }
+
+    #[test]
+    fn what_decides_is_said() {
+        let mut build = Build::new(1);
+        let large = build.source(1_000_000_000);
+        build.0.data[0].at = vec![NodeId(100)];
+        build.task(0, 1e8, &[large], 8);
+        let outline = build.done();
+        let mut grid = grid(&[1e9, 1e9, 1e7]);
+        grid.servers[2].functions.clear();
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let plan = crate::map_group("heft", &outline, &grid, CLIENT).unwrap();
+        let explained = explain(&ImposedPlan::of_plan(&plan, &problem), &problem, 0).unwrap();
+        assert_eq!(explained.server, 0);
+        let decides = |at: usize| explained.alternatives[at].outcome.as_ref().map(|outcome| outcome.decides);
+        assert_eq!((decides(0), decides(1)), (Ok(Decides::Run), Ok(Decides::Inputs)));
+        assert!(explained.alternatives[2].outcome.as_ref().unwrap_err().contains("does not offer"));
+    }
+
+    /// A short task and a long one: the short one would end sooner on the fast server, where the long one would wait
+    /// for it.
+    #[test]
+    fn what_is_behind_a_task_is_the_reason_where_it_is() {
+        let mut build = Build::new(1);
+        build.task(0, 1e9, &[], 8);
+        build.task(0, 8e9, &[], 8);
+        let (outline, grid) = (build.done(), grid(&[1e9, 4e9]));
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let given = ImposedPlan::of_places(&[0, 1], &problem);
+        let explained = explain(&given, &problem, 0).unwrap();
+        let [here, there] = [0, 1].map(|at| explained.alternatives[at].outcome.as_ref().unwrap());
+        assert!(there.end_s < here.end_s && there.makespan_s > here.makespan_s, "{here:?} {there:?}");
+        assert_eq!(there.decides, Decides::Behind);
+    }
+
+    #[test]
+    fn the_critical_path_spans_the_plan_without_gaps() {
+        let (outline, grid) = (matrix_chain(512), grid(&[1e9, 1e9, 2e9]));
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        for heuristic in ["heft", "round-robin", "random[seed=3]", "mct"] {
+            let plan = crate::map_group(heuristic, &outline, &grid, CLIENT).unwrap();
+            let path = critical_path(&plan, &problem).unwrap();
+            assert_eq!((path[0].start_s, path[path.len() - 1].end_s), (0.0, plan.makespan_s), "{heuristic}");
+            assert!(path.windows(2).all(|pair| (pair[0].end_s - pair[1].start_s).abs() < 1e-9), "{heuristic}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Imposed plans: a saved plan that the user edited, or one that a heuristic of the user's own returned.
+//!
+//! Only servers and the order are given. Times and sources of transfers are the [`Schedule`]'s, by the models as they are
+//! when the plan is used. Servers go by name, since identifiers differ from session to session; functions are said, too, so
+//! that a plan of another group is noticed.
+//!
+//! **Invariants:** none: it comes from outside, and [`ImposedPlan::plan`] checks all of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::auto::plan_of;
+use super::contention::PlanTimes;
+use super::error::MapError;
+use super::plan::Plan;
+use super::problem::Problem;
+use super::schedule::Schedule;
+use super::{Spec, map_group};
+use crate::outline::Outline;
+use gridloom_base::NodeId;
+use gridloom_base::near::near_names;
+use gridloom_perf::GridView;
+
+/// By what a group is mapped.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum MapBy {
+    /// By the heuristic of that spec.
+    Heuristic(String),
+    /// As given.
+    Imposed(Box<ImposedPlan>),
+}
+
+/// Which server runs each task, and in which order.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ImposedPlan {
+    /// Name of the user's heuristic that made it; empty if it is a plan that was given as one.
+    pub heuristic: String,
+    /// All data go through the client for every call, as plain GridRPC has it.
+    pub plain: bool,
+    /// Spec of the heuristic that maps what has to be mapped again when a server is lost.
+    pub again: String,
+    pub servers: Vec<String>,
+    pub functions: Vec<String>,
+    pub tasks: Vec<ImposedTask>,
+    /// Numbers of all tasks, in the order in which they ask for their servers.
+    pub order: Vec<u32>,
+}
+
+/// A task of a plan that is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ImposedTask {
+    /// Index into [`ImposedPlan::functions`].
+    pub function: u32,
+    /// Index into [`ImposedPlan::servers`].
+    pub server: u32,
+}
+
+/// What a mapper saw: enough to map the same group again, elsewhere and later.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    pub client: NodeId,
+    /// The group.
+    pub outline: Outline,
+    pub grid: GridView,
+}
+
+impl MapBy {
+    /// What a group is mapped by the first time. What has to be mapped again is no longer what a plan was given for: its
+    /// heuristic maps that.
+    pub fn take(&mut self) -> MapBy {
+        let again = self.spec().to_owned();
+        std::mem::replace(self, MapBy::Heuristic(again))
+    }
+
+    /// Spec of the heuristic that maps, or maps what has to be mapped again.
+    pub fn spec(&self) -> &str {
+        match self {
+            MapBy::Heuristic(spec) => spec,
+            MapBy::Imposed(given) => &given.again,
+        }
+    }
+
+    /// Maps a group, as an agent does.
+    ///
+    /// # Errors
+    /// Those of [`map_group`], [`MapError::TooManySteps`], and [`MapError::Unfit`] if what is given does not fit.
+    pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
+        Spec::parse(self.spec())?.check_steps()?;
+        match self {
+            MapBy::Heuristic(spec) => map_group(spec, outline, grid, client),
+            MapBy::Imposed(given) => given.plan(&Problem::new(outline, grid, client)?),
+        }
+    }
+}
+
+impl From<&str> for MapBy {
+    fn from(spec: &str) -> MapBy {
+        MapBy::Heuristic(spec.to_owned())
+    }
+}
+
+impl From<String> for MapBy {
+    fn from(spec: String) -> MapBy {
+        MapBy::Heuristic(spec)
+    }
+}
+
+impl fmt::Display for MapBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapBy::Heuristic(spec) => f.write_str(spec),
+            MapBy::Imposed(given) => f.write_str(given.name()),
+        }
+    }
+}
+
+impl ImposedPlan {
+    /// What made that plan, as [`Plan::heuristic`] says it.
+    pub fn name(&self) -> &str {
+        if self.heuristic.is_empty() { GIVEN } else { &self.heuristic }
+    }
+
+    /// The plan's servers and order, to be used on the same group later.
+    ///
+    /// # Panics
+    /// If the plan is not one of that problem.
+    pub fn of_plan(plan: &Plan, problem: &Problem) -> ImposedPlan {
+        let place = |node| problem.place(node).expect("a plan names servers of its problem");
+        let places: Vec<usize> = plan.tasks.iter().map(|task| place(task.server)).collect();
+        let plain = plan.heuristic.split('[').next() == Some("mct");
+        ImposedPlan { order: plan.order(), plain, ..ImposedPlan::of_places(&places, problem) }
+    }
+
+    /// Each task on the server of that place, in the order in which they were called.
+    ///
+    /// # Panics
+    /// If there are more places than tasks, or one is no server's.
+    pub fn of_places(places: &[usize], problem: &Problem) -> ImposedPlan {
+        let functions: Vec<String> =
+            (0..problem.function_count()).map(|f| problem.function_name(f).to_owned()).collect();
+        let task = |(task, place): (usize, &usize)| ImposedTask {
+            function: problem.call(task).0 as u32,
+            server: u32::try_from(*place).expect("servers are counted in 32 bits"),
+        };
+        ImposedPlan {
+            heuristic: String::new(),
+            plain: false,
+            again: AGAIN.into(),
+            servers: problem.servers().iter().map(|server| server.name.clone()).collect(),
+            functions,
+            tasks: places.iter().enumerate().map(task).collect(),
+            order: (0..places.len() as u32).collect(),
+        }
+    }
+
+    /// The plan on a problem, with times and transfers by its models; copies share links, but for plain calls.
+    ///
+    /// # Errors
+    /// [`MapError::Unfit`] with the first task or server that does not fit; those of a bad spec.
+    pub fn plan(&self, problem: &Problem) -> Result<Plan, MapError> {
+        // It is needed when something goes wrong: a mistake in it shall not wait for that.
+        Spec::parse(&self.again)?.heuristic()?;
+        let places = self.places(problem)?;
+        let times = if self.plain { None } else { PlanTimes::new(problem) };
+        let plan = match times {
+            Some(mut times) => {
+                let servers: Vec<u32> = places.iter().map(|place| *place as u32).collect();
+                let (choice, outcome) = times.run(&self.order, &servers);
+                plan_of(problem, &choice, outcome)
+            }
+            None => {
+                let mut schedule = self.schedule(problem);
+                for task in &self.order {
+                    schedule.place(*task as usize, places[*task as usize]);
+                }
+                schedule.finish()
+            }
+        };
+        let plan = Plan { heuristic: self.name().to_owned(), ..plan };
+        plan.validate(problem).map_err(|why| self.unfit(why))?;
+        Ok(plan)
+    }
+
+    /// The place of each task's server.
+    ///
+    /// # Errors
+    /// [`MapError::Unfit`] with the first task or server that does not fit.
+    pub fn places(&self, problem: &Problem) -> Result<Vec<usize>, MapError> {
+        self.check(problem).map_err(|why| self.unfit(why))
+    }
+
+    /// An empty schedule of its kind.
+    pub(super) fn schedule<'p>(&self, problem: &'p Problem) -> Schedule<'p> {
+        if self.plain { Schedule::plain(problem) } else { Schedule::new(problem) }
+    }
+
+    fn unfit(&self, why: String) -> MapError {
+        let subject = match self.heuristic.as_str() {
+            "" => "the given plan".to_owned(),
+            name => format!("heuristic '{name}' returned what cannot be run"),
+        };
+        MapError::Unfit { subject, why }
+    }
+
+    /// The place of each task, if all of it fits.
+    fn check(&self, problem: &Problem) -> Result<Vec<usize>, String> {
+        let names = |list: &[String], index: u32| list.get(index as usize).cloned().ok_or("it is malformed");
+        let known: BTreeMap<&str, usize> =
+            problem.servers().iter().enumerate().map(|(place, server)| (server.name.as_str(), place)).collect();
+        let (given, called) = (self.tasks.len(), problem.task_count());
+        let mut places = Vec::with_capacity(given);
+        for (number, task) in self.tasks.iter().enumerate().take(called) {
+            let function = names(&self.functions, task.function)?;
+            if function != problem.function(number) {
+                let called = problem.function(number);
+                return Err(format!("task {number} calls '{function}' there and '{called}' in the group"));
+            }
+            let name = names(&self.servers, task.server)?;
+            let Some(place) = known.get(name.as_str()).copied() else {
+                return Err(unknown_server(number, &name, problem));
+            };
+            if problem.seconds(number, place).is_none() {
+                return Err(cannot_run(number, place, problem));
+            }
+            places.push(place);
+        }
+        if given != called {
+            let number = given.min(called);
+            let first = match self.tasks.get(number) {
+                Some(task) => {
+                    format!("task {number} ('{}') is not in the group", names(&self.functions, task.function)?)
+                }
+                None => format!("task {number} ('{}') is not in the plan", problem.function(number)),
+            };
+            return Err(format!("it has {given} tasks and the group {called}: {first}"));
+        }
+        self.check_order(problem)?;
+        Ok(places)
+    }
+
+    /// The order has each task once, after those it depends on.
+    fn check_order(&self, problem: &Problem) -> Result<(), String> {
+        let mut done = vec![false; self.tasks.len()];
+        for number in &self.order {
+            let task = *number as usize;
+            match done.get(task) {
+                None => return Err(format!("its order has task {task}, and there is none")),
+                Some(true) => return Err(format!("its order has task {task} twice")),
+                Some(false) => {}
+            }
+            let producers = problem.inputs(task).iter().filter_map(|input| problem.data()[*input as usize].producer);
+            if let Some(producer) = producers.into_iter().find(|producer| !done[*producer as usize]) {
+                return Err(format!(
+                    "its order has task {task} ('{}') before task {producer} ('{}'), whose result it reads",
+                    problem.function(task),
+                    problem.function(producer as usize)
+                ));
+            }
+            done[task] = true;
+        }
+        match done.iter().position(|done| !done) {
+            Some(task) => Err(format!("its order lacks task {task}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unknown_server(task: usize, name: &str, problem: &Problem) -> String {
+    let known = || problem.servers().iter().map(|server| server.name.as_str());
+    let mut near = near_names(name, known());
+    if near.is_empty() {
+        near = known().take(SERVERS_TOLD).map(str::to_owned).collect();
+        let more = problem.servers().len() - near.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return format!(
+            "task {task} is on server '{name}', and there is none of that name; there are {}{more}",
+            near.join(", ")
+        );
+    }
+    format!("task {task} is on server '{name}', and there is none of that name; did you mean {}?", near.join(" or "))
+}
+
+/// Why a task cannot run on a server.
+pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String {
+    let (function, server) = (problem.function(task), &problem.servers()[place]);
+    let (index, _, needed) = problem.call(task);
+    if let Some(only) = problem.only(task).filter(|only| *only != place) {
+        let bound = problem.name(only);
+        return format!("task {task} ('{function}') is on server '{}', and is bound to '{bound}'", server.name);
+    }
+    match &problem.costs_of(index)[place] {
+        None => format!("task {task} is on server '{}', which does not offer '{function}'", server.name),
+        Some(_) => format!(
+            "task {task} ('{function}') is on server '{}', whose store has {} bytes; its arguments and results need {needed}",
+            server.name, server.memory_bytes
+        ),
+    }
+}
+
+impl Seen {
+    /// What of the grid matters to the group: functions that it does not call, and addresses, do not.
+    pub fn new(client: NodeId, outline: Outline, mut grid: GridView) -> Seen {
+        for server in &mut grid.servers {
+            server.functions.retain(|name, _| outline.functions.contains(name));
+            server.address.clear();
+        }
+        Seen { client, outline, grid }
+    }
+
+    /// What a heuristic works on.
+    ///
+    /// # Errors
+    /// If it contradicts itself, as what comes from a file may.
+    pub fn problem(&self) -> Result<Problem, MapError> {
+        Problem::new(&self.outline, &self.grid, self.client)
+    }
+}
+
+/// [`Plan::heuristic`] of a plan that was given as one.
+pub const GIVEN: &str = "given";
+/// What maps again what a plan was given for, if nothing else is said.
+pub const AGAIN: &str = "heft";
+/// Names of servers in an error.
+const SERVERS_TOLD: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Build, CLIENT, grid, matrix_chain};
+
+    fn problem() -> Problem {
+        Problem::new(&matrix_chain(512), &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap()
+    }
+
+    #[test]
+    fn a_plan_given_again_is_the_same_plan() {
+        let problem = problem();
+        let again = |heuristic: &str, problem: &Problem| {
+            let plan = map_group(heuristic, &matrix_chain(512), &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
+            let again = ImposedPlan::of_plan(&plan, problem).plan(problem).unwrap();
+            (again, Plan { heuristic: "given".into(), ..plan })
+        };
+        let (given, auto) = again("auto", &problem);
+        assert_eq!((given.tasks, given.makespan_s), (auto.tasks, auto.makespan_s));
+        // Three servers and four pairs of inputs over one link of the client: heft does not know.
+        let (given, heft) = again("heft", &problem);
+        assert_eq!((given.order(), given.makespan_s > 1.1 * heft.makespan_s), (heft.order(), true));
+        let (given, heft) = again("heft", &problem.without_contention());
+        assert_eq!(given, heft);
+    }
+
+    #[test]
+    fn what_does_not_fit_says_why() {
+        let problem = problem();
+        let refused = |change: &dyn Fn(&mut ImposedPlan), why: &str| {
+            let mut given = ImposedPlan::of_places(&[0; 7], &problem);
+            change(&mut given);
+            let found = given.plan(&problem).expect_err(why).to_string();
+            assert!(found.contains(why), "'{found}' does not say '{why}'");
+        };
+        refused(&|given| given.tasks.truncate(6), "it has 6 tasks and the group 7: task 6 ('m/f0') is not in the plan");
+        refused(&|given| given.tasks.push(given.tasks[0]), "task 7 ('m/f0') is not in the group");
+        refused(&|given| given.functions[0] = "m/g".into(), "task 0 calls 'm/g' there and 'm/f0' in the group");
+        refused(
+            &|given| given.servers[0] = "desk".into(),
+            "'desk', and there is none of that name; there are s0, s1, s2",
+        );
+        refused(&|given| given.servers[0] = "server0".into(), "there is none of that name");
+        refused(&|given| given.tasks[3].server = 9, "malformed");
+        refused(&|given| given.order[3] = 77, "task 77, and there is none");
+        refused(&|given| given.order[1] = 0, "task 0 twice");
+        refused(&|given| given.order.truncate(6), "lacks task 6");
+        refused(&|given| given.order.reverse(), "task 6 ('m/f0') before task");
+        refused(&|given| given.again = "best".into(), "unknown heuristic 'best'");
+        refused(
+            &|given| {
+                given.heuristic = "mine".into();
+                given.order.clear();
+            },
+            "heuristic 'mine' returned what cannot be run",
+        );
+    }
+
+    #[test]
+    fn servers_without_function_or_memory_are_refused() {
+        let mut build = Build::new(2);
+        let source = build.source(1000);
+        build.task(0, 1e6, &[source], 8);
+        let outline = build.done();
+        let mut grid = grid(&[1e9, 1e9, 1e9]);
+        grid.servers[0].functions.remove("m/f0");
+        grid.servers[1].memory_bytes = 99;
+        let problem = Problem::new(&outline, &grid, CLIENT).unwrap();
+        let refused = |place| ImposedPlan::of_places(&[place], &problem).plan(&problem).unwrap_err().to_string();
+        assert!(refused(0).ends_with("task 0 is on server 's0', which does not offer 'm/f0'"), "{}", refused(0));
+        assert!(
+            refused(1).ends_with("whose store has 99 bytes; its arguments and results need 1008"),
+            "{}",
+            refused(1)
+        );
+        assert!(ImposedPlan::of_places(&[2], &problem).plan(&problem).is_ok());
+    }
+
+    #[test]
+    fn a_bound_task_is_refused_elsewhere() {
+        let mut outline = matrix_chain(512);
+        outline.tasks[3].only = Some(gridloom_base::NodeId(101));
+        let problem = Problem::new(&outline, &grid(&[1e9, 1e9, 2e9]), CLIENT).unwrap();
+        let refused = ImposedPlan::of_places(&[0; 7], &problem).plan(&problem).unwrap_err().to_string();
+        assert!(refused.ends_with("task 3 ('m/f0') is on server 's0', and is bound to 's1'"), "{refused}");
+        assert!(ImposedPlan::of_places(&[0, 0, 0, 1, 0, 0, 0], &problem).plan(&problem).is_ok());
+    }
+
+    #[test]
+    fn what_is_left_is_mapped_by_a_heuristic() {
+        let mut by = MapBy::Imposed(Box::new(ImposedPlan::of_places(&[0; 7], &problem())));
+        assert!(matches!(by.take(), MapBy::Imposed(_)));
+        assert_eq!(by.take(), MapBy::from("heft"));
+        assert_eq!(by, MapBy::from("heft"));
+    }
+}

@@ -1,0 +1,173 @@
+//! Mapping a group onto servers and links: heuristics, plans and bounds.
+//!
+//! ```text
+//! Outline, GridView, client --Problem::new--> Problem --Heuristic--> Plan        (map_group does it all, by spec)
+//!                                                 `--Schedule::place, finish--^
+//! ```
+//!
+//! A heuristic decides only on which server each task runs, and in which order it asks; times, transfers and residency of
+//! data are the [`Schedule`]'s. Adding one is a file with an `ENTRY` and a line in [`HEURISTICS`]: the contract tests,
+//! the parser of specs and the documentation see it.
+//!
+//! Plans also come from outside ([`ImposedPlan`]): saved and edited, or by a heuristic of the user's own. [`explain()`] says what
+//! another server would have meant for a task.
+//!
+//! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
+//!
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
+//! server by name and to the task that comes first in [`order`], or is called first.
+
+#![forbid(unsafe_code)]
+
+mod anneal;
+mod auto;
+mod batch;
+mod bounds;
+mod branch;
+pub mod contention;
+mod cpop;
+mod error;
+mod exact;
+mod explain;
+mod greedy;
+mod heft;
+mod imposed;
+mod improve;
+mod local;
+mod lookahead;
+mod max_min;
+mod mct;
+mod mean;
+mod min_min;
+mod order;
+mod outline;
+pub mod pairs;
+mod peft;
+pub mod plan;
+mod polish;
+mod problem;
+mod random;
+pub mod recorded;
+mod round_robin;
+mod schedule;
+mod slots;
+mod spec;
+mod sufferage;
+mod validate;
+
+#[cfg(test)]
+mod auto_tests;
+#[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod noise_tests;
+#[cfg(test)]
+mod testing;
+
+pub use anneal::Anneal;
+pub use auto::Auto;
+pub use bounds::lower_bound;
+pub use branch::BranchAndBound;
+pub use cpop::Cpop;
+pub use error::MapError;
+pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
+pub use greedy::Greedy;
+pub use heft::{Heft, upward_ranks};
+pub use imposed::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapBy, Seen};
+pub use local::Local;
+pub use lookahead::Lookahead;
+pub use max_min::MaxMin;
+pub use mct::Mct;
+pub use min_min::MinMin;
+pub use outline::{Outline, OutlineDatum, OutlineTask};
+pub use peft::Peft;
+pub use plan::{Assignment, Plan, Transfer};
+pub use problem::{Datum, Problem, Server};
+pub use random::Random;
+pub use round_robin::RoundRobin;
+pub use schedule::{Placed, Schedule};
+pub use spec::{Parameter, Spec, Values};
+pub use sufferage::Sufferage;
+
+use gridloom_base::NodeId;
+use gridloom_perf::GridView;
+
+/// A way to map.
+pub trait Heuristic {
+    /// Maps the whole group.
+    ///
+    /// # Errors
+    /// [`MapError::TooManyNodes`] from a search with a budget; the others map every problem.
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
+
+    /// Whether its plans are made for links and cards that copies share.
+    fn knows_contention(&self) -> bool {
+        false
+    }
+}
+
+/// A function is one: `|problem: &Problem| { …; Ok(schedule.finish()) }`.
+impl<F: Fn(&Problem) -> Result<Plan, MapError>> Heuristic for F {
+    fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        self(problem)
+    }
+}
+
+/// A line in the table of heuristics.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name, as specs have it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
+    pub parameters: &'static [Parameter],
+    /// Makes it from the values of its parameters.
+    pub make: fn(&Values) -> Result<Box<dyn Heuristic>, MapError>,
+}
+
+/// All heuristics, the best first.
+pub const HEURISTICS: &[Entry] = &[
+    auto::ENTRY,
+    heft::ENTRY,
+    cpop::ENTRY,
+    peft::ENTRY,
+    lookahead::ENTRY,
+    min_min::ENTRY,
+    max_min::ENTRY,
+    sufferage::ENTRY,
+    local::ENTRY,
+    anneal::ENTRY,
+    greedy::ENTRY,
+    mct::ENTRY,
+    round_robin::ENTRY,
+    random::ENTRY,
+    branch::ENTRY,
+    branch::EXHAUSTIVE,
+];
+
+/// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
+///
+/// # Errors
+/// [`MapError`] if the spec names nothing known, or the group cannot be mapped on the grid.
+///
+/// # Examples
+/// ```
+/// use gridloom_base::NodeId;
+/// use gridloom_map::{MapError, Outline, map_group};
+/// use gridloom_perf::GridView;
+///
+/// let nothing = map_group("heft", &Outline::default(), &GridView::default(), NodeId(1));
+/// assert_eq!(nothing, Err(MapError::EmptyGrid));
+/// let unknown = map_group("best", &Outline::default(), &GridView::default(), NodeId(1)).unwrap_err();
+/// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
+/// ```
+pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
+    let spec = Spec::parse(spec)?;
+    let heuristic = spec.heuristic()?;
+    let plan = heuristic.map(&Problem::new(outline, grid, client)?)?;
+    Ok(Plan { heuristic: spec.to_string(), ..plan })
+}

@@ -1,0 +1,44 @@
+//! The graph of a group as a mapper sees it: tasks and data by dense indices, with work and sizes only.
+
+use serde::{Deserialize, Serialize};
+
+use gridloom_base::NodeId;
+
+/// A task as a mapper sees it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct OutlineTask {
+    /// Index into [`Outline::functions`].
+    pub function: u32,
+    /// Work in floating-point operations, `None` if not stated.
+    pub work_flops: Option<f64>,
+    /// The server that has to run it, if one has to.
+    pub only: Option<NodeId>,
+    /// Data read, indices into [`Outline::data`], each once, ascending.
+    pub inputs: Vec<u32>,
+    /// Data made, indices into [`Outline::data`], ascending.
+    pub outputs: Vec<u32>,
+}
+
+/// A datum as a mapper sees it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct OutlineDatum {
+    /// Its size.
+    pub size_bytes: u64,
+    /// The task that makes it, or `None` if it exists before.
+    pub producer: Option<u32>,
+    /// Nodes that hold it before the group runs (empty if a task makes it).
+    pub at: Vec<NodeId>,
+    /// Whether it has to come to the client.
+    pub wanted: bool,
+}
+
+/// The graph as a mapper sees it: tasks in topological order, data and functions by index.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Outline {
+    /// Distinct functions called.
+    pub functions: Vec<String>,
+    /// Tasks; each comes after those it depends on.
+    pub tasks: Vec<OutlineTask>,
+    /// Data: the sources in order of identifier, then the results in order of task.
+    pub data: Vec<OutlineDatum>,
+}

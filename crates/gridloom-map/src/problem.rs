@@ -1,0 +1,368 @@
+//! The input of a heuristic: the outline and the grid, checked once and laid out for fast reading.
+//!
+//! A **place** is where a datum can be: a server (its index in order of name) or the client (index [`Problem::client`],
+//! one past the last server).
+//!
+//! **Invariants** of a [`Problem`]:
+//! - every task comes after those it depends on;
+//! - at least one server can run it: it offers the function, has a store at least as large as the task's arguments and
+//!   results together, and is the one that has to run the task, if one has to;
+//! - every datum is made by a task or held at a place;
+//! - all times computed from it are finite and not negative;
+//! - the client has a link to and from every server, and a plain server has no other.
+//!
+//! It does not know what is held in the stores besides: that a server's store may fill up over the whole plan is left to
+//! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
+//! when asked, since a table of tasks × servers would be the largest thing in memory (1.6 GB at the limits).
+
+mod in_pairs;
+mod read;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::error::MapError;
+use crate::outline::Outline;
+use gridloom_base::NodeId;
+use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
+
+/// A server as heuristics see it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub node: NodeId,
+    pub name: String,
+    /// Tasks of the group that it runs at a time, at least 1 and no more than the group has.
+    pub slots: u32,
+    /// Seconds until each slot is free, ascending, `slots` long.
+    pub busy_s: Vec<f64>,
+    /// Seconds until each of its other slots is free that is busy now, ascending: the group has too few tasks to need them, but
+    /// what runs there disturbs those.
+    pub beside_s: Vec<f64>,
+    /// Bound on its store.
+    pub memory_bytes: u64,
+}
+
+impl Server {
+    /// Tasks that may run there at a time, others than the group's among them.
+    pub(super) fn tasks_max(&self) -> u32 {
+        self.slots.saturating_add(self.beside_s.len() as u32)
+    }
+}
+
+/// A datum as heuristics see it.
+#[derive(Clone, Debug)]
+pub struct Datum {
+    pub size_bytes: u64,
+    /// The task that makes it, or `None` if it exists before.
+    pub producer: Option<u32>,
+    /// Number of tasks that read it.
+    pub readers: u32,
+    /// Whether it has to come to the client.
+    pub wanted: bool,
+    holders: Range<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    function: u32,
+    work_flops: Option<f64>,
+    /// The place of the server that has to run it, if one has to.
+    only: Option<u32>,
+    size_bytes: u64,
+    inputs: Range<u32>,
+    outputs: Range<u32>,
+}
+
+impl Task {
+    fn size(&self) -> Size {
+        Size::new(self.work_flops, self.size_bytes)
+    }
+
+    /// Whether that server may run it, and has room for it.
+    fn fits(&self, place: usize, server: &Server) -> bool {
+        self.size_bytes <= server.memory_bytes && self.only.is_none_or(|only| only as usize == place)
+    }
+}
+
+/// The time of a function on a server.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    model: FunctionModel,
+    speed_flops: Option<f64>,
+    pace: f64,
+    /// Tasks that are expected to run there at a time.
+    tasks: f64,
+}
+
+impl Cost {
+    /// Seconds for each floating-point operation, if nothing but the server's speed is known.
+    pub(super) fn per_flop_s(&self) -> Option<f64> {
+        let is_proportional = self.model.is_empty() && !self.model.perturbation.is_felt();
+        is_proportional.then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
+    }
+
+    /// Predicted seconds of a call of that size, beside as many others as are expected.
+    pub(super) fn seconds(&self, size: Size) -> f64 {
+        self.alone_s(size) * self.model.perturbation.factor(self.tasks)
+    }
+
+    fn alone_s(&self, size: Size) -> f64 {
+        self.model.seconds(size, self.speed_flops) * self.pace
+    }
+}
+
+/// A group and a grid, checked: what a heuristic maps.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    client: NodeId,
+    places: BTreeMap<NodeId, usize>,
+    servers: Vec<Server>,
+    functions: Vec<String>,
+    /// By function × server.
+    costs: Vec<Option<Cost>>,
+    tasks: Vec<Task>,
+    data: Vec<Datum>,
+    /// Inputs and outputs of all tasks.
+    arguments: Vec<u32>,
+    /// Places that hold the sources.
+    holders: Vec<u32>,
+    /// By place × place; latency is infinite where there is no link.
+    links: Vec<LinkEstimate>,
+    bottlenecks: Vec<Bottleneck<usize>>,
+    complete: bool,
+    has_contention: bool,
+    has_exact_figures: bool,
+}
+
+/// A datum to its own place takes no time.
+const SELF_LINK: LinkEstimate = LinkEstimate { latency_s: 0.0, bandwidth: f64::INFINITY };
+const NO_LINK: LinkEstimate = LinkEstimate { latency_s: f64::INFINITY, bandwidth: f64::INFINITY };
+/// Longest time that one call or transfer may be predicted to take, longer than the world is old: sums over whole plans
+/// stay finite, whatever a server or client states.
+const SECONDS_MAX: f64 = 1e18;
+
+impl Problem {
+    /// Checks and lays out the outline on the grid as `client` sees it.
+    ///
+    /// # Errors
+    /// [`MapError`] if the outline or the grid break one of the invariants above.
+    pub fn new(outline: &Outline, grid: &GridView, client: NodeId) -> Result<Problem, MapError> {
+        if grid.servers.is_empty() {
+            return Err(MapError::EmptyGrid);
+        }
+        let mut problem = Problem {
+            client,
+            places: BTreeMap::new(),
+            servers: Vec::with_capacity(grid.servers.len()),
+            functions: outline.functions.clone(),
+            costs: Vec::with_capacity(outline.functions.len() * grid.servers.len()),
+            tasks: Vec::with_capacity(outline.tasks.len()),
+            data: Vec::with_capacity(outline.data.len()),
+            arguments: Vec::new(),
+            holders: Vec::new(),
+            links: Vec::new(),
+            bottlenecks: grid.bottlenecks.clone(),
+            complete: true,
+            has_contention: true,
+            has_exact_figures: false,
+        };
+        problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
+        let bytes = outline.data.iter().map(|datum| datum.size_bytes as f64).sum();
+        problem.read_links(grid, bytes)?;
+        problem.read_costs(grid)?;
+        for (number, datum) in outline.data.iter().enumerate() {
+            problem.read_datum(number, datum)?;
+        }
+        for (number, task) in outline.tasks.iter().enumerate() {
+            problem.read_task(number, task)?;
+        }
+        problem.check_makers(outline)?;
+        problem.expect_loads();
+        problem.check_runnable()?;
+        Ok(problem)
+    }
+
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The servers, in order of name; their places are their indices.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The place of the client.
+    pub fn client(&self) -> usize {
+        self.servers.len()
+    }
+
+    pub fn node(&self, place: usize) -> NodeId {
+        self.servers.get(place).map_or(self.client, |server| server.node)
+    }
+
+    /// Where that node is.
+    pub fn place(&self, node: NodeId) -> Option<usize> {
+        self.places.get(&node).copied()
+    }
+
+    pub fn name(&self, place: usize) -> &str {
+        self.servers.get(place).map_or("client", |server| &server.name)
+    }
+
+    /// Name of the function that a task calls.
+    pub fn function(&self, task: usize) -> &str {
+        &self.functions[self.tasks[task].function as usize]
+    }
+
+    /// Work of a task in floating-point operations, `None` if its signature does not state it.
+    pub fn work_flops(&self, task: usize) -> Option<f64> {
+        self.tasks[task].work_flops
+    }
+
+    /// The data, by index.
+    pub fn data(&self) -> &[Datum] {
+        &self.data
+    }
+
+    /// Data that a task reads.
+    pub fn inputs(&self, task: usize) -> &[u32] {
+        let range = &self.tasks[task].inputs;
+        &self.arguments[range.start as usize..range.end as usize]
+    }
+
+    /// Data that a task makes.
+    pub fn outputs(&self, task: usize) -> &[u32] {
+        let range = &self.tasks[task].outputs;
+        &self.arguments[range.start as usize..range.end as usize]
+    }
+
+    /// Places that hold a datum before the group runs; empty if a task makes it.
+    pub fn holders(&self, datum: usize) -> &[u32] {
+        let range = &self.data[datum].holders;
+        &self.holders[range.start as usize..range.end as usize]
+    }
+
+    /// Predicted seconds of a task on a server, `None` if it cannot run there.
+    pub fn seconds(&self, task: usize, server: usize) -> Option<f64> {
+        let row = &self.tasks[task];
+        let cost = self.costs[row.function as usize * self.servers.len() + server].as_ref()?;
+        row.fits(server, &self.servers[server]).then(|| cost.seconds(row.size()))
+    }
+
+    /// Predicted seconds of a task on all servers, infinite where it cannot run.
+    pub(super) fn seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
+        let row = &self.tasks[task];
+        let costs = self.costs_of(row.function as usize);
+        for (place, ((seconds, cost), server)) in seconds.iter_mut().zip(costs).zip(&self.servers).enumerate() {
+            *seconds = match cost {
+                Some(cost) if row.fits(place, server) => cost.seconds(row.size()),
+                _ => f64::INFINITY,
+            };
+        }
+    }
+
+    /// Predicted seconds of a task with nothing beside it, by server; infinite on those that cannot run it.
+    pub(super) fn alone_seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
+        for (server, seconds) in seconds.iter_mut().enumerate() {
+            *seconds = self.alone_seconds(task, server).unwrap_or(f64::INFINITY);
+        }
+    }
+
+    /// Predicted seconds of a task with nothing beside it; `None` if the server cannot run it.
+    pub(super) fn alone_seconds(&self, task: usize, server: usize) -> Option<f64> {
+        let row = &self.tasks[task];
+        let cost = self.costs_of(row.function as usize)[server].as_ref()?;
+        row.fits(server, &self.servers[server]).then(|| cost.alone_s(row.size()))
+    }
+
+    /// How much longer a task takes on a server where that many run, itself included, than alone.
+    pub(super) fn perturbation(&self, task: usize, server: usize, tasks: u32) -> f64 {
+        let cost = &self.costs_of(self.tasks[task].function as usize)[server];
+        cost.as_ref().map_or(1.0, |cost| cost.model.perturbation.factor(f64::from(tasks)))
+    }
+
+    /// Whether tasks on that server are known to take longer side by side.
+    pub(super) fn is_perturbed(&self, server: usize) -> bool {
+        let mut costs = self.costs.iter().skip(server).step_by(self.servers.len());
+        self.servers[server].tasks_max() > 1
+            && costs.any(|cost| cost.as_ref().is_some_and(|c| c.model.perturbation.is_felt()))
+    }
+
+    /// The server that has to run a task, if one has to.
+    pub fn only(&self, task: usize) -> Option<usize> {
+        self.tasks[task].only.map(|place| place as usize)
+    }
+
+    /// Number of functions that tasks call.
+    pub(super) fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// Name of a function that tasks call.
+    pub(super) fn function_name(&self, function: usize) -> &str {
+        &self.functions[function]
+    }
+
+    /// What a task calls: function, problem size, and bytes of arguments and results together.
+    pub(super) fn call(&self, task: usize) -> (usize, Size, u64) {
+        let row = &self.tasks[task];
+        (row.function as usize, row.size(), row.size_bytes)
+    }
+
+    /// Cost model of a function by server.
+    pub(super) fn costs_of(&self, function: usize) -> &[Option<Cost>] {
+        &self.costs[function * self.servers.len()..][..self.servers.len()]
+    }
+
+    /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
+    /// infinite if the two cannot talk.
+    pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+        self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
+    }
+
+    /// Seconds to move `size_bytes` from one server to another: straight, or through the client if the two cannot talk.
+    pub(super) fn way_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
+        let direct_s = self.link_seconds(from, to, size_bytes);
+        if direct_s.is_finite() {
+            return direct_s;
+        }
+        let client = self.client();
+        self.link_seconds(from, client, size_bytes) + self.link_seconds(client, to, size_bytes)
+    }
+
+    /// Whether all servers can talk straight to one another.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether copies share cards and links, for heuristics that know of that.
+    pub fn has_contention(&self) -> bool {
+        self.has_contention
+    }
+
+    /// The same problem where each copy has its link to itself.
+    pub fn without_contention(self) -> Problem {
+        Problem { has_contention: false, ..self }
+    }
+
+    /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.
+    pub fn has_exact_figures(&self) -> bool {
+        self.has_exact_figures
+    }
+
+    /// The same problem where figures are as stated.
+    pub fn with_exact_figures(self) -> Problem {
+        Problem { has_exact_figures: true, ..self }
+    }
+
+    /// Links from a place to all places: to itself without latency, infinite latency where the two cannot talk.
+    pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
+        let places = self.servers.len() + 1;
+        &self.links[place * places..(place + 1) * places]
+    }
+
+    /// What several links share besides cards, by places.
+    pub fn bottlenecks(&self) -> &[Bottleneck<usize>] {
+        &self.bottlenecks
+    }
+}

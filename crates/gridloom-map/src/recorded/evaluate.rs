@@ -1,0 +1,255 @@
+//! Maps recorded workflows and evaluates plans. New plans and plans read from files are evaluated alike: the makespan that
+//! is printed with a plan is the one that it has when it is read again.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::plan::RecordedPlan;
+use super::{CLIENT, Case, Model, plain};
+use crate::contention::{Choice, ChoiceError, Copied, Judge, Outcome};
+use crate::error::MapError;
+use crate::problem::Problem;
+use crate::spec::Spec;
+
+/// Times of plans without contention are compared with this part of the makespan as tolerance.
+const TOLERANCE: f64 = 1e-9;
+
+/// The times that a plan comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluated {
+    /// The plan; with contention its starts are when tasks start, and its sources are those of all copies.
+    pub plan: RecordedPlan,
+    /// End of the last task or copy, seconds.
+    pub makespan_s: f64,
+    pub end_s: Vec<f64>,
+    /// All copies in order of their starts, with contention: data are files, and places are servers, or the client by the number
+    /// after theirs.
+    pub copies: Vec<Copied>,
+}
+
+/// Why a plan cannot be evaluated.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// A task starts before one of its inputs is there.
+    #[error("task '{task}' starts at {start_s} s, and '{input}' is there at {arrival_s} s")]
+    TooEarly {
+        task: String,
+        start_s: f64,
+        /// The task that makes the input, or the client.
+        input: String,
+        /// When the input is there.
+        arrival_s: f64,
+    },
+    /// Two tasks run on one server at the same time.
+    #[error("task '{task}' starts at {start_s} s on server {server}, where '{other}' ends at {end_s} s")]
+    Overlap {
+        task: String,
+        start_s: f64,
+        server: u32,
+        /// The task that runs there.
+        other: String,
+        end_s: f64,
+    },
+    /// Copies or tasks wait for one another.
+    #[error("{0}")]
+    Stuck(String),
+    /// The plan of plain GridRPC moves data as models without contention cannot say.
+    #[error("a plan of plain GridRPC, where each input comes from the client for each task, is for model m2")]
+    PlainWithoutContention,
+}
+
+impl Case<'_> {
+    /// The group on the grid.
+    ///
+    /// # Errors
+    /// If the mapper cannot take it, for times beyond its limits.
+    pub fn problem(&self) -> Result<Problem, MapError> {
+        let problem = Problem::new(&self.outline(), &self.grid(), CLIENT)?.with_exact_figures();
+        Ok(if self.model == Model::M2 { problem } else { problem.without_contention() })
+    }
+
+    /// The plan of a heuristic. With [`Model::M2`], one that knows nothing of contention is blind to all that the model
+    /// adds: it maps as by [`Model::M0`]. `mct` is plain GridRPC with [`Model::M2`]; with the others its servers and order are
+    /// kept, and data go as in any plan.
+    ///
+    /// # Errors
+    /// If the heuristic cannot be made, or gives up.
+    pub fn map(&self, spec: &Spec) -> Result<RecordedPlan, MapError> {
+        if spec.entry().name == "mct" {
+            return Ok(self.map_plain());
+        }
+        let heuristic = spec.heuristic()?;
+        if self.model == Model::M2 && !heuristic.knows_contention() {
+            return Case { model: Model::M0, ..self.clone() }.map(spec);
+        }
+        let problem = self.problem()?;
+        let mapped = heuristic.map(&problem)?;
+        let plan = RecordedPlan::of(&mapped, &problem, self.model == Model::M2);
+        let mut order: Vec<u32> = (0..plan.servers.len() as u32).collect();
+        let times = |task: u32| (mapped.tasks[task as usize].start_s, mapped.tasks[task as usize].end_s);
+        order.sort_by(|a, b| {
+            let ((a_start, a_end), (b_start, b_end)) = (times(*a), times(*b));
+            a_start.total_cmp(&b_start).then(a_end.total_cmp(&b_end)).then(a.cmp(b))
+        });
+        Ok(self.timed(plan, &order))
+    }
+
+    /// The times that a plan comes to.
+    ///
+    /// # Errors
+    /// If a task starts before its inputs are there or while its server is taken (without contention), or waits for
+    /// ever (with contention).
+    pub fn evaluate(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        match self.model {
+            Model::M0 | Model::M1 => self.check_times(plan),
+            Model::M2 => self.judge(plan),
+        }
+    }
+
+    /// When plain GridRPC would end without contention, seconds.
+    pub fn plain_s(&self) -> f64 {
+        plain::plan(self).1
+    }
+
+    fn map_plain(&self) -> RecordedPlan {
+        let (plan, _) = plain::plan(self);
+        if self.model == Model::M2 {
+            return plan;
+        }
+        let order = plan.order(self.workflow);
+        self.timed(RecordedPlan { is_plain: false, ..plan }, &order)
+    }
+
+    /// The plan with starts in that order: without contention each task as early as it can, so that one that takes no
+    /// time waits for its turn, too.
+    fn timed(&self, mut plan: RecordedPlan, order: &[u32]) -> RecordedPlan {
+        let mut free_s = vec![0.0f64; self.servers.len()];
+        for task in order.iter().filter(|_| self.model != Model::M2) {
+            let (task, server) = (*task as usize, plan.servers[*task as usize] as usize);
+            let ready_s = self.arrivals(&plan, task).map(|(_, arrival_s)| arrival_s).fold(0.0, f64::max);
+            plan.start_s[task] = ready_s.max(free_s[server]);
+            free_s[server] = self.end_s(&plan, task);
+        }
+        plan.part(order, self.workflow);
+        plan
+    }
+
+    fn end_s(&self, plan: &RecordedPlan, task: usize) -> f64 {
+        plan.start_s[task] + self.workflow.tasks[task].work_s / self.servers.speed(plan.servers[task] as usize)
+    }
+
+    /// Without contention: the makers of a task's inputs, the client as `None`, and when each input is there.
+    fn arrivals<'a>(&'a self, plan: &'a RecordedPlan, task: usize) -> impl Iterator<Item = (Option<usize>, f64)> + 'a {
+        let (workflow, servers) = (self.workflow, self.servers);
+        let to = plan.servers[task] as usize;
+        let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
+        for file in &workflow.tasks[task].inputs {
+            let file = &workflow.files[*file as usize];
+            if let Some(maker) = file.producer {
+                *bytes.entry(maker).or_default() += file.size_bytes as f64;
+            }
+        }
+        let outside = workflow.outside_bytes(task) as f64;
+        let outside_s = if self.model == Model::M0 { 0.0 } else { outside / servers.client(to) };
+        let made = bytes.into_iter().map(move |(maker, bytes)| {
+            let maker = maker as usize;
+            let from = plan.servers[maker] as usize;
+            let bandwidth = || servers.direct(from, to).unwrap_or_else(|| servers.relayed(from, to));
+            let moved_s = if from == to { 0.0 } else { bytes / bandwidth() };
+            (Some(maker), self.end_s(plan, maker) + moved_s)
+        });
+        made.chain([(None, outside_s)])
+    }
+
+    /// Times without contention: as the plan states them, if they are possible.
+    fn check_times(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        if plan.is_plain {
+            return Err(EvaluateError::PlainWithoutContention);
+        }
+        let (workflow, servers) = (self.workflow, self.servers);
+        let end_s: Vec<f64> = (0..workflow.tasks.len()).map(|task| self.end_s(&plan, task)).collect();
+        let home_s = |task: usize| match self.model {
+            Model::M0 => 0.0,
+            Model::M1 | Model::M2 => workflow.unread_bytes(task) as f64 / servers.client(plan.servers[task] as usize),
+        };
+        let makespan_s = (0..end_s.len()).map(|task| end_s[task] + home_s(task)).fold(0.0, f64::max);
+        let tolerance_s = TOLERANCE * makespan_s;
+        let id = |task: usize| workflow.tasks[task].id.clone();
+        let mut last: Vec<Option<usize>> = vec![None; servers.len()];
+        for task in plan.order(workflow) {
+            let task = task as usize;
+            let start_s = plan.start_s[task];
+            if let Some((maker, arrival_s)) = self.arrivals(&plan, task).find(|(_, s)| *s > start_s + tolerance_s) {
+                let input = maker.map_or("the client's data".into(), id);
+                return Err(EvaluateError::TooEarly { task: id(task), start_s, input, arrival_s });
+            }
+            let server = plan.servers[task];
+            if let Some(other) = last[server as usize].replace(task)
+                && end_s[other] > start_s + tolerance_s
+            {
+                let (other, end_s) = (id(other), end_s[other]);
+                return Err(EvaluateError::Overlap { task: id(task), start_s, server, other, end_s });
+            }
+        }
+        Ok(Evaluated { plan, makespan_s, end_s, copies: Vec::new() })
+    }
+
+    fn judge(&self, plan: RecordedPlan) -> Result<Evaluated, EvaluateError> {
+        let problem = self.problem().map_err(|error| EvaluateError::Stuck(error.to_string()))?;
+        let choice = plan.choice(self.workflow);
+        let mut judge = Judge::new(&problem);
+        let run = if plan.is_plain { judge.run_plain(&choice) } else { judge.run(&choice, f64::INFINITY) };
+        let outcome: Result<Outcome, ChoiceError> = run.map(|outcome| outcome.expect("there is no limit").clone());
+        let outcome = outcome.map_err(|error| {
+            // With the usual sources only the order can be at fault.
+            let usual = Choice { sources: BTreeMap::new(), ..choice.clone() };
+            let is_order = plan.is_plain || judge.run(&usual, f64::INFINITY).is_err();
+            let before = self.read_before_made(&choice).filter(|_| is_order);
+            before.map_or_else(|| self.stuck(&error), EvaluateError::Stuck)
+        })?;
+        let client = problem.client() as u32;
+        let plan = plan.with_outcome(&outcome, self.workflow, client);
+        let Outcome { makespan_s, end_s, mut copies, .. } = outcome;
+        // Copies that end together have an order that says nothing.
+        copies.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then((a.datum, a.to).cmp(&(b.datum, b.to))));
+        Ok(Evaluated { plan, makespan_s, end_s, copies })
+    }
+
+    /// A task that stands in the order before the maker of one of its inputs, in words: one of the same server before others,
+    /// which may only be unusual.
+    fn read_before_made(&self, choice: &Choice) -> Option<String> {
+        let mut rank = vec![0; choice.order.len()];
+        choice.order.iter().enumerate().for_each(|(at, task)| rank[*task as usize] = at);
+        let is_same = |a: usize, b: usize| choice.servers[a] == choice.servers[b];
+        let pairs = choice.order.iter().flat_map(|task| {
+            let files = self.workflow.tasks[*task as usize].inputs.iter();
+            let makers = files.filter_map(|file| self.workflow.files[*file as usize].producer);
+            makers.map(|maker| (*task as usize, maker as usize))
+        });
+        let wrong: Vec<(usize, usize)> = pairs.filter(|(reader, maker)| rank[*reader] < rank[*maker]).collect();
+        let (reader, maker) = wrong.iter().find(|(reader, maker)| is_same(*reader, *maker)).or(wrong.first())?;
+        let id = |task: usize| &self.workflow.tasks[task].id;
+        Some(format!("task '{}' stands before task '{}', whose result it reads", id(*reader), id(*maker)))
+    }
+
+    /// The judge's words, by name.
+    fn stuck(&self, error: &ChoiceError) -> EvaluateError {
+        EvaluateError::Stuck(match error {
+            ChoiceError::NeverThere { datum, place } => {
+                let file = &self.workflow.files[*datum as usize].name;
+                let to =
+                    if *place as usize == self.servers.len() { "the client".into() } else { format!("server {place}") };
+                format!("file '{file}' never reaches {to}: its sources wait for one another, or none of them gets it")
+            }
+            ChoiceError::NeverRun { task } => {
+                let id = &self.workflow.tasks[*task as usize].id;
+                format!("task '{id}' is never run: the order has it before a task that it depends on")
+            }
+            ChoiceError::CannotRun { task, server } => {
+                format!("task '{}' cannot run on server {server}", self.workflow.tasks[*task as usize].id)
+            }
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Recorded workflows on described servers, as files: the cases on which mappers are compared.
+//!
+//! ```text
+//! workflow.json ──Workflow::parse──┐
+//!                                  ├── outline(model), grid(model) ──▶ Outline, GridView ──▶ Problem, as of any group
+//! servers.json ────Servers::parse──┘
+//!
+//! Case ──map(spec)──▶ RecordedPlan ──evaluate──▶ Evaluated (also plan.json ──RecordedPlan::parse──▶)
+//! ```
+//!
+//! - [`Model::M0`]: a datum for each pair of tasks that share files; inputs without maker are everywhere, results stay.
+//!   Each transfer has the full bandwidth; pairs without a link of their own go through the client, at the sum of both
+//!   times.
+//! - [`Model::M1`]: also a datum for the outside inputs of each task, at the client, and one for its results that
+//!   nobody reads, which go there. Transfers as by `M0`.
+//! - [`Model::M2`]: a datum for each file, which stays where it has been. Transfers share links and cards, with rates
+//!   that are max-min fair; pairs without a link of their own go through the client, which holds the file then.
+
+mod evaluate;
+mod plain;
+mod plan;
+mod servers;
+mod workflow;
+
+pub use evaluate::{EvaluateError, Evaluated};
+pub use plan::{PlanText, RecordedPlan};
+pub use servers::Servers;
+pub use workflow::{CaseError, File, Workflow, WorkflowTask};
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::outline::{Outline, OutlineDatum, OutlineTask};
+use gridloom_base::NodeId;
+use gridloom_perf::{FunctionModel, GridView, LinkEstimate, ServerView};
+
+/// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].
+pub const CLIENT: NodeId = NodeId(1);
+/// The identifier of server 0.
+pub const FIRST_SERVER: u64 = 2;
+/// What every task calls: its work is in seconds on a server of speed 1.
+const FUNCTION: &str = "recorded/task";
+/// Bandwidth where nothing is said of a client's link because nothing crosses it.
+const BANDWIDTH_UNUSED: f64 = 1e12;
+
+/// What is modelled of transfers; see the module's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Model {
+    /// No contention, inputs in place.
+    M0,
+    /// No contention, inputs and results at the client.
+    M1,
+    /// Contention and residency.
+    M2,
+}
+
+impl FromStr for Model {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Model, String> {
+        match text {
+            "m0" => Ok(Model::M0),
+            "m1" => Ok(Model::M1),
+            "m2" => Ok(Model::M2),
+            _ => Err(format!("'{text}' is no model; known: m0, m1, m2")),
+        }
+    }
+}
+
+/// A workflow on servers, by one of the models.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    pub workflow: &'a Workflow,
+    pub servers: &'a Servers,
+    pub model: Model,
+}
+
+impl Case<'_> {
+    /// The group. Task `i` of the outline is task `i` of the workflow; datum `f` is file `f` with [`Model::M2`].
+    pub fn outline(&self) -> Outline {
+        match self.model {
+            Model::M0 | Model::M1 => self.outline_of_pairs(),
+            Model::M2 => self.outline_of_files(),
+        }
+    }
+
+    pub fn grid(&self) -> GridView {
+        let servers = self.servers;
+        let count = servers.len();
+        let view = |server: usize| ServerView {
+            node: NodeId(FIRST_SERVER + server as u64),
+            // In order of number also where there are ten.
+            name: format!("{server:06}"),
+            address: String::new(),
+            slots: 1,
+            plain: false,
+            memory_bytes: u64::MAX,
+            speed_flops: Some(servers.speed(server)),
+            pace: 1.0,
+            functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
+            busy_s: vec![0.0],
+        };
+        let link = |bandwidth: f64| LinkEstimate { latency_s: 0.0, bandwidth };
+        let between = |from: usize, to: usize| match (self.model, servers.direct(from, to)) {
+            (_, Some(bandwidth)) => Some(link(bandwidth)),
+            (Model::M2, None) => None,
+            (Model::M0 | Model::M1, None) => Some(link(servers.relayed(from, to))),
+        };
+        let client = |server: usize| match self.model {
+            Model::M0 => link(BANDWIDTH_UNUSED),
+            Model::M1 | Model::M2 => link(servers.client(server)),
+        };
+        GridView {
+            servers: (0..count).map(view).collect(),
+            client_links: (0..count).map(client).collect(),
+            links: (0..count).map(|from| (0..count).map(|to| between(from, to)).collect()).collect(),
+            bottlenecks: Vec::new(),
+        }
+    }
+
+    /// A lower bound on the makespan by this model: the larger of the critical path on the fastest server and the work over
+    /// all speeds. But for [`Model::M0`], outside inputs and results count in the critical path, over the client's best link.
+    pub fn lower_bound_s(&self) -> f64 {
+        let (workflow, servers) = (self.workflow, self.servers);
+        let fastest = servers.speeds().iter().copied().fold(0.0, f64::max);
+        let best_link = (0..servers.len()).map(|server| servers.client(server)).fold(0.0, f64::max);
+        let per_byte = if self.model == Model::M0 { 0.0 } else { 1.0 / best_link };
+        let mut end_s = vec![0.0f64; workflow.tasks.len()];
+        let (mut bound_s, mut work_s) = (0.0f64, 0.0);
+        for (number, task) in workflow.tasks.iter().enumerate() {
+            let makers = task.inputs.iter().filter_map(|file| workflow.files[*file as usize].producer);
+            let ready_s = makers.map(|maker| end_s[maker as usize]).fold(0.0, f64::max);
+            let ready_s = ready_s.max(workflow.outside_bytes(number) as f64 * per_byte);
+            end_s[number] = ready_s + task.work_s / fastest;
+            bound_s = bound_s.max(end_s[number] + workflow.unread_bytes(number) as f64 * per_byte);
+            work_s += task.work_s;
+        }
+        bound_s.max(work_s / servers.speeds().iter().sum::<f64>())
+    }
+
+    /// A datum for each pair of a maker and a reader, and by [`Model::M1`] those of the client.
+    fn outline_of_pairs(&self) -> Outline {
+        let workflow = self.workflow;
+        let mut data: Vec<OutlineDatum> = Vec::new();
+        let mut tasks: Vec<OutlineTask> = workflow.tasks.iter().map(outline_task).collect();
+        for (number, task) in workflow.tasks.iter().enumerate() {
+            let mut from: BTreeMap<u32, u64> = BTreeMap::new();
+            for file in &task.inputs {
+                let File { size_bytes, producer, .. } = workflow.files[*file as usize];
+                if let Some(producer) = producer {
+                    *from.entry(producer).or_default() += size_bytes;
+                }
+            }
+            for (producer, size_bytes) in from {
+                let datum = data.len() as u32;
+                data.push(OutlineDatum { size_bytes, producer: Some(producer), at: Vec::new(), wanted: false });
+                tasks[producer as usize].outputs.push(datum);
+                tasks[number].inputs.push(datum);
+            }
+            let (outside, unread) = (workflow.outside_bytes(number), workflow.unread_bytes(number));
+            if self.model == Model::M1 && outside > 0 {
+                tasks[number].inputs.push(data.len() as u32);
+                data.push(OutlineDatum { size_bytes: outside, producer: None, at: vec![CLIENT], wanted: false });
+            }
+            if self.model == Model::M1 && unread > 0 {
+                tasks[number].outputs.push(data.len() as u32);
+                let producer = Some(number as u32);
+                data.push(OutlineDatum { size_bytes: unread, producer, at: Vec::new(), wanted: true });
+            }
+        }
+        Outline { functions: vec![FUNCTION.to_owned()], tasks, data }
+    }
+
+    fn outline_of_files(&self) -> Outline {
+        let workflow = self.workflow;
+        let datum = |file: &File| OutlineDatum {
+            size_bytes: file.size_bytes,
+            producer: file.producer,
+            at: if file.producer.is_none() { vec![CLIENT] } else { Vec::new() },
+            wanted: file.producer.is_some() && file.readers.is_empty(),
+        };
+        let task = |task: &WorkflowTask| OutlineTask {
+            inputs: task.inputs.clone(),
+            outputs: task.outputs.clone(),
+            ..outline_task(task)
+        };
+        Outline {
+            functions: vec![FUNCTION.to_owned()],
+            tasks: workflow.tasks.iter().map(task).collect(),
+            data: workflow.files.iter().map(datum).collect(),
+        }
+    }
+}
+
+fn outline_task(task: &WorkflowTask) -> OutlineTask {
+    OutlineTask { function: 0, work_flops: Some(task.work_s), only: None, inputs: Vec::new(), outputs: Vec::new() }
+}

@@ -1,0 +1,212 @@
+//! Plans of recorded workflows, as files have them: by names of tasks and files, by numbers of servers.
+//!
+//! ```text
+//! {"assignment": {task: server}, "start_seconds": {task: seconds}, "sources": {file: {server: source}}, "plain": false}
+//! ```
+//!
+//! A source is a server or -1, the client; left out, it is the server that makes the file, or the client. `sources` has a
+//! meaning with [`Model::M2`](super::Model) only. `plain` marks a plan of plain GridRPC, where nothing stays: the client
+//! sends each input for each task, and gets each output.
+//!
+//! **Invariants** of a [`RecordedPlan`]: every task has a server that there is, and a start that is finite and not negative;
+//! sources are places that there are.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::servers::Servers;
+use super::workflow::{CaseError, Workflow};
+use crate::contention::{Choice, Outcome};
+use crate::plan::Plan;
+use crate::problem::Problem;
+use gridloom_base::json;
+
+/// A plan of a workflow on servers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RecordedPlan {
+    /// By task: its server.
+    pub servers: Vec<u32>,
+    /// By task: its start, seconds. With contention only the order that it gives counts.
+    pub start_s: Vec<f64>,
+    /// By file and destination: where it is copied from; the client is the number of servers.
+    pub sources: BTreeMap<(u32, u32), u32>,
+    /// Whether nothing stays at a server.
+    pub is_plain: bool,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    assignment: BTreeMap<String, i64>,
+    start_seconds: BTreeMap<String, f64>,
+    #[serde(default)]
+    sources: BTreeMap<String, BTreeMap<String, i64>>,
+    #[serde(default)]
+    plain: bool,
+}
+
+/// A plan as files have it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlanText<'w> {
+    /// Server by task.
+    pub assignment: BTreeMap<&'w str, u32>,
+    /// Start by task.
+    pub start_seconds: BTreeMap<&'w str, f64>,
+    /// Source by file and destination.
+    pub sources: BTreeMap<&'w str, BTreeMap<String, i64>>,
+}
+
+/// What a file has at its top.
+const SHAPE: &str = "a plan of a workflow, as 'gridloom map --json' prints it: {\"assignment\": {TASK: SERVER}, \
+                     \"start_seconds\": {TASK: SECONDS}}";
+
+/// What a file is that is no such plan, if that can be told.
+fn kind(text: &str) -> String {
+    match json::text_of(text, "format") {
+        Some(format) => format!("its format is '{format}', "),
+        None if json::has(text, "tasks") && json::has(text, "files") => "it is a workflow, ".into(),
+        None => String::new(),
+    }
+}
+
+/// The client, as files have it.
+const CLIENT_NUMBER: i64 = -1;
+
+impl RecordedPlan {
+    /// Reads a plan; what else the file has is left alone.
+    ///
+    /// # Errors
+    /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
+    pub fn parse(text: &str, name: &str, workflow: &Workflow, servers: &Servers) -> Result<RecordedPlan, CaseError> {
+        let wrong = |why: String| CaseError { file: name.to_owned(), why };
+        let given = kind(text);
+        let text: Text = json::read(text).map_err(|error| wrong(format!("{error}; {given}expected {SHAPE}")))?;
+        let last = servers.len() - 1;
+        let server = |number: i64| {
+            let known = u32::try_from(number).ok().filter(|number| *number as usize <= last);
+            known.ok_or_else(|| wrong(format!("there is no server {number}: they have the numbers from 0 to {last}")))
+        };
+        let place = |number: i64| if number == CLIENT_NUMBER { Ok(servers.len() as u32) } else { server(number) };
+        let known: BTreeMap<&str, usize> = ids(workflow).collect();
+        for (what, id) in (text.assignment.keys().map(|id| ("assignment", id)))
+            .chain(text.start_seconds.keys().map(|id| ("start_seconds", id)))
+        {
+            if !known.contains_key(id.as_str()) {
+                return Err(wrong(format!("'{what}' has task '{id}', which the workflow has not")));
+            }
+        }
+        let (mut chosen, mut start_s) = (Vec::new(), Vec::new());
+        for task in &workflow.tasks {
+            let missing = |what: &str| wrong(format!("'{what}' lacks task '{}'", task.id));
+            let number = text.assignment.get(&task.id).ok_or_else(|| missing("assignment"))?;
+            chosen.push(server(*number).map_err(|error| wrong(format!("task '{}': {}", task.id, error.why)))?);
+            let start = *text.start_seconds.get(&task.id).ok_or_else(|| missing("start_seconds"))?;
+            if !(start.is_finite() && start >= 0.0) {
+                return Err(wrong(format!("task '{}' starts at {start} s; it must be 0 or above", task.id)));
+            }
+            start_s.push(start);
+        }
+        let files: BTreeMap<&str, usize> = names(workflow).collect();
+        let mut sources = BTreeMap::new();
+        for (file, by_server) in &text.sources {
+            let in_file = |why: String| wrong(format!("'sources' of file '{file}': {why}"));
+            let Some(datum) = files.get(file.as_str()) else {
+                return Err(in_file("the workflow has no such file".into()));
+            };
+            for (to, from) in by_server {
+                let number = to.parse().map_err(|_| in_file(format!("'{to}' is no number of a server")))?;
+                let (to, from) = (place(number), place(*from));
+                let (to, from) = (to.map_err(|error| in_file(error.why))?, from.map_err(|error| in_file(error.why))?);
+                sources.insert((*datum as u32, to), from);
+            }
+        }
+        Ok(RecordedPlan { servers: chosen, start_s, sources, is_plain: text.plain })
+    }
+
+    /// That of a mapper; sources of copies to servers are what its transfers say, if `with_sources`.
+    pub fn of(plan: &Plan, problem: &Problem, with_sources: bool) -> RecordedPlan {
+        let place = |node| problem.place(node).expect("a plan names places of its problem") as u32;
+        let moved = plan.transfers.iter().filter(|_| with_sources);
+        RecordedPlan {
+            servers: plan.tasks.iter().map(|task| place(task.server)).collect(),
+            start_s: plan.tasks.iter().map(|task| task.start_s).collect(),
+            sources: moved
+                .map(|moved| ((moved.datum, place(moved.to)), place(moved.from)))
+                .filter(|((_, to), _)| *to as usize != problem.client())
+                .collect(),
+            is_plain: false,
+        }
+    }
+
+    /// As files have it.
+    pub fn text<'w>(&self, workflow: &'w Workflow, servers: &Servers) -> PlanText<'w> {
+        let number = |place: u32| if place as usize == servers.len() { CLIENT_NUMBER } else { i64::from(place) };
+        let mut sources: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
+        for ((file, to), from) in &self.sources {
+            let name = workflow.files[*file as usize].name.as_str();
+            sources.entry(name).or_default().insert(number(*to).to_string(), number(*from));
+        }
+        PlanText {
+            assignment: ids(workflow).map(|(id, task)| (id, self.servers[task])).collect(),
+            start_seconds: ids(workflow).map(|(id, task)| (id, self.start_s[task])).collect(),
+            sources,
+        }
+    }
+
+    /// Tasks by start, ties by place in the file.
+    pub fn order(&self, workflow: &Workflow) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.servers.len() as u32).collect();
+        let place = |task: u32| workflow.tasks[task as usize].place;
+        let start_s = |task: u32| self.start_s[task as usize];
+        order.sort_by(|a, b| start_s(*a).total_cmp(&start_s(*b)).then(place(*a).cmp(&place(*b))));
+        order
+    }
+
+    /// What the judge is asked.
+    pub(super) fn choice(&self, workflow: &Workflow) -> Choice {
+        Choice { servers: self.servers.clone(), order: self.order(workflow), sources: self.sources.clone() }
+    }
+
+    /// The plan with the times and copies that came of it, from which the same comes again.
+    pub(super) fn with_outcome(mut self, outcome: &Outcome, workflow: &Workflow, client: u32) -> RecordedPlan {
+        let order = self.order(workflow);
+        self.start_s.clone_from(&outcome.start_s);
+        self.part(&order, workflow);
+        if !self.is_plain {
+            let usual = |file: u32| match workflow.files[file as usize].producer {
+                Some(task) => self.servers[task as usize],
+                None => client,
+            };
+            // Copies to the client are stated only where they were.
+            let is_stated = |file: u32| self.sources.contains_key(&(file, client));
+            let made = outcome.copies.iter();
+            let made =
+                made.filter(|copy| copy.to != client || (is_stated(copy.datum) && copy.from != usual(copy.datum)));
+            self.sources = made.map(|copy| ((copy.datum, copy.to), copy.from)).collect();
+        }
+        self
+    }
+
+    /// Lets tasks of a server that start at the same time, since some of them take none, start as much apart as numbers
+    /// can say where ties would not give their order.
+    pub(super) fn part(&mut self, order: &[u32], workflow: &Workflow) {
+        let mut before: BTreeMap<u32, u32> = BTreeMap::new();
+        for task in order {
+            if let Some(other) = before.insert(self.servers[*task as usize], *task) {
+                let (other_s, place) = (self.start_s[other as usize], workflow.tasks[other as usize].place);
+                let start_s = &mut self.start_s[*task as usize];
+                if *start_s < other_s || (*start_s == other_s && workflow.tasks[*task as usize].place < place) {
+                    *start_s = other_s.next_up();
+                }
+            }
+        }
+    }
+}
+
+fn ids(workflow: &Workflow) -> impl Iterator<Item = (&str, usize)> {
+    workflow.tasks.iter().enumerate().map(|(number, task)| (task.id.as_str(), number))
+}
+
+fn names(workflow: &Workflow) -> impl Iterator<Item = (&str, usize)> {
+    workflow.files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number))
+}

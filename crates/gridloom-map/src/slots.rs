@@ -1,0 +1,254 @@
+//! When a server is free: its slots' timeline, and the search for the earliest gap that holds a task.
+//!
+//! A server with m slots is kept as a step function of time (how many slots are taken) and the list of its **gaps**, the
+//! times during which at least one slot is free. A task fits wherever it lies within one gap: intervals of which no more
+//! than m overlap anywhere can always be dealt to m slots, so slots need no names.
+//!
+//! **Invariants:** gaps are disjoint and ascending; outside of them, and before `tail`, all slots are taken; from `tail`
+//! on, at least one slot is free for ever.
+//!
+//! The search must not look at every task placed so far. Gaps lie in blocks of at most [`BLOCK_GAPS_MAX`] that know their
+//! longest gap. The search finds the first block by bisection and skips blocks without a gap that is long enough. The
+//! commonest cases, a task that is ready after the tail or longer than any gap, take no search at all.
+
+use std::collections::BTreeMap;
+
+/// Gaps in a block before it is cut in two: about the square root of the gaps of a long plan.
+const BLOCK_GAPS_MAX: usize = 64;
+
+/// Timeline of one server.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    capacity: u32,
+    /// Slots taken from each time on until the next; keys are the bits of times that are not negative, and so in
+    /// order. Not kept if there is one slot, when gaps say it all.
+    taken: BTreeMap<u64, u32>,
+    gaps: Gaps,
+}
+
+impl Slots {
+    /// A server with slots that are free from these times on.
+    pub(super) fn new(busy_s: &[f64]) -> Slots {
+        let mut slots = Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
+        slots.taken.insert(0f64.to_bits(), 0);
+        for busy in busy_s {
+            slots.take(0.0, *busy);
+        }
+        slots
+    }
+
+    /// Earliest start, not before `ready_s`, of a task of that length; with `insertion` also between tasks placed.
+    pub(super) fn fit(&self, ready_s: f64, seconds: f64, insertion: bool) -> f64 {
+        if insertion { self.gaps.first_fit(ready_s, seconds) } else { ready_s.max(self.gaps.tail_s) }
+    }
+
+    /// Takes a slot during an interval that [`Slots::fit`] found. One that takes no time stands between those before and after it,
+    /// if there is one slot: no other can lie across it.
+    pub(super) fn take(&mut self, start_s: f64, end_s: f64) {
+        if self.capacity == 1 {
+            return self.gaps.cut(start_s, end_s);
+        }
+        if end_s <= start_s {
+            return;
+        }
+        self.break_at(start_s);
+        self.break_at(end_s);
+        let end = end_s.to_bits();
+        let mut full_from = None;
+        let mut full = Vec::new();
+        for (time, taken) in self.taken.range_mut(start_s.to_bits()..end) {
+            *taken += 1;
+            assert!(*taken <= self.capacity, "a slot was taken where none is free");
+            match (full_from, *taken == self.capacity) {
+                (None, true) => full_from = Some(*time),
+                (Some(from), false) => {
+                    full.push((f64::from_bits(from), f64::from_bits(*time)));
+                    full_from = None;
+                }
+                (None, false) | (Some(_), true) => {}
+            }
+        }
+        full.extend(full_from.map(|from| (f64::from_bits(from), end_s)));
+        for (from, to) in full {
+            self.gaps.cut(from, to);
+        }
+    }
+
+    /// Lets a step begin at that time.
+    fn break_at(&mut self, time_s: f64) {
+        let before = self.taken.range(..=time_s.to_bits()).next_back().map_or(0, |(_, taken)| *taken);
+        self.taken.entry(time_s.to_bits()).or_insert(before);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    blocks: Vec<Block>,
+    /// At least as long as any gap before the tail.
+    longest_s: f64,
+    tail_s: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    /// Start and end, ascending; never empty.
+    gaps: Vec<(f64, f64)>,
+    longest_s: f64,
+    /// End of the last gap, here so that finding a block looks at blocks only.
+    end_s: f64,
+}
+
+impl Block {
+    fn new(gaps: Vec<(f64, f64)>) -> Block {
+        let longest_s = gaps.iter().fold(0.0, |longest: f64, (start, end)| longest.max(end - start));
+        let end_s = gaps.last().expect("a block is never empty").1;
+        Block { gaps, longest_s, end_s }
+    }
+}
+
+impl Gaps {
+    fn first_fit(&self, ready_s: f64, seconds: f64) -> f64 {
+        if ready_s >= self.tail_s || seconds > self.longest_s {
+            return ready_s.max(self.tail_s);
+        }
+        let first = self.first_ending(ready_s + seconds);
+        for block in self.blocks[first..].iter().filter(|block| block.longest_s >= seconds) {
+            let from = block.gaps.partition_point(|gap| gap.1 < ready_s + seconds);
+            let fits = |(start, end): &&(f64, f64)| start.max(ready_s) + seconds <= *end;
+            if let Some((start, _)) = block.gaps[from..].iter().find(fits) {
+                return start.max(ready_s);
+            }
+        }
+        self.tail_s
+    }
+
+    /// The first block that ends then or later. Tasks are mostly placed near the end, so the search gallops from there: over
+    /// a million tasks, bisection from the middle waits for memory at each step.
+    fn first_ending(&self, time_s: f64) -> usize {
+        let (mut first, mut step) = (self.blocks.len(), 1);
+        while first > 0 {
+            let before = first.saturating_sub(step);
+            if self.blocks[before].end_s < time_s {
+                let between = &self.blocks[before + 1..first];
+                return before + 1 + between.partition_point(|block| block.end_s < time_s);
+            }
+            (first, step) = (before, 2 * step);
+        }
+        0
+    }
+
+    /// Removes an interval that lies within one gap or after the tail.
+    fn cut(&mut self, start_s: f64, end_s: f64) {
+        if start_s >= self.tail_s {
+            if start_s > self.tail_s {
+                self.push((self.tail_s, start_s));
+            }
+            self.tail_s = end_s;
+            return;
+        }
+        let at = self.first_ending(end_s);
+        let block = &mut self.blocks[at];
+        let within = block.gaps.partition_point(|gap| gap.1 < end_s);
+        let (gap_start, gap_end) = block.gaps[within];
+        assert!(gap_start <= start_s, "an interval was taken that is not free");
+        let left = (gap_start < start_s).then_some((gap_start, start_s));
+        let right = (end_s < gap_end).then_some((end_s, gap_end));
+        block.gaps.splice(within..=within, left.into_iter().chain(right));
+        self.renew(at);
+    }
+
+    /// Adds a gap after all others.
+    fn push(&mut self, gap: (f64, f64)) {
+        self.longest_s = self.longest_s.max(gap.1 - gap.0);
+        match self.blocks.last_mut() {
+            Some(block) if block.gaps.len() < BLOCK_GAPS_MAX => {
+                block.gaps.push(gap);
+                block.longest_s = block.longest_s.max(gap.1 - gap.0);
+                block.end_s = gap.1;
+            }
+            _ => self.blocks.push(Block::new(vec![gap])),
+        }
+    }
+
+    /// Brings a block up to date after its gaps have changed; cuts it in two if it is long.
+    fn renew(&mut self, at: usize) {
+        let mut gaps = std::mem::take(&mut self.blocks[at].gaps);
+        let was_longest = self.blocks[at].longest_s >= self.longest_s;
+        let second = (gaps.len() > BLOCK_GAPS_MAX).then(|| Block::new(gaps.split_off(BLOCK_GAPS_MAX / 2)));
+        let first = (!gaps.is_empty()).then(|| Block::new(gaps));
+        self.blocks.splice(at..=at, first.into_iter().chain(second));
+        if was_longest {
+            self.longest_s = self.blocks.iter().fold(0.0, |longest, block| block.longest_s.max(longest));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_found_and_filled() {
+        let mut slots = Slots::new(&[1.0]);
+        slots.take(5.0, 6.0);
+        assert_eq!(slots.fit(0.0, 4.0, true), 1.0);
+        assert_eq!(slots.fit(0.0, 4.5, true), 6.0);
+        assert_eq!(slots.fit(0.0, 4.0, false), 6.0);
+        slots.take(2.0, 4.0);
+        assert_eq!(slots.fit(0.0, 1.0, true), 1.0);
+        assert_eq!(slots.fit(1.5, 1.0, true), 4.0);
+    }
+
+    #[test]
+    fn nothing_lies_across_a_task_that_takes_no_time() {
+        let mut slots = Slots::new(&[0.0]);
+        slots.take(5.0, 5.0);
+        assert_eq!((slots.fit(0.0, 5.0, true), slots.fit(0.0, 6.0, true)), (0.0, 5.0));
+        assert_eq!((slots.fit(0.0, 1.0, false), slots.fit(7.0, 0.0, true)), (5.0, 7.0));
+        slots.take(5.0, 9.0);
+        slots.take(3.0, 3.0);
+        assert_eq!((slots.fit(0.0, 3.0, true), slots.fit(0.0, 4.0, true)), (0.0, 9.0));
+        // Between others there is room for it, within them there is none.
+        assert_eq!((slots.fit(5.0, 0.0, true), slots.fit(6.0, 0.0, true)), (5.0, 9.0));
+    }
+
+    #[test]
+    fn two_slots_run_two_tasks() {
+        let mut slots = Slots::new(&[0.0, 3.0]);
+        assert_eq!(slots.fit(0.0, 9.0, true), 0.0);
+        slots.take(0.0, 5.0);
+        assert_eq!(slots.fit(0.0, 1.0, true), 3.0);
+        slots.take(3.0, 4.0);
+        slots.take(4.0, 10.0);
+        assert_eq!(slots.fit(0.0, 1.0, true), 5.0);
+    }
+
+    /// The oracle: the earliest start is 0, the ready time, or the end of something placed.
+    fn fit_slowly(placed: &[(f64, f64)], capacity: usize, ready_s: f64, seconds: f64) -> f64 {
+        let mut starts: Vec<f64> = placed.iter().map(|(_, end)| end.max(ready_s)).chain([ready_s]).collect();
+        starts.sort_by(f64::total_cmp);
+        let overlap = |at: f64| placed.iter().filter(|(start, end)| *start <= at && at < *end).count();
+        let free = |start: &f64| {
+            let inside =
+                placed.iter().map(|(begin, _)| *begin).filter(|begin| begin > start && *begin < start + seconds);
+            inside.chain([*start]).all(|at| overlap(at) < capacity)
+        };
+        starts.into_iter().find(free).expect("after everything there is room")
+    }
+
+    #[test]
+    fn the_search_agrees_with_a_slow_one() {
+        let mut rng = gridloom_base::SplitMix64::new(7);
+        for capacity in [1usize, 2, 3] {
+            let mut slots = Slots::new(&vec![0.0; capacity]);
+            let mut placed = Vec::new();
+            for _ in 0..600 {
+                let (ready_s, seconds) = (rng.below(400) as f64, 1.0 + rng.below(4) as f64);
+                let start_s = slots.fit(ready_s, seconds, true);
+                assert_eq!(start_s, fit_slowly(&placed, capacity, ready_s, seconds));
+                slots.take(start_s, start_s + seconds);
+                placed.push((start_s, start_s + seconds));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What is known of servers and links, and the models of time built on it.
+//!
+//! ```text
+//! calls as they end ──Learner──▶ FunctionModel ──server's report──▶ agent: one for each host ──▶ ServerView ──▶ Problem
+//! transfers, probes ──report──▶ agent: Traffic, LinkModel of each pair, Bottlenecks ──▶ LinkEstimate, Bottleneck ──▶ Problem
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bottlenecks;
+mod calibration;
+mod forecast;
+mod learner;
+mod link;
+mod links;
+mod model;
+mod perturbation;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use gridloom_base::NodeId;
+
+pub use bottlenecks::Bottleneck;
+pub use calibration::{Calibration, Goal, Piece, Reached};
+pub use forecast::{PREDICTORS, Predictor, Series};
+pub use learner::Learner;
+pub use link::LinkModel;
+pub use links::Links;
+pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
+pub use perturbation::{Beside, Perturbation};
+pub use traffic::Seen;
+
+/// Latency and bandwidth of one ordered pair of hosts.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LinkEstimate {
+    /// One-way latency, seconds.
+    pub latency_s: f64,
+    /// Bandwidth, bytes per second.
+    pub bandwidth: f64,
+}
+
+impl LinkEstimate {
+    /// Assumed before anything is measured: a local network.
+    pub const UNMEASURED: LinkEstimate = LinkEstimate { latency_s: 100e-6, bandwidth: 1e9 };
+
+    /// Whether times can be reckoned with it: what a peer says may be anything.
+    pub fn is_sane(&self) -> bool {
+        let is_latency = self.latency_s.is_finite() && self.latency_s >= 0.0;
+        is_latency && self.bandwidth.is_finite() && self.bandwidth > 0.0
+    }
+
+    /// Time to move `size_bytes`, seconds: latency + bytes / bandwidth.
+    pub fn seconds(&self, size_bytes: u64) -> f64 {
+        self.latency_s + size_bytes as f64 / self.bandwidth
+    }
+}
+
+/// What is known of a link, for people.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// The sender: a host, or a client's name.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// What is expected of it.
+    pub link: LinkEstimate,
+    /// The predictor that said so, of those that run side by side.
+    pub predictor: String,
+    /// Mean error of its forecasts of bandwidth, as a part.
+    pub forecast_error: f64,
+    /// Measurements of the bandwidth, probes and transfers.
+    pub measurements: u64,
+    /// Seconds since the last.
+    pub age_s: f64,
+    /// Times of transfers as predicted and as measured.
+    pub accuracy: Accuracy,
+    /// What it shares with other links, as far as that was seen.
+    pub shared: Vec<Bottleneck<String>>,
+}
+
+/// A server as known.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ServerView {
+    pub node: NodeId,
+    /// Its name, unique in the grid; ties between servers are broken by it.
+    pub name: String,
+    /// Where it can be dialled.
+    pub address: String,
+    /// Tasks it runs at a time.
+    pub slots: u32,
+    /// It talks to clients only: whatever moves between it and another server goes through the client.
+    pub plain: bool,
+    /// Bound on its store, bytes.
+    pub memory_bytes: u64,
+    /// Measured speed of one slot, floating-point operations per second; `None` before it was measured.
+    pub speed_flops: Option<f64>,
+    /// How much longer calls take of late than the models say: 1 if as long, 4 if other work leaves it a quarter of its
+    /// processors.
+    pub pace: f64,
+    /// Functions offered (`module/function`), with what is known of their times here.
+    pub functions: BTreeMap<String, FunctionModel>,
+    /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
+    pub busy_s: Vec<f64>,
+}
+
+/// The grid as known, seen from one client. Servers are in order of name.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GridView {
+    pub servers: Vec<ServerView>,
+    /// Links between the client and each server, both ways alike.
+    pub client_links: Vec<LinkEstimate>,
+    /// `links[i][j]`: from server i to server j; `None` if they cannot talk and data go through the client.
+    pub links: Vec<Vec<Option<LinkEstimate>>>,
+    /// What several of these links share, by indices of servers; the client's is one past the last.
+    pub bottlenecks: Vec<Bottleneck<usize>>,
+}
+
+impl GridView {
+    /// Index of that server.
+    pub fn server(&self, node: NodeId) -> Option<usize> {
+        self.servers.iter().position(|server| server.node == node)
+    }
+}
+
+/// The host in an address: what stands before the last colon.
+pub fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+impl ServerView {
+    /// Predicted seconds of one call of `function` of that size with nothing beside it, `None` if the server does not offer it.
+    pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
+        Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
+    }
+}
