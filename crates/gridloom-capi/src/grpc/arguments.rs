@@ -17,19 +17,9 @@ use gridloom_net::payload::Payload;
 
 use super::callbacks::callee;
 use super::code::{Failed, Outcome};
-use super::deliver::{Destination, Target};
+use super::handles::{CallerArguments, ReadingPlan, missing};
 use super::memory;
 use super::remotes::Remotes;
-use super::slots::{ReadingPlan, Slot};
-
-/// What the program passed, in the order of the reading plan.
-#[derive(Clone, Copy)]
-pub(super) enum CallerArguments<'a> {
-    /// Scalars by value: a variadic call.
-    Slots(&'a [Slot]),
-    /// Everything by pointer: an argument stack.
-    Pointers(&'a [*mut c_void]),
-}
 
 /// A call, ready to be sent.
 #[derive(Default)]
@@ -42,6 +32,77 @@ pub(super) struct Gathered {
     pub(super) destinations: Vec<Destination>,
     /// Some of the arguments, or of the results, stay where they are.
     pub(super) is_remote: bool,
+}
+
+/// A result's name, and where it goes.
+#[derive(Clone)]
+pub(super) struct Destination {
+    pub(super) name: String,
+    pub(super) target: Target,
+}
+
+#[derive(Clone)]
+pub(super) enum Target {
+    /// The program does not want it.
+    Unwanted,
+    /// To an address, as `meta` says that the program expects it there.
+    Memory { address: usize, meta: Meta },
+    /// To part of an array at an address; the array's other elements stay.
+    Part { address: usize, meta: Meta, whole: Whole },
+    /// To new memory of `malloc` with a zero byte behind it; the memory's address goes to `address`.
+    Text { address: usize },
+    /// The same for an array, row by row.
+    Fresh { address: usize },
+    /// To a file of that name.
+    File(PathBuf),
+    /// Nowhere: it stays where it is made and becomes that datum. `Meta` is how the program would have it in memory.
+    Remote(Arc<Datum>, Meta),
+}
+
+impl Target {
+    /// Of a pointer that the program gave: to memory for a value of known size, or else to a place for a pointer.
+    fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
+        match (pointer.expose_provenance(), meta, whole) {
+            (0, _, _) => Target::Unwanted,
+            (address, Some(meta), Some(whole)) => Target::Part { address, meta, whole },
+            (address, Some(meta), None) => Target::Memory { address, meta },
+            (address, None, _) if param.mode == Mode::VarOut => Target::Fresh { address },
+            (address, None, _) => Target::Text { address },
+        }
+    }
+}
+
+impl Destination {
+    fn new(name: &str, target: Target) -> Destination {
+        Destination { name: name.to_string(), target }
+    }
+
+    /// Whether it is to come to the program.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self.target, Target::Unwanted | Target::Remote(..))
+    }
+
+    /// First address and bytes of the memory that it is written to.
+    pub(super) fn range(&self) -> Option<(usize, usize)> {
+        match &self.target {
+            Target::Memory { address, meta } => Some((*address, usize::try_from(meta.size_bytes()).ok()?)),
+            Target::Part { address, whole, .. } => Some((*address, usize::try_from(whole.size_bytes).ok()?)),
+            _ => None,
+        }
+    }
+
+    /// The datum that it is to be.
+    pub(super) fn remote(&self) -> Option<&Datum> {
+        self.remote_as().map(|(remote, _)| remote)
+    }
+
+    /// The same, and how the program expects it in memory.
+    pub(super) fn remote_as(&self) -> Option<(&Datum, &Meta)> {
+        match &self.target {
+            Target::Remote(remote, meta) => Some((remote, meta)),
+            _ => None,
+        }
+    }
 }
 
 /// What was passed to a call.
@@ -125,7 +186,7 @@ pub(super) unsafe fn survey<'a>(
                 return Err(not_remote(signature, param, &remote));
             }
             // SAFETY: promised by the caller.
-            scalars[*index] = Some(unsafe { scalar(signature, param, given, at) }?);
+            scalars[*index] = Some(unsafe { given.scalar(signature, param, at) }?);
         }
     }
     let shapes = match signature.params.iter().any(|param| param.is_array) {
@@ -181,8 +242,8 @@ unsafe fn check_memory(
     meta: &Meta,
     is_here: impl Fn(usize) -> bool,
 ) -> Outcome<()> {
-    let is_read = param.is_input() && can_be_remote(param) && is_here(pointer.addr());
     let size_bytes = if can_be_remote(param) { meta.size_bytes() } else { 0 };
+    let is_read = || param.is_input() && is_here(pointer.addr());
     // SAFETY: promised by the caller.
     unsafe { remotes.check(pointer, size_bytes, is_read) }.map_err(|failed| {
         let text = format!("{}: argument '{}': {}", signature.name, param.name, failed.text);
@@ -262,22 +323,6 @@ unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-impl CallerArguments<'_> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            CallerArguments::Slots(slots) => slots.len(),
-            CallerArguments::Pointers(pointers) => pointers.len(),
-        }
-    }
-
-    fn pointer(&self, at: usize) -> *mut c_void {
-        match self {
-            CallerArguments::Slots(slots) => slots[at].pointer(),
-            CallerArguments::Pointers(pointers) => pointers[at],
-        }
-    }
-}
-
 fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
     let what = match (param.base, param.slices.is_some()) {
         (BaseType::Number(_), true) => "an array of which a part is sent",
@@ -292,43 +337,6 @@ fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
 fn can_be_remote(param: &Param) -> bool {
     let is_number = matches!(param.base, BaseType::Number(_)) && param.mode != Mode::VarOut;
     is_number && param.slices.is_none() && (param.is_array || param.is_output())
-}
-
-fn missing(signature: &Signature, param: &Param) -> Failed {
-    Failed::other(format!("{}: argument '{}' is NULL; give its address", signature.name, param.name))
-}
-
-/// An input that is neither an array nor a number that is changed: its description and bytes.
-unsafe fn scalar(
-    signature: &Signature,
-    param: &Param,
-    given: CallerArguments<'_>,
-    at: usize,
-) -> Outcome<(Meta, Vec<u8>)> {
-    let BaseType::Number(dtype) = param.base else {
-        let what = format!("{}: argument '{}'", signature.name, param.name);
-        let mut pointer: *const c_void = given.pointer(at);
-        if param.is_output() {
-            // SAFETY: the place of a pointer, promised by the caller.
-            pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
-        }
-        // SAFETY: promised by the caller.
-        let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
-        let size_bytes = bytes.len() as u64;
-        let meta = match std::str::from_utf8(bytes) {
-            Err(_) if param.base == BaseType::String => Meta::Bytes { size_bytes },
-            _ => Meta::Text { size_bytes },
-        };
-        return Ok((meta, bytes.to_vec()));
-    };
-    let bytes = match given {
-        CallerArguments::Slots(slots) => slots[at].scalar(dtype),
-        // SAFETY: promised by the caller.
-        CallerArguments::Pointers(_) => unsafe { memory::copied(given.pointer(at), dtype.size_bytes()) }
-            .ok_or_else(|| missing(signature, param))?
-            .to_vec(),
-    };
-    Ok((Meta::scalar(dtype), bytes))
 }
 
 /// How the program has an array: by rows, unless the function wants it by columns as it is.

@@ -8,7 +8,7 @@
 #include <complex.h>
 #include <grpc.h>
 
-/* How an argument is passed. The numbers are those of `Read` in slots.rs. */
+/* How an argument is passed. The numbers are those of `Read` in handles.rs. */
 enum {
     GRIDLOOM_READ_INT = 1,              /* int, and what C promotes to it */
     GRIDLOOM_READ_UNSIGNED = 2,

@@ -1,88 +1,17 @@
 //! Results, from values to the program's memory.
 
 use std::borrow::Cow;
-use std::ffi::c_void;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use gridloom::Value;
-use gridloom::data::{Datum, NewFile};
+use gridloom::data::NewFile;
 use gridloom_base::{Meta, Order};
-use gridloom_idl::{BaseType, Mode, Param, Whole};
+use gridloom_idl::{BaseType, Whole};
 
+use super::arguments::{Destination, Target};
 use super::code::{Failed, Outcome};
 use super::memory::{self, Allocated};
 
-/// A result's name, and where it goes.
-#[derive(Clone)]
-pub(super) struct Destination {
-    name: String,
-    target: Target,
-}
-
-#[derive(Clone)]
-pub(super) enum Target {
-    /// The program does not want it.
-    Unwanted,
-    /// To an address, as `meta` says that the program expects it there.
-    Memory { address: usize, meta: Meta },
-    /// To part of an array at an address; the array's other elements stay.
-    Part { address: usize, meta: Meta, whole: Whole },
-    /// To new memory of `malloc` with a zero byte behind it; the memory's address goes to `address`.
-    Text { address: usize },
-    /// The same for an array, row by row.
-    Fresh { address: usize },
-    /// To a file of that name.
-    File(PathBuf),
-    /// Nowhere: it stays where it is made and becomes that datum. `Meta` is how the program would have it in memory.
-    Remote(Arc<Datum>, Meta),
-}
-
-impl Target {
-    /// Of a pointer that the program gave: to memory for a value of known size, or else to a place for a pointer.
-    pub(super) fn new(param: &Param, pointer: *mut c_void, meta: Option<Meta>, whole: Option<Whole>) -> Target {
-        match (pointer.expose_provenance(), meta, whole) {
-            (0, _, _) => Target::Unwanted,
-            (address, Some(meta), Some(whole)) => Target::Part { address, meta, whole },
-            (address, Some(meta), None) => Target::Memory { address, meta },
-            (address, None, _) if param.mode == Mode::VarOut => Target::Fresh { address },
-            (address, None, _) => Target::Text { address },
-        }
-    }
-}
-
 impl Destination {
-    pub(super) fn new(name: &str, target: Target) -> Destination {
-        Destination { name: name.to_string(), target }
-    }
-
-    /// Whether it is to come to the program.
-    pub(super) fn is_wanted(&self) -> bool {
-        !matches!(self.target, Target::Unwanted | Target::Remote(..))
-    }
-
-    /// First address and bytes of the memory that it is written to.
-    pub(super) fn range(&self) -> Option<(usize, usize)> {
-        match &self.target {
-            Target::Memory { address, meta } => Some((*address, usize::try_from(meta.size_bytes()).ok()?)),
-            Target::Part { address, whole, .. } => Some((*address, usize::try_from(whole.size_bytes).ok()?)),
-            _ => None,
-        }
-    }
-
-    /// The datum that it is to be.
-    pub(super) fn remote(&self) -> Option<&Datum> {
-        self.remote_as().map(|(remote, _)| remote)
-    }
-
-    /// The same, and how the program expects it in memory.
-    pub(super) fn remote_as(&self) -> Option<(&Datum, &Meta)> {
-        match &self.target {
-            Target::Remote(remote, meta) => Some((remote, meta)),
-            _ => None,
-        }
-    }
-
     /// Whether a result is what is expected.
     fn check(&self, got: &Meta) -> Outcome<()> {
         let expected = match &self.target {
@@ -183,11 +112,10 @@ mod tests {
     #[test]
     fn a_result_of_another_size_is_not_written() {
         let mut place = [7u16; 2];
-        let pointer = std::ptr::from_mut(&mut place).cast();
+        let address = place.as_mut_ptr().expose_provenance();
         let value = Value::new(meta(Order::C, ByteOrder::NATIVE, &[1]), Payload::copied(&bytes(&[1]))).unwrap();
-        let param = Param::scalar("y", Mode::Out, BaseType::Number(Dtype::Uint16));
-        let to = Target::new(&param, pointer, Some(meta(Order::C, ByteOrder::NATIVE, &[2])), None);
-        let to = Destination::new("y", to);
+        let target = Target::Memory { address, meta: meta(Order::C, ByteOrder::NATIVE, &[2]) };
+        let to = Destination { name: "y".into(), target };
         // SAFETY: room for two elements.
         let failed = unsafe { deliver(&[value], &[to]) }.unwrap_err();
         assert!(failed.text.contains("'y'"), "{}", failed.text);

@@ -1,20 +1,24 @@
-//! Handles of functions: the program's memory has a number, the table here what it stands for.
+//! Handles of functions, and how C passes the arguments of calls through them.
+//!
+//! The program's memory has a handle's number, the table here what it stands for. `calls.c` reads a `va_list` into [`Slot`]s
+//! by the handle's [`ReadingPlan`]; both know the numbers of [`Read`] from `calls.h`.
 //!
 //! **Invariant:** a number is given once in a process's life, so that a handle that has ended, or is of an earlier
 //! session, is none.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use gridloom::{Error, Function};
-use gridloom_idl::class_of;
-use gridloom_perf::ServerView;
+use gridloom::Function;
+use gridloom_base::limits::PARAMETERS_MAX;
+use gridloom_base::{Dtype, Meta};
+use gridloom_idl::{BaseType, Param, Passed, Signature};
 
-use super::client::Client;
-use super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_INVALID_FUNCTION_HANDLE, Outcome};
-use super::slots::ReadingPlan;
+use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_RPC_REFUSED, Outcome};
+use super::memory;
 
 /// The mark of a handle's memory. Zeros and filled memory have none.
 const MARK: u64 = 0x4772_6964_4c6f_6f6d;
@@ -38,6 +42,12 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// `server` runs all its calls, if one is named. `limit` is the time that a call may take.
+    pub(super) fn new(function: Function, server: Option<String>, limit: Option<Duration>) -> Outcome<Bound> {
+        let plan = ReadingPlan::new(function.signature())?;
+        Ok(Bound { function, plan, server, limit: Mutex::new(limit) })
+    }
+
     /// The time that a call may take.
     pub(super) fn limit(&self) -> Option<Duration> {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,48 +114,211 @@ impl CFunctionHandle {
     }
 }
 
-impl Client {
-    /// What such a handle stands for.
-    pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
-        let view = self.some_servers()?;
-        let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
-        let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
-        if let Some((class, _)) = class_of(function.name()) {
-            let text = format!("{} is a method: make an object of class '{class}', and call it there", function.name());
-            return Err(Failed::new(GRPC_FUNCTION_NOT_FOUND, text));
+/// What the program passed, in the order of the reading plan.
+#[derive(Clone, Copy)]
+pub(super) enum CallerArguments<'a> {
+    /// Scalars by value: a variadic call.
+    Slots(&'a [Slot]),
+    /// Everything by pointer: an argument stack.
+    Pointers(&'a [*mut c_void]),
+}
+
+impl CallerArguments<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            CallerArguments::Slots(slots) => slots.len(),
+            CallerArguments::Pointers(pointers) => pointers.len(),
         }
-        let server = match candidates {
-            None => None,
-            Some(candidates) => {
-                let offers = |server: &&&ServerView| server.functions.contains_key(function.name());
-                let found = candidates.iter().find(offers).ok_or_else(|| {
-                    let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
-                    Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
-                });
-                let found = found?;
-                function = function.bound_to(found.node);
-                Some(found.name.clone())
+    }
+
+    pub(super) fn pointer(&self, at: usize) -> *mut c_void {
+        match self {
+            CallerArguments::Slots(slots) => slots[at].pointer(),
+            CallerArguments::Pointers(pointers) => pointers[at],
+        }
+    }
+
+    /// An input that is neither an array nor a number that is changed: its description and bytes.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    pub(super) unsafe fn scalar(&self, signature: &Signature, param: &Param, at: usize) -> Outcome<(Meta, Vec<u8>)> {
+        let BaseType::Number(dtype) = param.base else {
+            let what = format!("{}: argument '{}'", signature.name, param.name);
+            let mut pointer: *const c_void = self.pointer(at);
+            if param.is_output() {
+                // SAFETY: the place of a pointer, promised by the caller.
+                pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
             }
+            // SAFETY: promised by the caller.
+            let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
+            let size_bytes = bytes.len() as u64;
+            let meta = match std::str::from_utf8(bytes) {
+                Err(_) if param.base == BaseType::String => Meta::Bytes { size_bytes },
+                _ => Meta::Text { size_bytes },
+            };
+            return Ok((meta, bytes.to_vec()));
         };
-        self.bound_to(function, server)
+        let bytes = match self {
+            CallerArguments::Slots(slots) => slots[at].scalar(dtype),
+            // SAFETY: promised by the caller.
+            CallerArguments::Pointers(_) => unsafe { memory::copied(self.pointer(at), dtype.size_bytes()) }
+                .ok_or_else(|| missing(signature, param))?
+                .to_vec(),
+        };
+        Ok((Meta::scalar(dtype), bytes))
+    }
+}
+
+/// The error for an argument that has to be there.
+pub(super) fn missing(signature: &Signature, param: &Param) -> Failed {
+    Failed::other(format!("{}: argument '{}' is NULL; give its address", signature.name, param.name))
+}
+
+/// How an argument is passed, after what C makes of it without a prototype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Read {
+    Int = 1,
+    Unsigned = 2,
+    Int64 = 3,
+    Uint64 = 4,
+    Double = 5,
+    LongDouble = 6,
+    ComplexFloat = 7,
+    ComplexDouble = 8,
+    ComplexLongDouble = 9,
+    Pointer = 10,
+}
+
+/// `gridloom_slot`: the largest of its members is two `long double`.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub struct Slot([u8; 32]);
+
+impl Slot {
+    pub(super) fn pointer(&self) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(self.first()))
     }
 
-    /// What a handle of that function stands for.
-    pub(super) fn bound_to(&self, function: Function, server: Option<String>) -> Outcome<Bound> {
-        let plan = ReadingPlan::new(function.signature())?;
-        Ok(Bound { function, plan, server, limit: Mutex::new(self.limit) })
-    }
-
-    /// The error for a function that no server offers. A grid of the program's own offers what its configuration says, which is
-    /// easily forgotten.
-    fn not_offered(&self, error: Error) -> Failed {
-        let mut failed = Failed::from(error);
-        if self.is_own_grid && failed.code == GRPC_FUNCTION_NOT_FOUND {
-            failed.text.push_str(
-                "; this is a grid of the program's own: GRIDLOOM_AGENT or 'agent' in the configuration names another, and \
-                 'functions' of [local] says what this one offers",
-            );
+    /// A scalar of that type as it lies in memory; C's promotion is undone.
+    pub(super) fn scalar(&self, dtype: Dtype) -> Vec<u8> {
+        let word = u64::from_ne_bytes(self.first());
+        match dtype {
+            Dtype::Bool => vec![u8::from(word as u32 != 0)],
+            Dtype::Int8 | Dtype::Uint8 => vec![word as u8],
+            Dtype::Int16 | Dtype::Uint16 => (word as u16).to_ne_bytes().to_vec(),
+            Dtype::Int32 | Dtype::Uint32 => (word as u32).to_ne_bytes().to_vec(),
+            Dtype::Float32 => (f64::from_bits(word) as f32).to_ne_bytes().to_vec(),
+            Dtype::Int64
+            | Dtype::Uint64
+            | Dtype::Float16
+            | Dtype::Float64
+            | Dtype::LongDouble
+            | Dtype::Complex64
+            | Dtype::Complex128
+            | Dtype::ComplexLongDouble => self.0[..dtype.size_bytes() as usize].to_vec(),
         }
-        failed
+    }
+
+    fn first<const N: usize>(&self) -> [u8; N] {
+        self.0[..N].try_into().expect("a slot has 32 bytes")
+    }
+}
+
+/// How the arguments of calls of a function are read.
+#[derive(Debug)]
+pub(super) struct ReadingPlan {
+    /// One [`Read`] an argument.
+    pub(super) reads: Vec<u8>,
+    /// The parameter of each argument; callbacks come behind them.
+    pub(super) params: Vec<usize>,
+}
+
+impl ReadingPlan {
+    /// Whether that argument is passed by its address.
+    pub(super) fn is_pointer(&self, at: usize) -> bool {
+        self.reads[at] == Read::Pointer as u8
+    }
+
+    /// For the parameters that [`Signature::passed`] names, and callbacks.
+    pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {
+        let mut plan = ReadingPlan { reads: Vec::new(), params: Vec::new() };
+        for index in signature.passed() {
+            plan.reads.push(read_of(signature, &signature.params[index])? as u8);
+            plan.params.push(index);
+        }
+        plan.reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
+        // `calls.c` has room for so many.
+        match plan.reads.len() {
+            0..=PARAMETERS_MAX => Ok(plan),
+            more => {
+                let text = format!("{}: {more} arguments, at most {PARAMETERS_MAX} can be passed", signature.name);
+                Err(Failed::new(GRPC_RPC_REFUSED, text))
+            }
+        }
+    }
+}
+
+fn read_of(signature: &Signature, param: &Param) -> Outcome<Read> {
+    let dtype = match param.passed() {
+        Ok(Passed::Value(dtype)) => dtype,
+        Ok(Passed::Address) => return Ok(Read::Pointer),
+        Err(what) => return Err(Failed::new(GRPC_RPC_REFUSED, signature.cannot_pass(param, what))),
+    };
+    Ok(match dtype {
+        Dtype::Bool | Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Uint8 | Dtype::Uint16 => Read::Int,
+        Dtype::Uint32 => Read::Unsigned,
+        Dtype::Int64 => Read::Int64,
+        Dtype::Uint64 => Read::Uint64,
+        Dtype::Float16 => unreachable!("a float16 is not passed by value"),
+        Dtype::Float32 | Dtype::Float64 => Read::Double,
+        Dtype::LongDouble => Read::LongDouble,
+        Dtype::Complex64 => Read::ComplexFloat,
+        Dtype::Complex128 => Read::ComplexDouble,
+        Dtype::ComplexLongDouble => Read::ComplexLongDouble,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(bytes: &[u8]) -> Slot {
+        let mut slot = Slot([0; 32]);
+        slot.0[..bytes.len()].copy_from_slice(bytes);
+        slot
+    }
+
+    #[test]
+    fn what_c_promotes_is_cut_again() {
+        let minus = slot(&(-3i64).to_ne_bytes());
+        assert_eq!(minus.scalar(Dtype::Int8), [0xfd]);
+        assert_eq!(minus.scalar(Dtype::Int16), (-3i16).to_ne_bytes());
+        assert_eq!(minus.scalar(Dtype::Int32), (-3i32).to_ne_bytes());
+        assert_eq!(minus.scalar(Dtype::Bool), [1]);
+        assert_eq!(slot(&0.1f64.to_ne_bytes()).scalar(Dtype::Float32), 0.1f32.to_ne_bytes());
+    }
+
+    #[test]
+    fn numbers_are_those_of_calls_h() {
+        let header = include_str!("calls.h");
+        let all = [
+            (Read::Int, "INT"),
+            (Read::Unsigned, "UNSIGNED"),
+            (Read::Int64, "INT64"),
+            (Read::Uint64, "UINT64"),
+            (Read::Double, "DOUBLE"),
+            (Read::LongDouble, "LONG_DOUBLE"),
+            (Read::ComplexFloat, "COMPLEX_FLOAT"),
+            (Read::ComplexDouble, "COMPLEX_DOUBLE"),
+            (Read::ComplexLongDouble, "COMPLEX_LONG_DOUBLE"),
+            (Read::Pointer, "POINTER"),
+        ];
+        for (read, name) in all {
+            let number = read as u8;
+            assert!(header.contains(&format!("GRIDLOOM_READ_{name} = {number}")), "{name} is not {number}");
+        }
+        assert!(header.contains(&format!("GRIDLOOM_ARGUMENTS_MAX = {PARAMETERS_MAX}")));
     }
 }

@@ -1,14 +1,23 @@
-//! The one session of a program with a grid, from `grpc_initialize` to `grpc_finalize`: its client, and tables of what the
-//! program has.
+//! The one session of a program with a grid, from `grpc_initialize` to `grpc_finalize`: the grid, its settings, and tables of
+//! what the program has.
 
-use std::ops::Deref;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use super::client::Client;
-use super::code::{Failed, GRPC_ALREADY_INITIALIZED, GRPC_NOT_INITIALIZED, Outcome};
+use gridloom::data::{Places, servers_named};
+use gridloom::{Error, Grid};
+use gridloom_idl::class_of;
+use gridloom_perf::{GridView, ServerView};
+
+use super::code::{
+    Failed, GRPC_ALREADY_INITIALIZED, GRPC_FUNCTION_NOT_FOUND, GRPC_NOT_INITIALIZED, GRPC_SERVER_NOT_FOUND, Outcome,
+};
 use super::config::Config;
-use super::handles::Handles;
+use super::elsewhere::Staying;
+use super::handles::{Bound, Handles};
 use super::objects::Objects;
+use super::remotes::Remotes;
 use super::sessions::Sessions;
 use crate::current;
 
@@ -16,20 +25,25 @@ static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 
 /// What exists between `grpc_initialize` and `grpc_finalize`.
 pub(super) struct Library {
+    pub(super) grid: Grid,
     pub(super) handles: Handles,
     pub(super) objects: Objects,
     pub(super) sessions: Sessions,
+    pub(super) remotes: Remotes,
+    /// Results of mapped blocks that stay where they were made.
+    pub(super) staying: Staying,
+    /// Maps blocks that name no heuristic.
+    pub(super) heuristic: String,
+    /// Whether blocks fill buffers while their results are elsewhere.
+    pub(super) is_debugged: bool,
+    /// The time limit of calls through a handle that has none of its own.
+    pub(super) limit: Option<Duration>,
+    /// Addresses of servers by the names of the configuration.
+    server_names: BTreeMap<String, String>,
+    /// Whether the grid was started for this session.
+    is_own_grid: bool,
     /// A child of this process has no session.
     pid: u32,
-    pub(super) client: Arc<Client>,
-}
-
-impl Deref for Library {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
-    }
 }
 
 /// The session of this process.
@@ -75,15 +89,83 @@ impl Library {
             return Err(Failed::other(text));
         }
         Ok(Library {
-            client: Arc::new(Client::open(config)?),
+            grid: config.open().map_err(|error| Failed::other(error.to_string()))?,
             handles: Handles::default(),
             objects: Objects::default(),
             sessions: Sessions::new(config.save_session_info),
+            remotes: Remotes::default(),
+            staying: Staying::default(),
+            heuristic: config.heuristic(),
+            is_debugged: config.is_debugged(),
+            limit: config.session_limit(),
+            server_names: config.server_names(),
+            is_own_grid: config.is_own_grid(),
             pid: std::process::id(),
         })
     }
 
     fn is_own(&self) -> bool {
         self.pid == std::process::id()
+    }
+
+    /// The places of the program's data.
+    ///
+    /// # Safety
+    /// Memory that `memory:` URIs name is as the program described it, while the result is used.
+    pub(super) unsafe fn places(&self) -> Places<'_> {
+        Places { grid: &self.grid, server_names: &self.server_names, memory: &self.remotes }
+    }
+
+    /// The servers, of which there is at least one.
+    pub(super) fn some_servers(&self) -> Outcome<Arc<GridView>> {
+        let view = self.grid.servers();
+        if view.servers.is_empty() {
+            let text = "the grid has no server; start one with 'gridloom serve'";
+            return Err(Failed::new(GRPC_SERVER_NOT_FOUND, text));
+        }
+        Ok(view)
+    }
+
+    /// The servers that a name means: one by its own name, one of the configuration or an address, or those of a host.
+    pub(super) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
+        Ok(servers_named(name, &self.server_names, servers)?)
+    }
+
+    /// What such a handle stands for.
+    pub(super) fn bind(&self, server: Option<&str>, function: &str) -> Outcome<Bound> {
+        let view = self.some_servers()?;
+        let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
+        let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
+        if let Some((class, _)) = class_of(function.name()) {
+            let text = format!("{} is a method: make an object of class '{class}', and call it there", function.name());
+            return Err(Failed::new(GRPC_FUNCTION_NOT_FOUND, text));
+        }
+        let server = match candidates {
+            None => None,
+            Some(candidates) => {
+                let offers = |server: &&&ServerView| server.functions.contains_key(function.name());
+                let found = candidates.iter().find(offers).ok_or_else(|| {
+                    let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
+                    Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
+                });
+                let found = found?;
+                function = function.bound_to(found.node);
+                Some(found.name.clone())
+            }
+        };
+        Bound::new(function, server, self.limit)
+    }
+
+    /// The error for a function that no server offers. A grid of the program's own offers what its configuration says, which is
+    /// easily forgotten.
+    fn not_offered(&self, error: Error) -> Failed {
+        let mut failed = Failed::from(error);
+        if self.is_own_grid && failed.code == GRPC_FUNCTION_NOT_FOUND {
+            failed.text.push_str(
+                "; this is a grid of the program's own: GRIDLOOM_AGENT or 'agent' in the configuration names another, and \
+                 'functions' of [local] says what this one offers",
+            );
+        }
+        failed
     }
 }

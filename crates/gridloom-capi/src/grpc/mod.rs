@@ -16,18 +16,15 @@
 //! |---|---|
 //! | `api` | the functions of the headers |
 //! | `map` | blocks of `grpc_map` |
-//! | `waits` | waiting for sessions, and probing them |
+//! | `waits`, `call` | waiting for sessions, and probing them; a call until it is sent |
 //! | `library` | the one session with a grid: begun, ended, found |
 //! | `sessions` | the table of calls under way |
 //! | `remembered` | those that were collected |
 //! | `session` | one call under way, until its results are written |
-//! | `call` | a call that is sent: by itself, with remote data, or in a mapped block |
-//! | `objects` | handles of objects |
-//! | `handles` | handles of functions |
-//! | `client` | the grid, and what stands for pointers |
-//! | `elsewhere` | results that are elsewhere than in the program's memory |
+//! | `objects`, `deliver`, `elsewhere` | handles of objects; results to memory; results that are elsewhere than in the program's memory |
 //! | `arguments` | the program's memory to values |
-//! | `deliver`, `remotes`, `callbacks`, `slots`, `config` | results to memory; data by their addresses; functions that are called back; arguments as C passes them (`calls.c`); the configuration |
+//! | `handles` | handles of functions, and how C passes arguments (`calls.c`) |
+//! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
 //! | `memory`, `choice` | the program's memory, read and written; an array of ids, of which one is to end |
 //! | `code` | codes, their names, each thread's last error |
 //!
@@ -43,7 +40,6 @@ mod arguments;
 mod call;
 mod callbacks;
 mod choice;
-mod client;
 mod code;
 mod config;
 mod deliver;
@@ -57,12 +53,10 @@ mod remembered;
 mod remotes;
 mod session;
 mod sessions;
-mod slots;
 mod waits;
 
 pub use api::*;
 pub use code::*;
-pub use handles::CFunctionHandle;
+pub use handles::{CFunctionHandle, Slot};
 pub use objects::CObjectHandle;
 pub use remotes::CRemote;
-pub use slots::Slot;

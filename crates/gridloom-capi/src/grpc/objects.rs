@@ -5,14 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
-use gridloom::{Object, Pending};
-use gridloom_base::NodeId;
-use gridloom_idl::method::INITIALIZE;
-use gridloom_perf::ServerView;
+use gridloom::{Grid, Object, Pending};
 
-use super::client::Client;
-use super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome};
+use super::code::{Failed, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome};
 use super::handles::{Bound, next_number};
 
 /// The mark of the memory of an object's handle. Zeros and filled memory have none.
@@ -78,47 +75,28 @@ impl CObjectHandle {
 }
 
 impl Held {
+    /// `object` is `None` for what only stands for one of its class.
+    pub(super) fn new(class: String, object: Option<Object>) -> Held {
+        Held { class, object, methods: Mutex::default() }
+    }
+
     /// What a call of that method needs.
-    pub(super) fn method(&self, client: &Client, name: &str) -> Outcome<Arc<Bound>> {
+    pub(super) fn method(&self, grid: &Grid, name: &str, limit: Option<Duration>) -> Outcome<Arc<Bound>> {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = methods.get(name) {
             return Ok(bound.clone());
         }
-        let bound = match &self.object {
-            Some(object) => client.bound_to(object.method(name)?, None)?,
-            None => client.bound_to(client.grid.function(&format!("{}.{name}", self.class))?, None)?,
+        let function = match &self.object {
+            Some(object) => object.method(name)?,
+            None => grid.function(&format!("{}.{name}", self.class))?,
         };
-        let bound = Arc::new(bound);
+        let bound = Arc::new(Bound::new(function, None, limit)?);
         methods.insert(name.to_string(), bound.clone());
         Ok(bound)
     }
-}
 
-impl Client {
-    /// Makes an object, on that server if one is named; without `is_made`, what stands for one of its class only.
-    pub(super) fn make_object(&self, server: Option<&str>, class: &str, is_made: bool) -> Outcome<Held> {
-        let view = self.some_servers()?;
-        let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
-        let class = self.grid.class(class)?;
-        let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
-        let object = is_made.then(|| self.grid.object(&class, server, self.limit)).transpose()?;
-        Ok(Held { class, object, methods: Mutex::default() })
-    }
-}
-
-impl Held {
     /// Ends the object; `None` if none was made.
-    pub(super) fn end(&self, client: &Client) -> Outcome<Option<Pending>> {
-        Ok(self.object.as_ref().map(|object| object.end(client.limit)).transpose()?)
+    pub(super) fn end(&self, limit: Option<Duration>) -> Outcome<Option<Pending>> {
+        Ok(self.object.as_ref().map(|object| object.end(limit)).transpose()?)
     }
-}
-
-/// The first of these servers that offers the class.
-fn offering(candidates: &[&ServerView], class: &str) -> Outcome<NodeId> {
-    let initialize = format!("{class}.{INITIALIZE}");
-    let found = candidates.iter().find(|server| server.functions.contains_key(&initialize));
-    found.map(|server| server.node).ok_or_else(|| {
-        let text = format!("server '{}' does not offer class '{class}'", candidates[0].name);
-        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists what is offered"))
-    })
 }

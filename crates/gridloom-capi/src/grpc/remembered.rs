@@ -132,7 +132,7 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::call::Origin;
+    use crate::grpc::session::Origin;
 
     fn record(code: c_int) -> Record {
         let origin = Origin { handle: 0, number: 0, begun_s: 0.0 };

@@ -71,7 +71,12 @@ impl Remotes {
     ///
     /// # Safety
     /// It leads to `size_bytes`, which have a value if it `is_read`.
-    pub(super) unsafe fn check(&self, pointer: *const c_void, size_bytes: u64, is_read: bool) -> Outcome<()> {
+    pub(super) unsafe fn check(
+        &self,
+        pointer: *const c_void,
+        size_bytes: u64,
+        is_read: impl FnOnce() -> bool,
+    ) -> Outcome<()> {
         if HAS_HANDLES.load(Ordering::Acquire) && is_handle(pointer) {
             return Err(Failed::new(GRPC_INVALID_DATA_NP, NO_HANDLE));
         }
@@ -79,7 +84,7 @@ impl Remotes {
             return Ok(());
         }
         // What is only written to may be the program's new memory where a datum was.
-        if !is_read || size_bytes < size_of::<u64>() as u64 {
+        if size_bytes < size_of::<u64>() as u64 || !is_read() {
             return Ok(());
         }
         // SAFETY: promised by the caller.
@@ -185,7 +190,7 @@ const NO_HANDLE: &str = "this is no handle of a remote datum: nothing made it, o
 const FREED: &str = "this datum was freed, or unbound; describe it anew with grpc_data_init";
 const COPIED: &str = "this is a copy of a grpc_data_t, or one of an earlier session: a datum is known by its address";
 
-/// Memory that `memory:` URIs name. Only [`Client::places`](super::client::Client::places) hands it out. Its caller
+/// Memory that `memory:` URIs name. Only `Library::places` hands it out. Its caller
 /// promises that all such memory is as it was described.
 impl Memory for Remotes {
     fn read(&self, uri: &Uri, size_bytes: Option<u64>) -> Result<Payload, String> {

@@ -18,11 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridloom_base::TaskId;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 
-use super::call::{Origin, Work};
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
 use super::remembered::Remembered;
-use super::session::{Record, Session};
+use super::session::{Origin, Record, Session, Work};
 
 /// Arrays of ids that are kept for the next wait: as many as threads that wait for one of many at a time usually are.
 const IDLE_MAX: usize = 4;

@@ -61,6 +61,12 @@ impl Library {
         }
     }
 
+    /// Writes the results of a session that has ended, if no thread has.
+    pub(super) fn settle(&self, session: &Session) -> Record {
+        // SAFETY: memory that the program described is as it said until it takes that back, as the header asks.
+        session.settle(&unsafe { self.places() }, &self.staying)
+    }
+
     /// Waits for a session and collects it.
     pub(super) fn wait_for(&self, id: c_int) -> Outcome<()> {
         self.refuse_own(|own| own == id)?;
@@ -79,7 +85,7 @@ impl Library {
             let is_open = table.open(session.id).is_ok_and(|open| Arc::ptr_eq(open, session));
             (!is_open || table.has_ended(session)).then_some(())
         })?;
-        let Record { code, text, .. } = session.settle(self);
+        let Record { code, text, .. } = self.settle(session);
         if code == GRPC_NO_ERROR { Ok(()) } else { Err(Failed::new(code, text)) }
     }
 
@@ -87,14 +93,14 @@ impl Library {
     pub(super) fn await_other(&self, id: c_int) -> Option<Record> {
         let taken = self.sessions.lock().taken(id);
         match taken {
-            Some(session) => Some(session.settle(self)),
+            Some(session) => Some(self.settle(&session)),
             None => self.sessions.lock().known(id).ok().cloned(),
         }
     }
 
     /// A session that is no longer outstanding: its results are written, and it is remembered.
     fn collected(&self, session: &Arc<Session>) -> Outcome<()> {
-        let record = session.settle(self);
+        let record = self.settle(session);
         let outcome = outcome_of(session.id, &record);
         self.sessions.lock().remember(session.id, record);
         outcome

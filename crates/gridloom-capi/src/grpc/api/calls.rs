@@ -6,13 +6,11 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use super::super::arguments::CallerArguments;
 use super::super::call::Call;
 use super::super::code::{Outcome, run};
-use super::super::handles::CFunctionHandle;
+use super::super::handles::{CFunctionHandle, CallerArguments, Slot};
 use super::super::library::{Library, library};
 use super::super::objects::CObjectHandle;
-use super::super::slots::Slot;
 use super::super::{map, memory};
 
 /// `gridloom_open_call`.
@@ -24,89 +22,71 @@ pub struct OpenCall {
     own: *mut c_void,
 }
 
-/// A call that is to be run or begun.
-pub(super) struct Opened {
-    library: Arc<Library>,
-    call: Call,
+/// A call through a handle of a function.
+///
+/// # Safety
+/// Null, or memory for a handle.
+pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
+    let library = library()?;
+    // SAFETY: promised by the caller.
+    let given = unsafe { memory::place(handle, "the handle")?.read() };
+    let bound = library.handles.find(&given)?;
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number() })
 }
 
-impl Opened {
-    /// # Safety
-    /// Null, or memory for a handle.
-    pub(super) unsafe fn new(handle: *mut CFunctionHandle) -> Outcome<Opened> {
-        let library = library()?;
-        // SAFETY: promised by the caller.
-        let given = unsafe { memory::place(handle, "the handle")?.read() };
-        let bound = library.handles.find(&given)?;
-        let call = Call::new(library.client.clone(), bound, handle.expose_provenance(), given.number());
-        Ok(Opened { library, call })
-    }
+/// A call of that method of an object.
+///
+/// # Safety
+/// Null, or memory for a handle; null, or a text.
+pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) -> Outcome<Call> {
+    let library = library()?;
+    // SAFETY: promised by the caller.
+    let given = unsafe { memory::place(handle, "the handle")?.read() };
+    // SAFETY: as above.
+    let name = unsafe { memory::text(name, "the method's name") }?;
+    let bound = library.objects.find(&given)?.method(&library.grid, name, library.limit)?;
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number() })
+}
 
-    /// Of the function of that name, through no handle of the program.
-    fn named(function: &str) -> Outcome<Opened> {
-        let library = library()?;
-        // NetSolve's programs write it as a call.
-        let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
-        let call = Call::new(library.client.clone(), bound, 0, 0);
-        Ok(Opened { library, call })
+/// Makes the call, waits, and writes the results.
+///
+/// # Safety
+/// What was passed is as the signature says (`memory`).
+pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcome<()> {
+    // SAFETY: promised by the caller, here and below.
+    let survey = unsafe { call.survey(given, map::has_value) }?;
+    if map::is_open() {
+        return unsafe { map::call(call, survey) };
     }
+    let Library { staying, .. } = &*call.library;
+    unsafe { call.send_plain(survey)?.collect(&call.library.places(), staying) }
+}
 
-    /// Of that method of an object.
-    ///
-    /// # Safety
-    /// Null, or memory for a handle; null, or a text.
-    pub(super) unsafe fn method(handle: *mut CObjectHandle, name: *const c_char) -> Outcome<Opened> {
-        let library = library()?;
-        // SAFETY: promised by the caller.
-        let given = unsafe { memory::place(handle, "the handle")?.read() };
-        // SAFETY: as above.
-        let name = unsafe { memory::text(name, "the method's name") }?;
-        let bound = library.objects.find(&given)?.method(&library, name)?;
-        let call = Call::new(library.client.clone(), bound, handle.expose_provenance(), given.number());
-        Ok(Opened { library, call })
+/// Begins the call; the session's id.
+///
+/// # Safety
+/// As for [`run_call`], until the session is waited for.
+pub(super) unsafe fn begin_call(call: &Call, given: CallerArguments<'_>) -> Outcome<c_int> {
+    let origin = call.origin();
+    // SAFETY: promised by the caller, here and below.
+    let survey = unsafe { call.survey(given, map::has_value) }?;
+    if map::is_open() {
+        return unsafe { map::begin(call, survey) };
     }
+    let work = unsafe { call.send_plain(survey) }?;
+    Ok(call.library.sessions.begin(work, origin).id)
+}
 
-    /// Gives it to `calls.c`, with how its arguments are read.
-    ///
-    /// # Safety
-    /// A place for it.
-    unsafe fn hand_over(self, call: *mut OpenCall) {
-        let opened = Box::new(self);
-        let reads = opened.call.reads();
-        let (reads, count) = (reads.as_ptr(), reads.len());
-        // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
-        unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(opened).cast() }) };
-    }
-
-    /// Calls, waits, and writes the results.
-    ///
-    /// # Safety
-    /// What was passed is as the signature says (`memory`).
-    pub(super) unsafe fn run(&self, given: CallerArguments<'_>) -> Outcome<()> {
-        let Opened { library, call } = self;
-        // SAFETY: promised by the caller, here and below.
-        let survey = unsafe { call.survey(given, map::has_value) }?;
-        if map::is_open() {
-            return unsafe { map::call(call, survey) };
-        }
-        unsafe { call.send_plain(survey)?.collect(library) }
-    }
-
-    /// Begins the call; the session's id.
-    ///
-    /// # Safety
-    /// As for [`Opened::run`], until the session is waited for.
-    pub(super) unsafe fn begin(&self, given: CallerArguments<'_>) -> Outcome<c_int> {
-        let Opened { library, call } = self;
-        let origin = call.origin();
-        // SAFETY: promised by the caller, here and below.
-        let survey = unsafe { call.survey(given, map::has_value) }?;
-        if map::is_open() {
-            return unsafe { map::begin(call, survey) };
-        }
-        let work = unsafe { call.send_plain(survey) }?;
-        Ok(library.sessions.begin(work, origin).id)
-    }
+/// Opens a call for `calls.c`, with how its arguments are read.
+///
+/// # Safety
+/// A place for it.
+unsafe fn open(call: *mut OpenCall, found: Call) {
+    let own = Box::new(found);
+    let reads = &own.bound.plan.reads;
+    let (reads, count) = (reads.as_ptr(), reads.len());
+    // SAFETY: promised by the caller. What `reads` leads to lives as long as `own`.
+    unsafe { call.write(OpenCall { reads, count, own: Box::into_raw(own).cast() }) };
 }
 
 /// See `calls.h`.
@@ -114,7 +94,7 @@ impl Opened {
 pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
     run(|| {
         // SAFETY: memory of the program, as the header asks; `calls.c` has a place for it.
-        unsafe { Opened::new(handle)?.hand_over(call) };
+        unsafe { open(call, call_of(handle)?) };
         Ok(())
     })
 }
@@ -123,8 +103,13 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle,
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
     run(|| {
-        // SAFETY: a text, as the header asks; `calls.c` has a place for it.
-        unsafe { Opened::named(memory::text(function, "the function's name")?)?.hand_over(call) };
+        let library = library()?;
+        // SAFETY: a text, as the header asks.
+        let function = unsafe { memory::text(function, "the function's name") }?;
+        // NetSolve's programs write it as a call.
+        let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
+        // SAFETY: `calls.c` has a place for it.
+        unsafe { open(call, Call { library, bound, handle: 0, number: 0 }) };
         Ok(())
     })
 }
@@ -138,7 +123,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
 ) -> c_int {
     run(|| {
         // SAFETY: as the header asks; `calls.c` has a place for it.
-        unsafe { Opened::method(handle, method)?.hand_over(call) };
+        unsafe { open(call, method_of(handle, method)?) };
         Ok(())
     })
 }
@@ -147,7 +132,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
 ///
 /// # Safety
 /// The call is open, and there are as many slots as it asked for.
-unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Opened>, CallerArguments<'a>) {
+unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Call>, CallerArguments<'a>) {
     // SAFETY: promised by the caller.
     unsafe {
         let OpenCall { count, own, .. } = call.read();
@@ -160,8 +145,8 @@ unsafe fn taken<'a>(call: *mut OpenCall, slots: *const Slot) -> (Box<Opened>, Ca
 pub unsafe extern "C-unwind" fn gridloom_grpc_run(call: *mut OpenCall, slots: *const Slot) -> c_int {
     // SAFETY: `calls.c` opened it and read its slots; what they lead to is as the header asks.
     run(|| unsafe {
-        let (opened, given) = taken(call, slots);
-        opened.run(given)
+        let (call, given) = taken(call, slots);
+        run_call(&call, given)
     })
 }
 
@@ -174,9 +159,9 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
 ) -> c_int {
     // SAFETY: as for `gridloom_grpc_run`.
     run(|| unsafe {
-        let (opened, given) = taken(call, slots);
+        let (call, given) = taken(call, slots);
         let place = memory::place(session_id, "the place for the session's id")?;
-        place.write(opened.begin(given)?);
+        place.write(begin_call(&call, given)?);
         Ok(())
     })
 }

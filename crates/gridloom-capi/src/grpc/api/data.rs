@@ -116,7 +116,7 @@ impl Library {
         found.ok_or_else(|| {
             let size_bytes = size_of::<CData>() as u64;
             // SAFETY: memory of the program for a datum, as the header asks.
-            let known = unsafe { self.remotes.check(data.cast(), size_bytes, true) };
+            let known = unsafe { self.remotes.check(data.cast(), size_bytes, || true) };
             let text = "this is no datum: grpc_data_init did not make it at this address";
             known.err().unwrap_or_else(|| invalid(text))
         })

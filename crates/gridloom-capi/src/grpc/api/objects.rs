@@ -3,10 +3,13 @@
 use std::ffi::{c_char, c_int};
 
 use gridloom::Pending;
+use gridloom_base::NodeId;
+use gridloom_idl::method::INITIALIZE;
+use gridloom_perf::ServerView;
 
-use super::super::code::{Failed, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
+use super::super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
 use super::super::library::{Library, library};
-use super::super::objects::CObjectHandle;
+use super::super::objects::{CObjectHandle, Held};
 use super::super::{map, memory};
 use super::handles::{make_all, server_or_any};
 
@@ -33,6 +36,16 @@ impl Library {
         unsafe { make_all(places, count, make, give_up) }
     }
 
+    /// Makes an object, on that server if one is named; without `is_made`, what stands for one of its class only.
+    fn make_object(&self, server: Option<&str>, class: &str, is_made: bool) -> Outcome<Held> {
+        let view = self.some_servers()?;
+        let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
+        let class = self.grid.class(class)?;
+        let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
+        let object = is_made.then(|| self.grid.object(&class, server, self.limit)).transpose()?;
+        Ok(Held::new(class, object))
+    }
+
     /// Ends objects, all of them before the first is waited for; the first error counts.
     fn end_objects(&self, handles: &[CObjectHandle]) -> Outcome<()> {
         let ends: Vec<Outcome<Option<Pending>>> = handles.iter().map(|handle| self.end_object(handle)).collect();
@@ -51,8 +64,18 @@ impl Library {
         if map::keeps_handle(handle.number()) {
             return Ok(None);
         }
-        self.objects.take(handle)?.end(self)
+        self.objects.take(handle)?.end(self.limit)
     }
+}
+
+/// The first of these servers that offers the class.
+fn offering(candidates: &[&ServerView], class: &str) -> Outcome<NodeId> {
+    let initialize = format!("{class}.{INITIALIZE}");
+    let found = candidates.iter().find(|server| server.functions.contains_key(&initialize));
+    found.map(|server| server.node).ok_or_else(|| {
+        let text = format!("server '{}' does not offer class '{class}'", candidates[0].name);
+        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists what is offered"))
+    })
 }
 
 /// See `grpc_objects.h`.

@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use gridloom_net::payload::Payload;
 
-use super::super::client::Client;
 use super::super::code::{Failed, Outcome, run};
-use super::super::library::library;
+use super::super::library::{Library, library};
 use super::super::memory;
 use super::super::remotes::CRemote;
 
@@ -14,8 +13,8 @@ use super::super::remotes::CRemote;
 ///
 /// # Safety
 /// As of [`memory::copied`].
-unsafe fn copied(client: &Client, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
-    let mut segment = client.grid.allocate(size_bytes as u64)?;
+unsafe fn copied(library: &Library, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
+    let mut segment = library.grid.allocate(size_bytes as u64)?;
     // SAFETY: promised by the caller.
     unsafe { memory::copy_to(data, segment.bytes_mut()) }.ok_or_else(|| Failed::null("the data"))?;
     Ok(Payload::segment(segment.freeze()))

@@ -2,13 +2,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::super::arguments::CallerArguments;
 use super::super::code::{Failed, Outcome, run, run_for};
-use super::super::handles::CFunctionHandle;
+use super::super::handles::{CFunctionHandle, CallerArguments};
 use super::super::memory;
 use super::super::objects::CObjectHandle;
 use super::super::waits::VOID;
-use super::calls::Opened;
+use super::calls::{begin_call, call_of, method_of, run_call};
 
 /// `grpc_arg_stack_t`.
 #[derive(Debug)]
@@ -25,14 +24,19 @@ unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
     unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
 }
 
+unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
+    // SAFETY: as the header asks.
+    Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
+}
+
 unsafe fn begin(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<c_int> {
     // SAFETY: as the header asks.
-    unsafe { Opened::new(handle)?.begin(CallerArguments::Pointers(&stack(arguments)?.arguments)) }
+    unsafe { begin_call(&call_of(handle)?, given(arguments)?) }
 }
 
 unsafe fn call(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<()> {
     // SAFETY: as the header asks.
-    unsafe { Opened::new(handle)?.run(CallerArguments::Pointers(&stack(arguments)?.arguments)) }
+    unsafe { run_call(&call_of(handle)?, given(arguments)?) }
 }
 
 /// See `grpc_extensions.h`.
@@ -111,7 +115,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
     arguments: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { Opened::method(handle, method)?.run(CallerArguments::Pointers(&stack(arguments)?.arguments)) })
+    run(|| unsafe { run_call(&method_of(handle, method)?, given(arguments)?) })
 }
 
 /// See `grpc_objects.h`.
@@ -126,7 +130,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
     run(|| unsafe {
         let place = memory::place(session_id, "the place for the session's id")?;
         place.write(VOID);
-        place.write(Opened::method(handle, method)?.begin(CallerArguments::Pointers(&stack(arguments)?.arguments))?);
+        place.write(begin_call(&method_of(handle, method)?, given(arguments)?)?);
         Ok(())
     })
 }

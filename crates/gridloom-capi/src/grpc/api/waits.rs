@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
 
-use super::super::call::Origin;
 use super::super::code::{
     Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_NO_ERROR, GRPC_NONE_COMPLETED, GRPC_NOT_COMPLETED, Outcome, name_of, run,
 };
@@ -11,6 +10,7 @@ use super::super::handles::CFunctionHandle;
 use super::super::library::{Library, library};
 use super::super::map;
 use super::super::memory::{self, Place};
+use super::super::session::Origin;
 use super::super::waits::VOID;
 
 /// The text of a session that failed before very many others did.
@@ -76,7 +76,7 @@ pub extern "C-unwind" fn grpc_probe(session_id: c_int) -> c_int {
             Err(failed) => Some(Err(failed)),
         })?;
         match session.ok_or_else(|| Failed::new(GRPC_NOT_COMPLETED, ""))? {
-            Ok(session) => drop(session.settle(&library)),
+            Ok(session) => drop(library.settle(&session)),
             Err(failed) => {
                 library.await_other(session_id);
                 return Err(failed);
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
             return Err(Failed::new(GRPC_NONE_COMPLETED, ""));
         };
         let session = session?;
-        session.settle(&library);
+        library.settle(&session);
         // SAFETY: as the header asks.
         unsafe { place.write(session.id) };
         Ok(())

@@ -11,11 +11,12 @@ use gridloom::{Function, Graph, GraphArg, GraphRef, Handle};
 use gridloom_base::{Dtype, Meta, Order};
 
 use super::super::arguments::Item;
-use super::super::call::{Call, Origin};
+use super::super::call::Call;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::elsewhere::{Found, Made, Part};
 use super::super::handles::Handles;
 use super::super::library::Library;
+use super::super::session::Origin;
 use super::super::sessions::no_session;
 use super::known::Known;
 

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use gridloom::{Arg, GraphOptions, Group, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
-use super::super::call::{Call, Limited, Work};
+use super::super::call::Call;
 use super::super::code::{Failed, GRPC_MAP_DIFFERS_NP, GRPC_OTHER_ERROR_CODE, Outcome};
 use super::super::elsewhere::{Found, Guard, Made, Part, bring, put_back, show, write_if_here};
 use super::super::library::Library;
 use super::super::memory;
-use super::super::session::Session;
+use super::super::session::{Limited, Session, Work};
 
 use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
 use super::known::{Known, Range};
@@ -108,7 +108,7 @@ impl Run {
                 return limited.await_end(&self.library.grid);
             }
             MadeCall::Apart { work, written, former } => {
-                let outcome = unsafe { work.collect(&self.library) };
+                let outcome = unsafe { work.collect(&self.library.places(), &self.library.staying) };
                 match outcome.is_ok() {
                     true => written.iter().for_each(|(start, bytes)| self.give_up(*start, *bytes)),
                     // What was there before is there still, and the regions say so.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use gridloom::Grid;
 
-use super::super::call::Limited;
 use super::super::elsewhere::{Made, Part, Regions, put_back};
 use super::super::memory;
+use super::super::session::Limited;
 
 /// What calls were to write over that have not ended, or have failed.
 #[derive(Default)]
