@@ -62,22 +62,6 @@ pub(crate) trait Backend: Send + Sync {
     fn simulated(&self) -> Option<&SimBackend>;
 }
 
-impl dyn Backend {
-    /// [`Backend::wait_until`] for a value that `take` finds.
-    pub(crate) fn wait<R>(
-        &self,
-        limit: Option<Duration>,
-        mut take: impl FnMut(&mut VecDeque<Event>) -> Option<R>,
-    ) -> Result<R, Error> {
-        let mut found = None;
-        self.wait_until(limit, &mut |events| {
-            found = take(events);
-            found.is_some()
-        })?;
-        Ok(found.expect("a wait without an error ends when something is found"))
-    }
-}
-
 /// Refuses what cannot be an address of an agent, on a real grid and in a simulation alike.
 ///
 /// # Errors

@@ -1,21 +1,20 @@
 //! The session: one client of a grid, real or simulated.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | here | [`Grid`], its one wait, its end |
-//! | [`open`] | ways to open a session |
-//! | [`state`] | what the session knows, in parts: a file each, with the session's functions on it |
+//! Here are [`Grid`], its one wait, and its end; [`open`] has the ways to open it. What the session knows, as its client's
+//! machine told it, is in parts with state of their own, which do not know one another: a file each, with the session's
+//! functions on it.
+//!
+//! **Invariant:** an event is taken in once, under the session's lock, by [`State::take_in`], which hands it to the parts that
+//! it concerns; that neither waits nor sends.
 
 mod addresses;
 mod call_backs;
 mod calls;
 mod data;
 mod directory;
-mod ends;
 mod groups;
 mod links;
 mod open;
-mod state;
 mod unread;
 
 use std::collections::VecDeque;
@@ -25,24 +24,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, NodeId};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError};
 use gridloom_core::node::{Command, Event};
 
 use crate::backend::{Backend, SimBackend};
 use crate::group::Launches;
 use crate::local::LocalProcesses;
 use crate::object::ObjectCounts;
-use crate::report::Report;
+use crate::plan::Basis;
+use crate::report::{GroupRecord, Report};
 use crate::timeline::timeline_html;
-use crate::{Error, Group, Mapping, SimulationReport};
+use crate::{Error, Group, Mapping, SimulationReport, Value};
+use addresses::Addresses;
+use call_backs::CallBacks;
 pub use call_backs::Callee;
-pub use ends::CallEnd;
+pub use calls::CallEnd;
+use calls::{Calls, Ends, Whose};
+use data::Fetches;
+use directory::Directory;
+use groups::{Groups, Keeps};
+use links::Links;
 pub use links::Traffic;
-use state::State;
 pub use unread::Unread;
 
 /// How long a session waits for its agent's first answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
+
+/// Lines kept for [`Grid::take_log`].
+const LOG_LINES_MAX: usize = 10_000;
 
 /// A session with a grid. Clones share it; the last one closes it.
 #[derive(Clone)]
@@ -163,6 +172,18 @@ impl Grid {
         self.0.serial.fetch_add(1, Ordering::Relaxed)
     }
 
+    pub(crate) fn new_datum(&self) -> DatumId {
+        DatumId { client: self.0.client, serial: self.next_serial() }
+    }
+
+    pub(crate) fn put(&self, datum: DatumId, value: &Value) {
+        self.0.backend.put(datum, value);
+    }
+
+    pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
+        data.into_iter().for_each(|datum| self.0.backend.forget(datum));
+    }
+
     pub(crate) fn objects(&self) -> &ObjectCounts {
         &self.0.objects
     }
@@ -224,16 +245,97 @@ impl Grid {
     fn wait<R>(&self, limit: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
         let runs_call_backs = self.is_simulated();
         loop {
-            let found = self.0.backend.wait(limit, |events| {
+            let mut found = None;
+            self.0.backend.wait_until(limit, &mut |events| {
                 let mut state = self.take_in(events);
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
-                call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)))
+                found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
+                found.is_some()
             })?;
-            match found {
+            match found.expect("a wait without an error ends when something is found") {
                 Ok(found) => return Ok(found),
                 Err((server, call, callee)) => self.run_call_back(server, call, &callee),
             }
         }
+    }
+}
+
+/// What a session knows.
+#[derive(Default)]
+struct State {
+    directory: Directory,
+    addresses: Addresses,
+    calls: Calls,
+    ends: Ends,
+    fetches: Fetches,
+    groups: Groups,
+    links: Links,
+    call_backs: CallBacks,
+    /// Lines that the client's machine logged.
+    log: Vec<String>,
+}
+
+impl State {
+    fn new(keeps: Keeps) -> State {
+        State { groups: Groups::new(keeps), ..State::default() }
+    }
+
+    /// Takes in an event of that client; gives the data of the client's store that nothing asks for any more.
+    fn take_in(&mut self, event: Event, client: NodeId) -> Vec<DatumId> {
+        match event {
+            Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
+            Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
+            Event::ModelsKnown { server } => self.directory.on_models(server),
+            Event::Reached { address, server } => self.addresses.on_answer(address, Ok(server)),
+            Event::NotReached { address, why } => self.addresses.on_answer(address, Err(why)),
+            Event::Links { links } => self.links.on_answer(links),
+            // A server's.
+            Event::Learned { .. } => {}
+            Event::GroupPlanned { at, group, plan, tasks, data, map_ns, seen } => {
+                let names = self.directory.names();
+                let record = |record: &mut GroupRecord| {
+                    let mut plan = record.planned(at, &plan, &tasks, &data, map_ns, names);
+                    plan.basis = seen.map(|seen| Arc::new(Basis::new(seen, &tasks, &data)));
+                    plan
+                };
+                self.groups.on_planned(group, tasks.first(), record);
+            }
+            Event::GroupNotMapped { group, error } => self.groups.on_not_mapped(group, error),
+            Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
+            Event::ServerLost { name, why, again, .. } => self.groups.on_server_lost(&name, &why, &again),
+            Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
+            Event::TaskEnded { at, server, report } => {
+                self.call_backs.on_end(report.task);
+                self.ends.on_end(report.task);
+                match self.calls.on_end(at, server, report) {
+                    Whose::Call => {}
+                    Whose::Abandoned(outputs) => return outputs,
+                    Whose::Group(report) => self.groups.on_task_ended(at, server, report),
+                }
+            }
+            Event::Transferred { at, report } => {
+                self.links.on_transfer(&report, client, self.directory.names());
+                self.groups.on_transferred(at, report);
+            }
+            Event::DatumHere { datum, meta } => self.fetches.on_answer(datum, Ok(meta)),
+            Event::DatumLost { datum, error } => self.fetches.on_answer(datum, Err(error)),
+            Event::Log(line) => {
+                if self.log.len() < LOG_LINES_MAX {
+                    self.log.push(line);
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Asserts what must always hold of each part.
+    fn check(&self) {
+        self.directory.check();
+        self.calls.check();
+        self.ends.check();
+        self.fetches.check();
+        self.groups.check();
+        self.call_backs.check();
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::NodeId;
 
-use super::CONNECT_LIMIT;
-use super::state::State;
+use super::{CONNECT_LIMIT, State};
 use crate::backend::NetBackend;
 use crate::{Error, Grid};
 

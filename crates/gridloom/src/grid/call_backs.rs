@@ -13,7 +13,7 @@ use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
 
-use super::state::State;
+use super::State;
 use crate::{Error, Grid, Value};
 
 /// What a function calls back: it is given the call's task, the number of the callback, and the values of the callback's

@@ -1,4 +1,4 @@
-//! Data of a session: named, put into the client's store, fetched, released.
+//! Data of a session: fetched and released.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,18 +52,6 @@ impl Fetches {
 }
 
 impl Grid {
-    pub(crate) fn new_datum(&self) -> DatumId {
-        DatumId { client: self.0.client, serial: self.next_serial() }
-    }
-
-    pub(crate) fn put(&self, datum: DatumId, value: &Value) {
-        self.0.backend.put(datum, value);
-    }
-
-    pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
-        data.into_iter().for_each(|datum| self.0.backend.forget(datum));
-    }
-
     pub(crate) fn get(&self, datum: DatumId, limit: Option<Duration>) -> Result<Value, Error> {
         // Every thread that waits sees the same answer, also the one that another's question brought.
         self.state().fetches.begin(datum);

@@ -4,8 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::groups::Keeps;
-use super::state::State;
-use super::{CONNECT_LIMIT, Dropped, Inner};
+use super::{CONNECT_LIMIT, Dropped, Inner, State};
 use crate::attach::AttachConfig;
 use crate::backend::{Backend, NetBackend, SimBackend};
 use crate::group::Launches;
