@@ -15,7 +15,6 @@ mod directory;
 mod groups;
 mod links;
 mod open;
-mod unread;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -42,10 +41,10 @@ pub use calls::CallEnd;
 use calls::{Calls, Ends, Whose};
 use data::Fetches;
 use directory::Directory;
+pub use groups::Unread;
 use groups::{Groups, Keeps};
 use links::Links;
 pub use links::Traffic;
-pub use unread::Unread;
 
 /// How long a session waits for its agent's first answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);

@@ -1,17 +1,19 @@
-//! How a group is mapped: by a named heuristic, as a plan says, or by a heuristic of the program's own.
+//! How a group is mapped: by a named heuristic, as a plan says, or by a heuristic of the program's own. That runs here, within
+//! a budget of time, and marked, so that the session refuses to wait inside it.
 
-mod own;
-
+use std::cell::RefCell;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use gridloom_base::TaskError;
 use gridloom_core::graph;
-use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError};
+use gridloom_map::{AGAIN, Heuristic, ImposedPlan, MapBy, MapError, Plan, Problem};
 
 use crate::{Error, Grid, PlanRecord};
-pub use own::{Inside, took_too_long};
 
 /// How long a heuristic of the program's own may take, if it is not told: long for a mapper, short for a program that waits in vain.
 pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -102,7 +104,7 @@ impl Mapping {
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not say what it sees".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
-        let plan = own::run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
+        let plan = run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),
             why => not_mapped(format!("heuristic '{name}': {why}")),
         })?;
@@ -154,5 +156,91 @@ impl From<&PlanRecord> for Mapping {
 impl From<PlanRecord> for Mapping {
     fn from(plan: PlanRecord) -> Mapping {
         Mapping::from(&plan)
+    }
+}
+
+/// Sessions that code on a thread maps groups for. A heuristic that goes on in another thread of its own takes this along, so
+/// that the session can refuse what would wait for the heuristic itself.
+#[derive(Clone, Debug, Default)]
+pub struct Inside(Vec<u64>);
+
+thread_local! {
+    static INSIDE: RefCell<Inside> = const { RefCell::new(Inside(Vec::new())) };
+}
+
+impl Inside {
+    /// That of this thread.
+    pub fn current() -> Inside {
+        INSIDE.with_borrow(Inside::clone)
+    }
+
+    /// Makes it that of this thread, and gives what was.
+    pub fn enter(self) -> Inside {
+        INSIDE.replace(self)
+    }
+
+    pub(crate) fn has(&self, grid: &Grid) -> bool {
+        self.0.contains(&grid.number())
+    }
+
+    fn with(mut self, grid: &Grid) -> Inside {
+        self.0.push(grid.number());
+        self
+    }
+}
+
+/// Why a heuristic is given up.
+pub fn took_too_long(limit: Duration) -> MapError {
+    let seconds = limit.as_secs_f64();
+    MapError::Failed {
+        why: format!("it gave no plan within {seconds} s; make it quicker, or give it longer with map_timeout"),
+    }
+}
+
+/// What a heuristic of the program's own gives. Without a limit it runs on this thread, otherwise on one of its own, which goes on in vain when
+/// the limit is past: no thread can be ended from outside.
+fn run(
+    grid: &Grid,
+    heuristic: &Arc<dyn Heuristic + Send + Sync>,
+    problem: &Arc<Problem>,
+    limit: Option<Duration>,
+) -> Result<Result<Plan, MapError>, Error> {
+    let inside = Inside::current();
+    if inside.has(grid) {
+        let why =
+            "a heuristic cannot have the session that it maps for map by a heuristic of the program's own; name one";
+        return Err(Error::Usage(why.into()));
+    }
+    let inside = inside.with(grid);
+    let Some(limit) = limit else {
+        let _before = Restored(inside.enter());
+        return Ok(heuristic.map(problem));
+    };
+    let (send, receive) = channel();
+    let (heuristic, problem) = (heuristic.clone(), problem.clone());
+    let body = move || {
+        inside.enter();
+        // Nobody may wait any more.
+        let _ = send.send(heuristic.map(&problem));
+    };
+    let thread = thread::Builder::new()
+        .name("gridloom-heuristic".into())
+        .spawn(body)
+        .map_err(|why| Error::from(TaskError::NotMapped { why: format!("no thread for the heuristic: {why}") }))?;
+    match receive.recv_timeout(limit) {
+        Ok(outcome) => Ok(outcome),
+        Err(RecvTimeoutError::Timeout) => Ok(Err(took_too_long(limit))),
+        Err(RecvTimeoutError::Disconnected) => {
+            resume_unwind(thread.join().expect_err("a heuristic that gives nothing has panicked"))
+        }
+    }
+}
+
+/// What was before, put back.
+struct Restored(Inside);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.0).enter();
     }
 }
