@@ -1,4 +1,4 @@
-//! Handles of functions, and how C passes the arguments of calls through them.
+//! Handles of functions and of objects, and how C passes the arguments of calls through them.
 //!
 //! The program's memory has a handle's number, the table here what it stands for. `calls.c` reads a `va_list` into [`Slot`]s
 //! by the handle's [`ReadingPlan`]; both know the numbers of [`Read`] from `calls.h`.
@@ -17,21 +17,26 @@ use gridloom_base::limits::PARAMETERS_MAX;
 use gridloom_base::{Dtype, Meta};
 use gridloom_idl::{BaseType, Param, Passed, Signature};
 
-use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_RPC_REFUSED, Outcome};
+use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_INVALID_OBJECT_HANDLE_NP, GRPC_RPC_REFUSED, Outcome};
 use super::memory;
 
-/// The mark of a handle's memory. Zeros and filled memory have none.
-const MARK: u64 = 0x4772_6964_4c6f_6f6d;
-
-/// `grpc_function_handle_t`.
+/// A handle's memory: the mark of its kind, which zeros and filled memory do not have, and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub struct CFunctionHandle {
+pub struct CHandle<const KIND: u64> {
     mark: u64,
     number: u64,
 }
 
-/// What a handle stands for.
+const FUNCTION: u64 = 0x4772_6964_4c6f_6f6d;
+pub(super) const OBJECT: u64 = 0x4772_6964_4f62_6a65;
+
+/// `grpc_function_handle_t`.
+pub type CFunctionHandle = CHandle<FUNCTION>;
+/// `grpc_object_handle_t_np`.
+pub type CObjectHandle = CHandle<OBJECT>;
+
+/// What a handle of a function stands for.
 pub(super) struct Bound {
     /// Bound to its server, if it has one.
     pub(super) function: Function,
@@ -58,59 +63,66 @@ impl Bound {
     }
 }
 
-/// The number of the next handle.
+/// The number of the next handle of either kind, so that a block knows which of both are of before it.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The number of a new handle, of a function or an object.
-pub(super) fn next_number() -> u64 {
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// All handles of a session of a kind, and what each stands for.
+pub(super) struct Handles<T, const KIND: u64>(RwLock<HashMap<u64, Arc<T>>>);
+
+impl<T, const KIND: u64> Default for Handles<T, KIND> {
+    fn default() -> Handles<T, KIND> {
+        Handles(RwLock::default())
+    }
 }
 
-/// All handles of a session, by number.
-#[derive(Default)]
-pub(super) struct Handles(RwLock<HashMap<u64, Arc<Bound>>>);
-
-impl Handles {
-    pub(super) fn add(&self, bound: Bound) -> CFunctionHandle {
-        let number = next_number();
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(bound));
-        CFunctionHandle { mark: MARK, number }
+impl<T, const KIND: u64> Handles<T, KIND> {
+    pub(super) fn add(&self, held: T) -> CHandle<KIND> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(held));
+        CHandle { mark: KIND, number }
     }
 
     /// What that handle stands for.
-    pub(super) fn find(&self, handle: &CFunctionHandle) -> Outcome<Arc<Bound>> {
+    pub(super) fn find(&self, handle: &CHandle<KIND>) -> Outcome<Arc<T>> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found = all.get(&handle.number).filter(|_| handle.mark == MARK).cloned();
+        let found = all.get(&handle.number).filter(|_| handle.mark == KIND).cloned();
         found.ok_or_else(|| handle.invalid())
-    }
-
-    /// The number that the next one gets.
-    pub(super) fn next() -> u64 {
-        NEXT.load(Ordering::Relaxed)
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
     }
 
-    pub(super) fn remove(&self, handle: &CFunctionHandle) -> Outcome<()> {
+    pub(super) fn take(&self, handle: &CHandle<KIND>) -> Outcome<Arc<T>> {
         self.find(handle)?;
-        let removed = self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.number);
-        removed.map(drop).ok_or_else(|| handle.invalid())
+        let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.number);
+        taken.ok_or_else(|| handle.invalid())
     }
 }
 
-impl CFunctionHandle {
+/// A session's handles of functions.
+pub(super) type Functions = Handles<Bound, FUNCTION>;
+
+/// The number that the next handle gets.
+pub(super) fn next_number() -> u64 {
+    NEXT.load(Ordering::Relaxed)
+}
+
+impl<const KIND: u64> CHandle<KIND> {
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
     fn invalid(&self) -> Failed {
-        let why = match self.mark == MARK {
-            true => "it has ended, or is of an earlier session; make it anew",
-            false => "nothing made it; call grpc_function_handle_default or _init first",
+        let (code, kind, makers) = match KIND {
+            OBJECT => (GRPC_INVALID_OBJECT_HANDLE_NP, "an object", "grpc_object_handle_default_np or _init_np"),
+            _ => (GRPC_INVALID_FUNCTION_HANDLE, "a function", "grpc_function_handle_default or _init"),
         };
-        Failed::new(GRPC_INVALID_FUNCTION_HANDLE, format!("this is no handle of a function: {why}"))
+        let why = match self.mark == KIND {
+            true => "it has ended, or is of an earlier session; make it anew".to_string(),
+            false => format!("nothing made it; call {makers} first"),
+        };
+        Failed::new(code, format!("this is no handle of {kind}: {why}"))
     }
 }
 

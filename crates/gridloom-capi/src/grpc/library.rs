@@ -15,7 +15,7 @@ use super::code::{
 };
 use super::config::Config;
 use super::elsewhere::Staying;
-use super::handles::{Bound, Handles};
+use super::handles::{Bound, Functions};
 use super::objects::Objects;
 use super::remotes::Remotes;
 use super::sessions::Sessions;
@@ -26,7 +26,7 @@ static LIBRARY: RwLock<Option<Arc<Library>>> = RwLock::new(None);
 /// What exists between `grpc_initialize` and `grpc_finalize`.
 pub(super) struct Library {
     pub(super) grid: Grid,
-    pub(super) handles: Handles,
+    pub(super) handles: Functions,
     pub(super) objects: Objects,
     pub(super) sessions: Sessions,
     pub(super) remotes: Remotes,
@@ -90,7 +90,7 @@ impl Library {
         }
         Ok(Library {
             grid: config.open().map_err(|error| Failed::other(error.to_string()))?,
-            handles: Handles::default(),
+            handles: Functions::default(),
             objects: Objects::default(),
             sessions: Sessions::new(config.save_session_info),
             remotes: Remotes::default(),

@@ -21,9 +21,9 @@
 //! | `sessions` | the table of calls under way |
 //! | `remembered` | those that were collected |
 //! | `session` | one call under way, until its results are written |
-//! | `objects`, `deliver`, `elsewhere` | handles of objects; results to memory; results that are elsewhere than in the program's memory |
+//! | `objects`, `deliver`, `elsewhere` | what handles of objects stand for; results to memory; results that are elsewhere than in the program's memory |
 //! | `arguments` | the program's memory to values |
-//! | `handles` | handles of functions, and how C passes arguments (`calls.c`) |
+//! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
 //! | `memory`, `choice` | the program's memory, read and written; an array of ids, of which one is to end |
 //! | `code` | codes, their names, each thread's last error |
@@ -57,6 +57,5 @@ mod waits;
 
 pub use api::*;
 pub use code::*;
-pub use handles::{CFunctionHandle, Slot};
-pub use objects::CObjectHandle;
+pub use handles::{CFunctionHandle, CHandle, CObjectHandle, Slot};
 pub use remotes::CRemote;

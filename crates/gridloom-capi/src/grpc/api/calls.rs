@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use super::super::call::Call;
 use super::super::code::{Outcome, run};
-use super::super::handles::{CFunctionHandle, CallerArguments, Slot};
+use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
 use super::super::library::{Library, library};
-use super::super::objects::CObjectHandle;
 use super::super::{map, memory};
 
 /// `gridloom_open_call`.

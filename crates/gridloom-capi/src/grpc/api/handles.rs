@@ -12,7 +12,7 @@ impl Library {
     fn end_handle(&self, handle: &CFunctionHandle) -> Outcome<()> {
         match map::keeps_handle(handle.number()) {
             true => self.handles.find(handle).map(drop),
-            false => self.handles.remove(handle),
+            false => self.handles.take(handle).map(drop),
         }
     }
 

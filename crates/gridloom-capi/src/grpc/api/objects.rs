@@ -8,10 +8,12 @@ use gridloom_idl::method::INITIALIZE;
 use gridloom_perf::ServerView;
 
 use super::super::code::{Failed, GRPC_CLASS_NOT_FOUND_NP, GRPC_INVALID_OBJECT_HANDLE_NP, Outcome, run};
+use super::super::handles::CObjectHandle;
 use super::super::library::{Library, library};
-use super::super::objects::{CObjectHandle, Held};
+use super::super::objects::Held;
 use super::super::{map, memory};
 use super::handles::{make_all, server_or_any};
+use super::waits::tell_handle;
 
 impl Library {
     /// As many handles as there are places, or none.
@@ -148,16 +150,10 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
 /// See `grpc_objects.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObjectHandle, session_id: c_int) -> c_int {
-    run(|| {
-        let library = library()?;
-        let place = memory::place(handle, "the place for the handle")?;
-        let origin = library.origin_of(session_id)?;
-        if !library.objects.has(origin.number) {
-            let text = format!("session {session_id} was not begun through an object that is there");
-            return Err(Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text));
-        }
-        // SAFETY: as the header asks.
-        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
-        Ok(())
-    })
+    let gone = || {
+        let text = format!("session {session_id} was not begun through an object that is there");
+        Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text)
+    };
+    // SAFETY: as the header asks.
+    unsafe { tell_handle(handle, session_id, |library| &library.objects, gone) }
 }

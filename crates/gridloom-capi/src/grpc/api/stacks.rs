@@ -3,9 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, Outcome, run, run_for};
-use super::super::handles::{CFunctionHandle, CallerArguments};
+use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments};
 use super::super::memory;
-use super::super::objects::CObjectHandle;
 use super::super::waits::VOID;
 use super::calls::{begin_call, call_of, method_of, run_call};
 

@@ -6,10 +6,10 @@ use std::ffi::{c_char, c_int};
 use super::super::code::{
     Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_NO_ERROR, GRPC_NONE_COMPLETED, GRPC_NOT_COMPLETED, Outcome, name_of, run,
 };
-use super::super::handles::CFunctionHandle;
+use super::super::handles::{CFunctionHandle, CHandle, Handles};
 use super::super::library::{Library, library};
 use super::super::map;
-use super::super::memory::{self, Place};
+use super::super::memory;
 use super::super::session::Origin;
 use super::super::waits::VOID;
 
@@ -44,11 +44,11 @@ impl Library {
     }
 }
 
-/// Waits for sessions of a block that is being discovered; `None` if none is.
-fn wait_if_discovering(ids: &[c_int]) -> Option<Outcome<()>> {
+/// Waits for sessions of a block that is being discovered, all of them outstanding; `None` if none is.
+fn wait_if_discovering(ids: &[c_int], waited: &[c_int]) -> Option<Outcome<()>> {
     map::discovering(|run, library| {
         run.check(ids, library)?;
-        run.wait(ids);
+        run.wait(waited);
         Ok(())
     })
 }
@@ -57,10 +57,45 @@ fn wait_if_discovering(ids: &[c_int]) -> Option<Outcome<()>> {
 ///
 /// # Safety
 /// As of [`memory::array`].
-unsafe fn ids_and_place(ids: *const c_int, length: usize, place: *mut c_int) -> Outcome<(Vec<c_int>, Place<c_int>)> {
+unsafe fn copy_of(ids: *const c_int, length: usize) -> Outcome<Vec<c_int>> {
     // SAFETY: the caller's.
-    let ids = unsafe { memory::array(ids, length, "the array of ids") }?;
-    Ok((ids, memory::place(place, "the place for the id")?))
+    unsafe { memory::array(ids, length, "the array of ids") }
+}
+
+/// Runs the body of a function that tells an id, by what writes it where the program wants it.
+///
+/// # Safety
+/// Null, or a place for an id.
+unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(place, "the place for the id")?;
+        // SAFETY: promised by the caller.
+        body(&library, &|id| unsafe { place.write(id) })
+    })
+}
+
+/// Writes the address of the handle through which a session was begun.
+///
+/// # Safety
+/// Null, or a place for the address.
+pub(super) unsafe fn tell_handle<T, const KIND: u64>(
+    handle: *mut *mut CHandle<KIND>,
+    session_id: c_int,
+    all: impl FnOnce(&Library) -> &Handles<T, KIND>,
+    gone: impl FnOnce() -> Failed,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        let place = memory::place(handle, "the place for the handle")?;
+        let origin = library.origin_of(session_id)?;
+        if !all(&library).has(origin.number) {
+            return Err(gone());
+        }
+        // SAFETY: promised by the caller.
+        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
+        Ok(())
+    })
 }
 
 /// See `grpc.h`.
@@ -93,36 +128,30 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
     length: usize,
     session_id: *mut c_int,
 ) -> c_int {
-    run(|| {
-        let library = library()?;
+    let probe = |library: &Library, tell: &dyn Fn(c_int)| {
         // SAFETY: as the header asks.
-        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
-        let found = map::discovering(|run, library| {
+        let ids = unsafe { copy_of(session_ids, length) }?;
+        let discovered = map::discovering(|run, library| {
             run.check(&ids, library)?;
-            ids.first().copied().ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
+            Outcome::Ok(ids.first().copied())
         });
-        if let Some(found) = found {
-            // SAFETY: as the header asks.
-            unsafe { place.write(found.as_ref().copied().unwrap_or(VOID)) };
-            return found.map(drop);
-        }
-        let chosen = library.sessions.choose(ids)?;
-        let session = library.probe_sessions(|table| match table.first_of(&chosen) {
-            Ok(found) => found.map(|id| table.open(id).cloned()),
-            Err(failed) => Some(Err(failed)),
+        let found = discovered.unwrap_or_else(|| {
+            let chosen = library.sessions.choose(ids)?;
+            let session = library.probe_sessions(|table| match table.first_of(&chosen) {
+                Ok(found) => found.map(|id| table.open(id).cloned()),
+                Err(failed) => Some(Err(failed)),
+            })?;
+            let session = session.transpose()?;
+            Ok(session.map(|session| {
+                library.settle(&session);
+                session.id
+            }))
         })?;
-        drop(chosen);
-        let Some(session) = session else {
-            // SAFETY: as the header asks.
-            unsafe { place.write(VOID) };
-            return Err(Failed::new(GRPC_NONE_COMPLETED, ""));
-        };
-        let session = session?;
-        library.settle(&session);
-        // SAFETY: as the header asks.
-        unsafe { place.write(session.id) };
-        Ok(())
-    })
+        tell(found.unwrap_or(VOID));
+        found.map(drop).ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
+    };
+    // SAFETY: as the header asks.
+    unsafe { telling(session_id, probe) }
 }
 
 /// See `grpc.h`.
@@ -156,7 +185,7 @@ pub extern "C-unwind" fn grpc_cancel_all() -> c_int {
 pub extern "C-unwind" fn grpc_wait(session_id: c_int) -> c_int {
     run(|| {
         let library = library()?;
-        wait_if_discovering(&[session_id]).unwrap_or_else(|| library.wait_for(session_id))
+        wait_if_discovering(&[session_id], &[session_id]).unwrap_or_else(|| library.wait_for(session_id))
     })
 }
 
@@ -172,8 +201,8 @@ pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length:
     run(|| {
         let library = library()?;
         // SAFETY: as the header asks.
-        let ids = unsafe { memory::array(session_ids, length, "the array of ids") }?;
-        if let Some(waited) = wait_if_discovering(&ids) {
+        let ids = unsafe { copy_of(session_ids, length) }?;
+        if let Some(waited) = wait_if_discovering(&ids, &ids) {
             return waited;
         }
         library.check(&ids)?;
@@ -190,27 +219,20 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
     length: usize,
     session_id: *mut c_int,
 ) -> c_int {
-    run(|| {
-        let library = library()?;
+    let wait = |library: &Library, tell: &dyn Fn(c_int)| {
         // SAFETY: as the header asks.
-        let (ids, place) = unsafe { ids_and_place(session_ids, length, session_id) }?;
-        // SAFETY: as the header asks.
-        let tell = |id| unsafe { place.write(id) };
-        if ids.is_empty() {
+        let ids = unsafe { copy_of(session_ids, length) }?;
+        let Some(first) = ids.first().copied() else {
             tell(VOID);
             return Ok(());
+        };
+        match wait_if_discovering(&ids, &[first]) {
+            Some(waited) => waited.map(|()| tell(first)),
+            None => library.wait_for_one(ids, tell),
         }
-        let found = map::discovering(|run, library| {
-            run.check(&ids, library)?;
-            run.wait(&ids[..1]);
-            Outcome::Ok(ids[0])
-        });
-        if let Some(found) = found {
-            tell(found?);
-            return Ok(());
-        }
-        library.wait_for_one(ids, tell)
-    })
+    };
+    // SAFETY: as the header asks.
+    unsafe { telling(session_id, wait) }
 }
 
 /// See `grpc.h`.
@@ -233,37 +255,31 @@ pub extern "C-unwind" fn grpc_wait_all() -> c_int {
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
-    run(|| {
-        let library = library()?;
-        let place = memory::place(session_id, "the place for the id")?;
-        // SAFETY: as the header asks.
-        let tell = |id| unsafe { place.write(id) };
+    let wait = |library: &Library, tell: &dyn Fn(c_int)| {
         let found = map::discovering(|run, library| {
             let first = run.outstanding(library).first().copied();
             run.wait(first.as_slice());
             first.unwrap_or(VOID)
         });
-        match found {
-            Some(id) => tell(id),
-            None => library.wait_for_any(tell)?,
-        }
+        let Some(id) = found else { return library.wait_for_any(tell) };
+        tell(id);
         Ok(())
-    })
+    };
+    // SAFETY: as the header asks.
+    unsafe { telling(session_id, wait) }
 }
 
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int) -> c_int {
-    run(|| {
-        let library = library()?;
-        let place = memory::place(session_id, "the place for the id")?;
+    let take = |library: &Library, tell: &dyn Fn(c_int)| {
         let is_discovering = map::discovering(|_, _| ()).is_some();
         let failed = if is_discovering { None } else { library.sessions.lock().remembered.take_failed() };
-        let failed = failed.unwrap_or(VOID);
-        // SAFETY: as the header asks.
-        unsafe { place.write(failed) };
+        tell(failed.unwrap_or(VOID));
         Ok(())
-    })
+    };
+    // SAFETY: as the header asks.
+    unsafe { telling(session_id, take) }
 }
 
 /// See `grpc.h`.
@@ -280,18 +296,12 @@ pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
 /// See `grpc.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
-    run(|| {
-        let library = library()?;
-        let place = memory::place(handle, "the place for the handle")?;
-        let origin = library.origin_of(session_id)?;
-        if !library.handles.has(origin.number) {
-            let text = format!("the handle through which session {session_id} was begun has ended");
-            return Err(Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text));
-        }
-        // SAFETY: as the header asks.
-        unsafe { place.write(std::ptr::with_exposed_provenance_mut(origin.handle)) };
-        Ok(())
-    })
+    let gone = || {
+        let text = format!("the handle through which session {session_id} was begun has ended");
+        Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text)
+    };
+    // SAFETY: as the header asks.
+    unsafe { tell_handle(handle, session_id, |library| &library.handles, gone) }
 }
 
 /// See `grpc.h`.

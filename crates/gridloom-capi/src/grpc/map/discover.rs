@@ -14,7 +14,7 @@ use super::super::arguments::Item;
 use super::super::call::Call;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::elsewhere::{Found, Made, Part};
-use super::super::handles::Handles;
+use super::super::handles::next_number;
 use super::super::library::Library;
 use super::super::session::Origin;
 use super::super::sessions::no_session;
@@ -79,7 +79,7 @@ impl Discovery {
     pub(super) fn new(library: &Library) -> Discovery {
         Discovery {
             graph: Graph::new(),
-            first_handle: Handles::next(),
+            first_handle: next_number(),
             failed: None,
             calls: 0,
             inputs: 0,
