@@ -12,9 +12,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::Target;
 use crate::errors::{OrRaise, error};
+use crate::lock;
 use crate::plain::to_plain;
 use crate::plan::Raised;
-use crate::session::lock;
 use crate::wait::interruptible;
 
 /// What is asked for, as Python hands it over.

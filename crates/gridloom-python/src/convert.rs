@@ -1,12 +1,12 @@
 //! Python objects to values and back.
 //!
-//! Arrays go in by one copy, into shared memory if they are large, so that what the program does to them afterwards
-//! changes nothing; an array of `Grid.empty` goes in without one. Results are shown where they lie. The bits of every
-//! element stay as they are: byte order and NaNs too.
+//! Arrays go in by one copy, into shared memory if they are large. So what the program does to them afterwards changes nothing.
+//! An array of `Grid.empty` goes in without a copy. Results are shown where they lie. The bits of every element stay as they
+//! are: byte order and NaNs too.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use gridloom::{Arg, Grid, Value};
 use gridloom_base::limits::EAGER_BYTES_MAX;
@@ -23,9 +23,9 @@ use pyo3::types::{
 
 use crate::errors::{OrRaise, error};
 use crate::group::RawHandle;
-use crate::import;
 use crate::memory::{Keeper, Memory, element, element_of, type_string};
 use crate::wait::detached;
+use crate::{import, lock};
 
 /// Copies made for a group that is being recorded, by identity of the array, which is kept so that it stays its own.
 pub(crate) type Snapshots = Mutex<HashMap<usize, Snapshot>>;
@@ -50,7 +50,6 @@ pub(crate) struct Target<'a> {
 pub(crate) type Arguments = (Vec<Arg>, Vec<(String, Arg)>);
 
 impl Target<'_> {
-    /// The arguments of a call.
     pub(crate) fn arguments(
         &self,
         args: &Bound<'_, PyTuple>,
@@ -215,7 +214,7 @@ impl Target<'_> {
         let (id, strides) = (array.as_ptr() as usize, array.strides().to_vec());
         if let Some(snapshots) = self.snapshots {
             let known = {
-                let known = snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = lock(snapshots);
                 let fits = |known: &&Snapshot| known.meta == meta && known.strides == strides;
                 known.get(&id).filter(fits).map(|known| known.value.clone())
             };
@@ -234,7 +233,7 @@ impl Target<'_> {
         };
         if let Some(snapshots) = self.snapshots {
             let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
-            let before = snapshots.lock().unwrap_or_else(PoisonError::into_inner).insert(id, snapshot);
+            let before = lock(snapshots).insert(id, snapshot);
             drop(before);
         }
         Ok(value)

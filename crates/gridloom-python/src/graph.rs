@@ -7,8 +7,8 @@ use gridloom::{Graph, GraphRef};
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
+use crate::lock;
 use crate::plain::value_of;
-use crate::session::lock;
 use crate::wait::detached;
 
 /// A graph that is being described.

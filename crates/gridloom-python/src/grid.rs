@@ -142,8 +142,10 @@ impl RawGrid {
     }
 
     fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {
-        let mapping = heuristic.mapping(py)?;
-        Ok(RawGroup::new(self.session.clone(), self.grid.live(py)?, mapping))
+        let (mapping, raised) = heuristic.mapping(py)?;
+        let grid = self.grid.live(py)?;
+        let group = grid.group(mapping);
+        Ok(RawGroup::new(&self.session, grid, group, raised, false, false))
     }
 
     fn group_of(
@@ -163,7 +165,7 @@ impl RawGrid {
         let (on, graph) = (grid.clone(), graph.get().graph());
         let group = interruptible(py, move || on.group_of(&graph, mapping, options))?;
         let group = with_cause(py, group.or_raise(py), &raised)?;
-        Ok(RawGroup::described(self.session.clone(), grid, group, raised, is_own))
+        Ok(RawGroup::new(&self.session, grid, group, raised, true, is_own))
     }
 
     /// So many bodies together, or as many as turn out well.

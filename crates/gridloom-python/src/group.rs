@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, Grid, Group, Handle, Loop, Mapping, Report, timeline_html};
+use gridloom::{Arg, Grid, Group, Handle, Loop, Report, timeline_html};
 use gridloom_base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -10,10 +10,11 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::{Snapshots, Target, to_python};
 use crate::errors::OrRaise;
 use crate::function::RawFunction;
+use crate::lock;
 use crate::memory::{element, type_string};
 use crate::plain::to_plain;
 use crate::plan::{Raised, RawMapping, RawPlan, with_cause};
-use crate::session::{Session, Slot, limit_of, lock};
+use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible};
 
 /// Calls that are mapped together.
@@ -32,23 +33,16 @@ pub(crate) struct RawGroup {
 }
 
 impl RawGroup {
-    pub(crate) fn new(session: Arc<Session>, grid: Grid, (mapping, raised): (Mapping, Raised)) -> RawGroup {
-        let group = session.slot(grid.group(mapping));
-        let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_described: false, may_map: false, rounds: None }
-    }
-
-    /// Of calls that were described.
-    pub(crate) fn described(
-        session: Arc<Session>,
+    pub(crate) fn new(
+        session: &Arc<Session>,
         grid: Grid,
         group: Group,
         raised: Raised,
+        is_described: bool,
         may_map: bool,
     ) -> RawGroup {
-        let group = session.slot(group);
-        let (grid, snapshots) = (session.slot(grid), Arc::default());
-        RawGroup { group, grid, session, snapshots, raised, is_described: true, may_map, rounds: None }
+        let (group, grid, snapshots) = (session.slot(group), session.slot(grid), Arc::default());
+        RawGroup { session: session.clone(), group, grid, snapshots, raised, is_described, may_map, rounds: None }
     }
 
     /// What was copied for the part recorded so far is not looked up again: the program may change its arrays now.

@@ -43,6 +43,8 @@ mod session;
 mod wait;
 mod worker;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -83,4 +85,9 @@ mod _gridloom {
 /// A module of NumPy's or of the package's, by name: a look-up in `sys.modules` after the first time.
 fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     PyModule::import(py, name)
+}
+
+/// Locks what a panic leaves as it should be.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::{OrRaise, error};
+use crate::lock;
 use crate::plain::{object_of, to_plain};
-use crate::session::{limit_of, lock};
+use crate::session::limit_of;
 use crate::wait::detached;
 
 /// A mapped group.

@@ -16,8 +16,8 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{OrRaise, error};
 use crate::import;
+use crate::lock;
 use crate::message::RawMessageType;
-use crate::session::lock;
 use crate::wait::interruptible;
 
 /// How long Ctrl-C may take to be noticed in a real process that waits, seconds.

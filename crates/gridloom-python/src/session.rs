@@ -4,12 +4,13 @@
 //! handles are still around.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 
 use crate::errors::error;
+use crate::lock;
 use crate::wait::forget_helpers;
 
 /// Something of a session that [`Session::close`] takes away.
@@ -121,8 +122,4 @@ pub(crate) fn limit_of(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<
     }
     // What no clock can tell apart from for ever is that.
     Ok(Duration::try_from_secs_f64(seconds).ok())
-}
-
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,14 @@
 //! Waits that let other Python threads run, and that Ctrl-C ends.
 //!
-//! Python runs signal handlers in the main thread only, which therefore looks every [`SIGNALS_EVERY`] whether a signal came.
-//! A plain call of a real grid is waited for in slices of that length, by the thread that asks: so no null call changes
-//! threads ([`wait_for`]). Other waits of the main thread cannot be cut, and are done by a helper thread
-//! ([`interruptible`]); other threads wait by themselves. Helpers are kept for the next wait.
+//! Python runs signal handlers in the main thread only, which therefore looks every [`SIGNALS_EVERY`] whether a signal came. A
+//! plain call of a real grid is waited for in slices of that length, by the thread that asks. So no null call changes threads
+//! ([`wait_for`]). Other waits of the main thread cannot be cut, and are done by a helper thread ([`interruptible`]); other
+//! threads wait by themselves. Helpers are kept for the next wait.
 //!
 //! The body of a helper's wait owns its session and borrows nothing, least of all from Python: `'static` sees to it.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use gridloom::{Error, Watch};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::import;
+use crate::{import, lock};
 
 /// How long Ctrl-C may take to be noticed.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
@@ -56,7 +56,6 @@ pub(crate) fn wait_for(
 struct Wait<T>(Mutex<Receiver<T>>);
 
 impl<T: Send + 'static> Wait<T> {
-    /// Begins it in a helper.
     fn begin(body: impl FnOnce() -> T + Send + 'static) -> Wait<T> {
         let (send, receive) = channel();
         // The thread that waited may have been interrupted: the outcome is dropped then.
@@ -124,8 +123,4 @@ fn hand_over(mut task: Task) {
         }
     };
     thread::Builder::new().name("gridloom-wait".into()).spawn(body).expect("the system gives a thread");
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

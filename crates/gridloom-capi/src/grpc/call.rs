@@ -2,7 +2,6 @@
 //! send theirs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gridloom::data::{Datum, Ties};
 use gridloom::{Arg, Function};
@@ -25,16 +24,6 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn function(&self) -> &Function {
         &self.bound.function
-    }
-
-    /// The time that it may take.
-    pub(super) fn limit(&self) -> Option<Duration> {
-        self.bound.limit()
-    }
-
-    /// Name of the server that the program has chosen.
-    pub(super) fn server(&self) -> Option<&str> {
-        self.bound.server.as_deref()
     }
 
     /// A session through this handle that begins now.
@@ -98,12 +87,12 @@ impl Call {
                     result.prefetch()?;
                 }
             }
-            let limited = Limited::new(&self.library.grid, call, self.limit());
+            let limited = Limited::new(&self.library.grid, call, self.bound.limit());
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
         let pending = match survey.callee {
-            Some(callee) => function.submit_calling(None, &args, &named, self.limit(), callee),
-            None => function.submit(&args, &named, self.limit()),
+            Some(callee) => function.submit_calling(None, &args, &named, self.bound.limit(), callee),
+            None => function.submit(&args, &named, self.bound.limit()),
         };
         let pending = pending?;
         ties.sent();

@@ -1,8 +1,9 @@
 //! Messages to objects: made by `object.__new__`, filled field by field; what references lead to is made once and filled
 //! later. Arrays are views of the message's memory.
 //!
-//! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values; strings, bytes and lists that several places of a message lead to are copied for each, at most so often as for
-//! Rust's values: a short message of shared parts must not fill the memory.
+//! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values. Strings, bytes and lists that several places of a message
+//! lead to are copied for each, at most so often as for Rust's values. A short message of shared parts must not fill the
+//! memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! when all places are known.
 //!
 //! What one object is stays one: references to it lead to one place. An object that a list holds by value is found there by
-//! references that are met later; a list's elements are placed before the references of its struct.
+//! references that are met later. A list's elements are placed before the references of its struct.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;

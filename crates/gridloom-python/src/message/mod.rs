@@ -9,9 +9,9 @@
 //! | [`path`] | positions in a message, and paths into an object, as errors name them |
 //!
 //! **Invariants.** A message is checked as a whole before anything is made of it. Nothing recurses deeper than structs stand
-//! inside one another by value: what references lead to waits in a queue, so lists may be long and graphs have cycles.
-//! Arrays are copied by NumPy, once out and not at all in: a received array shows the message's memory, which lives as
-//! long as one of its arrays.
+//! inside one another by value. What references lead to waits in a queue, so lists may be long and graphs have cycles. Arrays
+//! are copied by NumPy, once out and not at all in. A received array shows the message's memory, which lives as long as one of
+//! its arrays.
 
 mod decode;
 mod encode;
@@ -27,7 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{error, wrong_message};
-use crate::session::lock;
+use crate::lock;
 use shape::Shape;
 
 /// A message class, compiled.

@@ -1,4 +1,4 @@
-//! How the fields of Python's classes lie in memory: made once for a class, from its C declaration and from what
+//! How the fields of Python's classes lie in memory. That is found once for a class, from its C declaration and from what
 //! `gridloom/_declare.py` says of each field.
 
 use std::collections::BTreeMap;
@@ -154,7 +154,6 @@ impl Kind {
     }
 }
 
-/// An extent of an array.
 pub(super) enum Extent {
     Number(u64),
     /// A field of the struct that the class does not have.

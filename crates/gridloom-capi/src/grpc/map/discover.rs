@@ -98,7 +98,6 @@ impl Discovery {
         number < self.first_handle
     }
 
-    /// A call of the block.
     pub(super) fn call(&mut self, opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         check_results(opened, items)?;
         if self.failed.is_some() {
@@ -130,7 +129,7 @@ impl Discovery {
         }
         let name = format!("call{}", self.calls + 1);
         let node = self.graph.call_named(&name, opened.function().name(), &args, &named, false)?;
-        if let Some(server) = opened.server() {
+        if let Some(server) = &opened.bound.server {
             self.graph.bind(&node, server)?;
         }
         self.calls += 1;

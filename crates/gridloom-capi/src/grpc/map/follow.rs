@@ -1,8 +1,8 @@
 //! The second run of a block: each call is made in its place in the plan, or by itself if it has none.
 //!
-//! What memory a call reads decides where its value comes from: the result of a mapped call that lies there goes from server
-//! to server; anything else is the client's, as its memory then is. A result is brought when the program asks for it, when a
-//! call reads only parts of it, or at the end.
+//! What memory a call reads decides where its value comes from. The result of a mapped call that lies there goes from server to
+//! server. Anything else is the client's, as its memory then is. A result is brought when the program asks for it, when a call
+//! reads only parts of it, or at the end.
 //!
 //! **Invariants**
 //! - Memory of which `regions` know nothing has the value that the program would see without a block.
@@ -210,7 +210,7 @@ impl Run {
         let Gathered { args, named, .. } = gathered;
         self.overwritten.forget_ended();
         let call = group.submit(function, &args, &named)?;
-        let limited = Arc::new(Limited::new(&library.grid, call, opened.limit()));
+        let limited = Arc::new(Limited::new(&library.grid, call, opened.bound.limit()));
         // SAFETY: promised by the caller.
         unsafe { self.write_results(opened, &limited, results, metas) };
         Ok(MadeCall::Mapped(limited))
