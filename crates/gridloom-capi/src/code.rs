@@ -17,7 +17,6 @@ pub const GRIDLOOM_REMOTE: c_int = -3;
 pub const GRIDLOOM_CANNOT_CONNECT: c_int = -4;
 /// The port is taken.
 pub const GRIDLOOM_CANNOT_LISTEN: c_int = -5;
-/// No such host.
 pub const GRIDLOOM_NO_SUCH_HOST: c_int = -6;
 /// A message exceeds the limit.
 pub const GRIDLOOM_TOO_LARGE: c_int = -7;

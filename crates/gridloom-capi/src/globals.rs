@@ -1,10 +1,10 @@
 //! A copy of the program's global and static variables for each simulated process.
 //!
-//! All simulated processes run in one program, so its writable memory (`.data` and `.bss`) is saved when another process is
-//! about to run, and that one's is put there. Only the memory of the program itself: what shared libraries keep is
-//! theirs and stays (the C library's buffers must not change under it). Copying is plain, and costs 0.1 µs with 1 KiB, 3 µs
-//! with 64 KiB, 90 µs with 1 MiB; a mapping for each process would cost a system call and page faults each time, and
-//! loading the program once for each process (`dlmopen`) ends at 16 of them.
+//! All simulated processes run in one program. So its writable memory (`.data` and `.bss`) is saved when another process is
+//! about to run, and that one's is put there. Only the memory of the program itself: what shared libraries keep is theirs and
+//! stays (the C library's buffers must not change under it). Copying is plain, and costs 0.1 µs with 1 KiB, 3 µs with 64 KiB,
+//! 90 µs with 1 MiB. A mapping for each process would cost a system call and page faults each time. Loading the program once
+//! for each process (`dlmopen`) ends at 16 of them.
 //!
 //! **Invariants**
 //! - While C code of process `n` runs, the program's memory is `n`'s; `loaded` names the process that has its memory

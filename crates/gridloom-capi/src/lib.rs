@@ -28,8 +28,8 @@
 //! - One thread runs C code, and it runs one process at a time; `current` names it and its globals are in place whenever
 //!   C code runs.
 //! - Nothing of the library's own lies in the program's writable memory, or globals are not exchanged (`globals`).
-//! - Functions of the header are `extern "C-unwind"`: a simulated process that goes on after its end is unwound through
-//!   its C frames, which own nothing that a compiler would drop.
+//! - Functions of the header are `extern "C-unwind"`. A simulated process that goes on after its end is unwound through its C
+//!   frames, which own nothing that a compiler would drop.
 
 #![allow(
     clippy::missing_safety_doc,

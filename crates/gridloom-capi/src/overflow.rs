@@ -1,9 +1,9 @@
-//! A simulated process that ends the program by a signal is named before the program ends: one that runs over its stack,
-//! follows a pointer to nowhere, divides by zero, or calls `abort`.
+//! A simulated process that ends the program by a signal is named before the program ends. It may run over its stack, follow a
+//! pointer to nowhere, divide by zero, or call `abort`.
 //!
-//! Below a coroutine's stack lies a page that may not be touched. The handler says which process it was, at which time, and
-//! lets the fault happen again with the system's own handling, so that debuggers and core files see it where it is. It does
-//! not replace a handler that the program has.
+//! Below a coroutine's stack lies a page that may not be touched. The handler says which process it was, at which time. Then it
+//! lets the fault happen again with the system's own handling, so that debuggers and core files see it where it is. It does not
+//! replace a handler that the program has.
 //!
 //! **Limit:** a frame that is larger than the page and does not touch it may land in another stack, unnoticed
 //! (`-fstack-clash-protection` touches it).

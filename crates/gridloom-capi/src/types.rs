@@ -1,6 +1,6 @@
 //! A program's message types: by the name of the type, the struct that it carries.
 //!
-//! All declarations are read as one text, a line for each, so that one may use what another declares; the line of an error
+//! All declarations are read as one text, a line for each, so that one may use what another declares. The line of an error
 //! leads back to the file where it stands.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,6 @@ use gridloom_layout::{Abi, Declarations, Form, Receiver, Schema, SchemaError, Un
 use crate::code::Failure;
 use crate::declare::Declared;
 
-/// The types of this program.
 static TYPES: OnceLock<Types> = OnceLock::new();
 
 /// Message types by name.

@@ -1,8 +1,8 @@
 //! Calibration: calls made only to be timed, until the models of functions are as exact as the program asked for.
 //!
-//! The servers of a host take turns, so that they do not disturb each other; hosts go on at the same time. A call is bound to its
-//! server, which takes it only while it is idle and throws it away when other work comes; it is then made again later. What a server
-//! learns from these calls it learns as from any.
+//! The servers of a host take turns, so that they do not disturb each other; hosts go on at the same time. A call is bound to
+//! its server, which takes it only while it is idle and throws it away when other work comes. The call is then made again
+//! later. What a server learns from these calls it learns as from any.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -71,7 +71,6 @@ pub struct Calibrated {
     pub calls: usize,
     /// Calls that gave way to other work.
     pub gave_way: usize,
-    /// Seconds that it took.
     pub seconds: f64,
     /// Why it ended before the end of the range, or before its goal; or with the error of a call.
     pub why: Option<String>,

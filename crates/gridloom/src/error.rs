@@ -68,10 +68,7 @@ pub enum Error {
     },
     /// What was waited for did not come in time. Nothing is cancelled.
     #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
-    TimedOut {
-        /// The limit of the wait.
-        limit_seconds: f64,
-    },
+    TimedOut { limit_seconds: f64 },
     /// The simulation cannot go on: nothing is left that could happen.
     #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
     Stalled {

@@ -1,11 +1,11 @@
 //! The session: one client of a grid, real or simulated.
 //!
 //! Here are [`Grid`], its one wait, and its end; [`open`] has the ways to open it. What the session knows, as its client's
-//! machine told it, is in parts with state of their own, which do not know one another: a file each, with the session's
+//! machine told it, is in parts with state of their own, which do not know one another. Each is a file, with the session's
 //! functions on it.
 //!
-//! **Invariant:** an event is taken in once, under the session's lock, by [`State::take_in`], which hands it to the parts that
-//! it concerns; that neither waits nor sends.
+//! **Invariant:** an event is taken in once, under the session's lock. [`State::take_in`] hands it to the parts that it
+//! concerns, and neither waits nor sends.
 
 mod addresses;
 mod call_backs;
@@ -120,7 +120,6 @@ impl Grid {
         self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
     }
 
-    /// Whether this grid is simulated.
     pub fn is_simulated(&self) -> bool {
         self.0.backend.simulated().is_some()
     }

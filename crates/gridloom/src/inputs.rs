@@ -1,8 +1,8 @@
 //! Arguments that are made up, for calls that are only to be measured.
 //!
-//! Numbers are random, from 0 to below 1, drawn from a fixed seed; square matrices get their order added to the diagonal, so that
-//! systems can be solved and matrices factored; integers are 0 or 1, which count as indices everywhere. Scalars that are no sizes are 1. What a
-//! function needs beyond that its caller gives.
+//! Numbers are random, from 0 to below 1, drawn from a fixed seed. Square matrices get their order added to the diagonal, so
+//! that systems can be solved and matrices factored. Integers are 0 or 1, which count as indices everywhere. Scalars that are
+//! no sizes are 1. What a function needs beyond that its caller gives.
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,11 @@
 //! 1          "client@b"     "assemble"  1           0.012345678  12345678.9
 //! ```
 //!
-//! The first line has the version of the format. A line for each run of a block, its columns separated by tabs: the
-//! process's number in the deployment, from 1; the process's name; the block's name, both as JSON strings; how often that process
-//! had run that block, with this time; what was measured, on this machine; and what is charged, in floating-point operations.
-//! Lines that begin with `#` are notes. A replay takes the last column, whatever the machine's speed.
+//! The first line has the version of the format. Each run of a block has a line, its columns separated by tabs. The first three
+//! are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings. Then come how often
+//! that process had run that block, with this time, and what was measured on this machine. The last is what is charged, in
+//! floating-point operations. Lines that begin with `#` are notes. A replay takes the last column, whatever the machine's
+//! speed.
 //!
 //! **Invariant:** numbers are written so that they are read as the same bits.
 

@@ -1,7 +1,7 @@
 //! Checks that an argument can be copied, before the copy is made.
 //!
-//! It must fit the largest store among the servers that offer the function, and the memory that this machine has left, where
-//! the copy is made. Sums over several arguments are checked by servers and the mapper, not here.
+//! It must fit the largest store among the servers that offer the function, and the memory that this machine has left for the
+//! copy. Sums over several arguments are checked by servers and the mapper, not here.
 
 use std::fs;
 

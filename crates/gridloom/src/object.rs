@@ -1,6 +1,6 @@
 //! Objects of classes: state on a server, and methods that share it.
 //!
-//! Each is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once: with
+//! Each is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once. With
 //! its process or its server it is lost, and further calls fail ([`TaskError::ObjectLost`], [`TaskError::ServerLost`]).
 
 use std::collections::BTreeMap;

@@ -15,7 +15,6 @@ pub const BUILTIN_LINALG: &str = "builtin:linalg";
 /// Functions with what it takes to run them.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
-    /// The functions.
     pub definitions: Vec<Definition>,
     /// Shared libraries, searched in this order.
     pub libraries: Vec<PathBuf>,

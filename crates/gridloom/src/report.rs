@@ -63,7 +63,6 @@ pub struct TransferRecord {
     pub from: String,
     /// Receiver.
     pub to: String,
-    /// Bytes moved.
     pub size_bytes: u64,
     /// Seconds from the start of the plan.
     pub start_seconds: f64,
@@ -84,13 +83,11 @@ pub struct Report {
     pub measured_seconds: f64,
     /// Bytes over the client's links.
     pub client_bytes: u64,
-    /// Bytes between servers.
     pub server_bytes: u64,
     /// Bytes by pair, sender first.
     pub by_link: BTreeMap<String, u64>,
     /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
     pub tasks: Vec<TaskRecord>,
-    /// Transfers as they went.
     pub transfers: Vec<TransferRecord>,
     /// Servers lost on the way, and how many tasks had to run (again) elsewhere.
     pub lost_servers: Vec<String>,

@@ -1,11 +1,11 @@
 //! The simulated grid that processes of a deployment share: one agent and its servers, a client for each session.
 //!
-//! It stands where the platform's host properties say, as for a program without processes, and is started by the first
-//! process that opens a session (or at the beginning, if faults are to strike one of its nodes). A run in which no process does
-//! has none.
+//! It stands where the platform's host properties say, as for a program without processes. The first process that opens a
+//! session starts it. If faults are to strike one of its nodes, it starts at the beginning. A run in which no process opens
+//! a session has none.
 //!
-//! **Invariant:** a session of a process belongs to it: it waits in the process's own thread, and its client is gone when
-//! the session is closed, or when the process ends, whichever comes first.
+//! **Invariant:** a session of a process belongs to it and waits in the process's own thread. Its client is gone when the
+//! session is closed, or when the process ends, whichever comes first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -61,7 +61,6 @@ impl Value {
         Value { meta, payload: Some(payload), token: None }
     }
 
-    /// Its description.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -1,7 +1,7 @@
 //! A call's arguments, from the program's memory to values, and where its results go.
 //!
-//! Scalars first, since extents need them, then extents, then arrays, which are copied once: what the program does with its
-//! memory after the call has returned changes nothing.
+//! Scalars come first, since extents need them, then extents, then arrays. Arrays are copied once: what the program does with
+//! its memory after the call has returned changes nothing.
 
 use std::ffi::{CStr, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;

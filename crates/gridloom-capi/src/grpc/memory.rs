@@ -1,7 +1,7 @@
 //! The program's memory, read and written where it said that arguments are.
 //!
 //! **Safety of all here:** a pointer leads to as many bytes as the function's signature says, as `printf` asks of its
-//! arguments; nobody writes there while it is read, and nobody else uses it while it is written.
+//! arguments. No thread writes there while it is read, and no other thread uses it while it is written.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;

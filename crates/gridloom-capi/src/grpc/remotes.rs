@@ -155,7 +155,6 @@ impl Remotes {
         table.by_address.values().find(|remote| remote.number() == number).cloned()
     }
 
-    /// The address of a key.
     pub(super) fn key(&self, key: &str) -> Option<usize> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }

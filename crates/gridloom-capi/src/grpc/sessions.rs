@@ -7,7 +7,7 @@
 //! **Invariants**
 //! - The grid tells each end once ([`Grid::await_ends`](gridloom::Grid::await_ends)), to the thread that looks first. That
 //!   thread notes it in the table, where waiting threads find it.
-//! - A thread that waits for a session which another thread collects is told so only once its results are written, since the
+//! - A thread may wait for a session which another thread collects. It is told so only once the results are written, since the
 //!   program may free their memory then. Until it is remembered, such a session is among the *taken*.
 //! - Ids are above 0 and are not given again while they are known.
 
@@ -26,7 +26,6 @@ use super::session::{Origin, Record, Session, Work};
 /// Arrays of ids that are kept for the next wait: as many as threads that wait for one of many at a time usually are.
 const IDLE_MAX: usize = 4;
 
-/// The sessions of a program.
 pub(super) struct Sessions(Mutex<Table>);
 
 /// An array of ids, of which one is to be chosen.
@@ -90,7 +89,6 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session for a call.
     pub(super) fn begin(&self, work: Work, origin: Origin) -> Arc<Session> {
         let (task, deadline_s) = (work.task(), work.deadline_s());
         let mut table = self.lock();

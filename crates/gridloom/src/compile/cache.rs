@@ -1,9 +1,9 @@
 //! Compiled libraries, kept from run to run in a folder of the user's own.
 //!
-//! An entry is a source with its command lines; in it are a library and a list of the files that were read for it (headers,
-//! object files), under a name that says their sizes and dates. So a library is made again when any of them has changed, and
-//! a server that runs keeps the one it started with. One process makes an entry at a time. Entries that nobody used for long
-//! are removed.
+//! An entry is a source with its command lines. In it are a library and a list of the files that were read for it (headers,
+//! object files), under a name that says their sizes and dates. So a library is made again when any of them has changed, and a
+//! server that runs keeps the one it started with. One process makes an entry at a time. Entries that nobody used for long are
+//! removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -18,7 +18,6 @@ use rustix::fs::{FlockOperation, flock};
 use super::{LIBRARY, Made, Recipe};
 use crate::Error;
 
-/// Names the folder.
 const FOLDER_VARIABLE: &str = "GRIDLOOM_CACHE";
 /// An entry that was not used for so long is removed.
 const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);

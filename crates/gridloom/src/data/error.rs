@@ -19,7 +19,6 @@ pub enum DataError {
     NoValue {
         /// The datum, or the place that was read.
         datum: String,
-        /// Why.
         error: Error,
     },
     /// The client's own files or memory do not take a value; why.

@@ -1,4 +1,4 @@
-//! Files of servers, read and written there by functions that servers offer (`builtin:files`): the content goes straight from
+//! Files of servers, read and written there by functions that servers offer (`builtin:files`). The content goes straight from
 //! where it lies to where a call uses it.
 
 use gridloom_base::{Dtype, Meta, NodeId};

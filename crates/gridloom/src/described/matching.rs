@@ -1,8 +1,8 @@
 //! Matches the calls that come with the described ones: each takes the place of the first described call that it fits.
 //!
-//! A call fits if the function, the data that it reads and their extents, the results, the work and the server that it is bound
-//! to are those described. The values of numbers and short texts are free. A call that does not fit may come where a described
-//! one was expected (same function, same results read): it takes that one's names, so that calls after it may still fit.
+//! A call fits if its function, the data that it reads and their extents, its results, work and server are those described.
+//! The values of numbers and short texts are free. A call that does not fit may come where a described one was
+//! expected (same function, same results read). It takes that one's names, so that calls after it may still fit.
 //!
 //! **Invariants:** a described call is taken at most once; a result that stands for a described one has its name.
 
@@ -144,7 +144,6 @@ impl Matching {
         &self.plan
     }
 
-    /// The described group.
     pub(crate) fn group(&self) -> GroupId {
         self.resolved.group.id
     }

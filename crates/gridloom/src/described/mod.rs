@@ -107,9 +107,7 @@ pub enum GraphArg {
     View(GraphRef, Meta),
     /// A whole number.
     Integer(i64),
-    /// A number.
     Real(f64),
-    /// A truth value.
     Truth(bool),
     Text(String),
 }

@@ -1,5 +1,5 @@
-//! Calls of a session: plain ones are sent, waited for and given up; ends of all are told as they come, for programs that
-//! have very many under way and wait for some of them.
+//! Calls of a session. Plain ones are sent, waited for and given up. Ends of all are told as they come: a program may have very
+//! many under way and wait for some of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

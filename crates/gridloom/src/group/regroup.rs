@@ -1,10 +1,10 @@
 //! Bodies of a loop, each a group, that are held back and mapped together.
 //!
-//! Larger groups map better and ask the agent less often; smaller ones start earlier and adapt sooner.
-//! Bodies that are held back are launched when there are enough, or as soon as the program asks for a result of one: no
-//! thread waits for a call that never starts.
+//! Larger groups map better and ask the agent less often; smaller ones start earlier and adapt sooner. Bodies that are held
+//! back are launched when there are enough, or as soon as the program asks for a result of one. So no thread waits for a call
+//! that never starts.
 //!
-//! **Invariant:** a value that a body reads stays in the client's store from its look-up until it was launched: a value that is
+//! **Invariant:** a value that a body reads stays in the client's store from its look-up until it was launched. A value that is
 //! not looked up is given up only after [`KEPT_BATCHES`] launches.
 
 use std::collections::BTreeMap;

@@ -32,11 +32,8 @@ pub struct AlternativeRecord {
     pub inputs_seconds: f64,
     /// What that input is, empty if there is none.
     pub last_input: String,
-    /// When it starts.
     pub start_seconds: f64,
-    /// When it ends.
     pub end_seconds: f64,
-    /// Makespan of the plan.
     pub makespan_seconds: f64,
     /// What makes the greatest difference to where it is (of the server where it is: what takes longest): `inputs`, `slots` or
     /// `run`; or `behind`, if the makespan differs by what comes after the task, and not by when it ends itself.

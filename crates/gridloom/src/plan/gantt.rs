@@ -1,7 +1,7 @@
 //! A plan as a drawing: slots of servers above, links below, time to the right.
 //!
-//! **Invariants:** the file stays below about 10 MB, however long the plan: bars that lie closer than the chart can show are
-//! drawn as one, which tells how many they are, and only the busiest rows are drawn.
+//! **Invariants:** the file stays below about 10 MB, however long the plan. Bars that lie closer than the chart can show are
+//! drawn as one, which tells how many they are. Only the busiest rows are drawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

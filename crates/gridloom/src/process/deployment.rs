@@ -16,7 +16,6 @@ const NAMES_TOLD: usize = 8;
 /// Whether a process's arguments fit its function, as far as the program's language can tell; what is wrong otherwise.
 pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
 
-/// A deployment file.
 #[derive(Debug)]
 pub struct Deployment {
     file: String,

@@ -11,7 +11,6 @@ use crate::Error;
 
 /// Names a file, if the command line does not.
 const FILE_VARIABLE: &str = "GRIDLOOM_CONFIG";
-/// Levels of the log.
 const LOG_VARIABLE: &str = "GRIDLOOM_LOG";
 /// Begins the variable of a value.
 const PREFIX: &str = "GRIDLOOM_SET_";

@@ -3,8 +3,8 @@
 //! A message goes as a letter; the letter's type has the name of the message type. The first of a type on a connection
 //! carries the type's declaration, so that a receiver that declares it differently can say where.
 //!
-//! **Invariant:** what came is checked as a whole before a value is made of it; a wrong message is an error of the process that attends
-//! to it, with the type, the field and what was expected, and harms nothing else.
+//! **Invariant:** what came is checked as a whole before a value is made of it. A wrong message is an error of the process that
+//! attends to it, and harms nothing else. The error has the type, the field and what was expected.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,12 +16,9 @@ use crate::{Error, LocalConfig, read_text};
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
 
-/// What to simulate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SimulateConfig {
-    /// Platform file.
     pub platform: PathBuf,
-    /// Deployment file.
     #[serde(default)]
     pub deployment: Option<PathBuf>,
     /// Scenario of faults; its times count from the beginning of the simulation.

@@ -1,7 +1,7 @@
 //! Chrome's trace event format: an array of events, one a line. Times are microseconds of virtual time.
 //!
-//! An arrow leaves and arrives at a slice of a nanosecond, since viewers bind arrows to slices; where several would
-//! lie on one another, they stand a nanosecond apart, and `seconds` says when it was.
+//! An arrow leaves and arrives at a slice of a nanosecond, since viewers bind arrows to slices. Where several would lie on one
+//! another, they stand a nanosecond apart, and `seconds` says when it was.
 //!
 //! Source: "Trace Event Format", the Catapult project.
 

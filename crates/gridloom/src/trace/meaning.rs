@@ -1,7 +1,7 @@
 //! Messages by meaning: field names and values, long arrays as their type, shape and first elements.
 //!
-//! The first message of a type on a connection carries its declaration, which is kept; so every typed message can be
-//! read, in whatever language its sender is written. What has no declaration is shown as bytes.
+//! The first message of a type on a connection carries its declaration, which is kept. So every typed message can be read, in
+//! whatever language its sender is written. What has no declaration is shown as bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

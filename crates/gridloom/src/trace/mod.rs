@@ -1,9 +1,9 @@
 //! What happens in a simulation, written to a file as it happens, for a viewer: Chrome's format ([`chrome`]; Perfetto and
 //! `chrome://tracing` show it), or Paje's ([`paje`]; if the file's name ends so).
 //!
-//! A host is a group of tracks: one for the states of each process, one for its messages, one for each slot of a server and
-//! one for what data it sends and gets. So is a link, with as many tracks as transfers ever shared it at a time. A message is an
-//! arrow with its values, shown by meaning ([`meaning`]).
+//! A host is a group of tracks. Each process has one for its states and one for its messages. A server has one for each slot
+//! and one for what data it sends and gets. So is a link, with as many tracks as transfers ever shared it at a time. A message
+//! is an arrow with its values, shown by meaning ([`meaning`]).
 //!
 //! **Invariant:** what is kept in memory is what has a track, and what is under way; never what is over.
 

@@ -174,7 +174,6 @@ unsafe extern "C-unwind" {
     fn gridloom_variadic_grpc_invoke_async_np();
 }
 
-/// The instruction of a jump.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {

@@ -1,4 +1,4 @@
-//! The functions of the headers, a file for each part: pointers, numbers and texts of C become types of Rust here, and errors
+//! The functions of the headers, a file for each part. Pointers, numbers and texts of C become types of Rust here, and errors
 //! become codes ([`run`](super::code::run)). The headers say what each function does.
 
 mod calls;

@@ -1,13 +1,15 @@
 //! Faults on guarded pages: a thread that touches one waits until another thread has opened it, and then goes on.
 //!
-//! The handler does what a handler may and no more: it looks the address up among numbers that only ever change one by one, tells
-//! the thread that opens pages of it through a pipe, and waits. Every other fault goes to the handler that was there before.
+//! The handler does what a handler may and no more. It looks the address up among numbers that only ever change one by one. It
+//! tells the thread that opens pages of it through a pipe, and waits. Every other fault goes to the handler that was there
+//! before.
 //!
-//! **Invariants:** a page that is closed lies in a slot; slots and the protection of pages are changed under one lock, which is not
-//! this module's (`Pages` is that lock's). A thread that finds no slot for a fault on a closed page
-//! finds that more was opened.
+//! **Invariants:** a page that is closed lies in a slot. Slots and the protection of pages are changed under one lock, which is
+//! not this module's (`Pages` is that lock's). A thread that finds no slot for a fault on a closed page finds that more was
+//! opened.
 //!
-//! A child made by `fork` has the slots and the handler, but not the thread: its pages are opened and no more, until it watches itself.
+//! A child made by `fork` has the slots and the handler, but not the thread. Its pages are opened and no more, until it watches
+//! itself.
 //!
 //! **Limits:** it is for Linux, and not under valgrind, which does not go on precisely where a fault was. A system call that is
 //! given closed memory fails with `EFAULT`. Memory that is shared cannot be written while it is closed. A handler that the program

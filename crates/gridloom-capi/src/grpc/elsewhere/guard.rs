@@ -6,9 +6,9 @@
 //! for; other threads, too, since no page is open before it has its value. But memory that is shared is opened first.
 //!
 //! **Invariants**
-//! - What is watched lies in memory that a call of a block was given for a result, as long as that is in the block's regions and not
-//!   brought; the block opens it before anything else is written there, and all of it when it ends. Where that fails it is watched
-//!   again: a result that is brought has all its parts.
+//! - What is watched lies in memory that a call of a block was given for a result. It is watched as long as that is in
+//!   the block's regions and not brought. The block opens it before anything else is written there, and all of it when it ends. Where that fails it
+//!   is watched again: a result that is brought has all its parts.
 //! - Pages that have a byte of anything else are not closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
