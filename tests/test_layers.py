@@ -142,6 +142,17 @@ def test_the_simulation_has_no_unsafe_code_and_stacks_have_it_in_one_file():
     assert unsafe == ["stack.rs"]
 
 
+def test_a_library_that_is_compiled_once_has_no_tests_of_its_own():
+    wrong = [
+        f"{path.relative_to(ROOT)}: cargo does not run it"
+        for manifest in sorted((ROOT / "crates").glob("*/Cargo.toml"))
+        if "\n[lib]\ntest = false\n" in manifest.read_text()
+        for path in sorted((manifest.parent / "src").rglob("*.rs"))
+        if "#[test]" in path.read_text()
+    ]
+    assert not wrong, wrong
+
+
 def test_the_core_has_fewer_than_ten_dependencies():
     manifest = (ROOT / "crates" / "gridloom-core" / "Cargo.toml").read_text()
     normal = manifest.split("[dependencies]")[1].split("\n[")[0]

@@ -20,7 +20,7 @@ pub fn lower_bound(problem: &Problem) -> f64 {
 }
 
 /// Lower bound on the end of everything if the tasks for which `ended` knows a time end then: bound 1.
-pub(super) fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) -> f64 {
+pub fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) -> f64 {
     let client = problem.client();
     let free_s: Vec<f64> = problem.servers().iter().map(|server| server.busy_s[0]).collect();
     let mut seconds = vec![0.0; client];
@@ -58,7 +58,7 @@ fn leaving_seconds(problem: &Problem, datum: usize) -> f64 {
 }
 
 /// Bounds 2 and 3.
-fn work(problem: &Problem) -> f64 {
+pub fn work(problem: &Problem) -> f64 {
     let servers = problem.servers().len();
     let mut seconds = vec![0.0; servers];
     let speeds = speeds(problem);
@@ -98,19 +98,4 @@ pub(super) fn speeds(problem: &Problem) -> Vec<f64> {
     }
     let speed = |server: usize| if runs[server] == 0 { 0.0 } else { runs[server] as f64 / slower[server] };
     (0..servers).map(speed).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{grid, independent};
-    use gridloom_base::NodeId;
-
-    #[test]
-    fn total_work_over_total_speed() {
-        let problem = Problem::new(&independent(12, 3e9), &grid(&[1e9, 2e9, 3e9]), NodeId(0)).unwrap();
-        assert!((work(&problem) - 6.0).abs() < 1e-9);
-        assert!((critical_path(&problem, |_| None) - 1.0).abs() < 1e-9);
-        assert!((lower_bound(&problem) - 6.0).abs() < 1e-9);
-    }
 }

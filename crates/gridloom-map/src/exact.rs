@@ -29,7 +29,7 @@ const KEPT_MAX: usize = 100_000;
 const EARLIER: f64 = 1e-12;
 
 /// The search.
-pub(super) struct Exact<'p> {
+pub struct Exact<'p> {
     problem: &'p Problem,
     servers: usize,
     /// By task × server: seconds; what it takes to bring sources there; what it takes to bring results to the client.
@@ -73,7 +73,7 @@ struct Partial {
 impl<'p> Exact<'p> {
     /// Prepares to look at so many partial plans; `None` if plans depend on the order of placing, or there are too many
     /// tasks. Nothing is better than `bound_s`.
-    pub(super) fn new(problem: &'p Problem, nodes: u64, bound_s: f64) -> Option<Exact<'p>> {
+    pub fn new(problem: &'p Problem, nodes: u64, bound_s: f64) -> Option<Exact<'p>> {
         let (tasks, servers) = (problem.task_count(), problem.client());
         if tasks > TASKS_MAX || !(0..problem.data().len()).all(|datum| has_one_way(problem, datum)) {
             return None;
@@ -130,7 +130,7 @@ impl<'p> Exact<'p> {
     }
 
     /// Searches for a line that ends before `known_s`; whether all that could was looked at.
-    pub(super) fn search(&mut self, known_s: f64) -> bool {
+    pub fn search(&mut self, known_s: f64) -> bool {
         self.best_s = known_s;
         let tasks = self.problem.task_count();
         let busy = self.problem.servers().iter().flat_map(|server| server.busy_s.iter().copied());
@@ -148,7 +148,7 @@ impl<'p> Exact<'p> {
     }
 
     /// The best line found, if there is one that ends before what was known.
-    pub(super) fn into_best(self) -> Option<Line> {
+    pub fn into_best(self) -> Option<Line> {
         self.best
     }
 

@@ -41,7 +41,7 @@ pub(super) fn line_of(problem: &Problem, plan: &Plan) -> Line {
 }
 
 /// The plan of a line; with `insertion`, a task may go into a gap that its server has by then.
-pub(super) fn plan_of(problem: &Problem, line: &Line, insertion: bool) -> Plan {
+pub fn plan_of(problem: &Problem, line: &Line, insertion: bool) -> Plan {
     let mut schedule = Schedule::new(problem).with_insertion(insertion);
     line.order.iter().for_each(|task| schedule.place(*task as usize, line.servers[*task as usize] as usize));
     schedule.finish()

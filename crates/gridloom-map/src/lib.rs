@@ -55,16 +55,17 @@ mod spec;
 mod sufferage;
 mod validate;
 
-#[cfg(test)]
-mod auto_tests;
-#[cfg(test)]
-mod contract_tests;
-#[cfg(test)]
-mod hostile_tests;
-#[cfg(test)]
-mod noise_tests;
-#[cfg(test)]
-mod testing;
+/// Parts that only the tests of this crate name.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::bounds::{critical_path as path_bound, work as work_bound};
+    pub use crate::branch::Search;
+    pub use crate::contention::side_by_side::SideBySide;
+    pub use crate::exact::Exact;
+    pub use crate::improve::plan_of;
+    pub use crate::order::{Followers, breadth_first, by_rank};
+    pub use crate::slots::Slots;
+}
 
 pub use anneal::Anneal;
 pub use auto::Auto;

@@ -3,7 +3,7 @@
 use super::problem::Problem;
 
 /// By task: the tasks that read what it makes.
-pub(super) struct Followers {
+pub struct Followers {
     /// By task, and one past the last: where its followers begin.
     first: Vec<u32>,
     tasks: Vec<u32>,
@@ -11,7 +11,7 @@ pub(super) struct Followers {
 
 impl Followers {
     /// Lays them out.
-    pub(super) fn new(problem: &Problem) -> Followers {
+    pub fn new(problem: &Problem) -> Followers {
         let tasks = problem.task_count();
         let makers =
             |task: usize| problem.inputs(task).iter().filter_map(|datum| problem.data()[*datum as usize].producer);
@@ -32,13 +32,13 @@ impl Followers {
     }
 
     /// The tasks that read what a task makes, ascending; one that reads two of its data is there twice.
-    pub(super) fn of(&self, task: usize) -> &[u32] {
+    pub fn of(&self, task: usize) -> &[u32] {
         &self.tasks[self.first[task] as usize..self.first[task + 1] as usize]
     }
 }
 
 /// By datum: the tasks that read it.
-pub(super) struct Readers {
+pub struct Readers {
     /// By datum, and one past the last: where its readers begin.
     first: Vec<u32>,
     tasks: Vec<u32>,
@@ -46,7 +46,7 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Lays them out.
-    pub(super) fn new(problem: &Problem) -> Readers {
+    pub fn new(problem: &Problem) -> Readers {
         let mut first = Vec::with_capacity(problem.data().len() + 1);
         let mut count = 0;
         first.push(count);
@@ -67,13 +67,13 @@ impl Readers {
     }
 
     /// The tasks that read a datum, ascending.
-    pub(super) fn of(&self, datum: u32) -> &[u32] {
+    pub fn of(&self, datum: u32) -> &[u32] {
         &self.tasks[self.first[datum as usize] as usize..self.first[datum as usize + 1] as usize]
     }
 }
 
 /// Tells which tasks have become ready when others are done.
-pub(super) struct Waiting<'f> {
+pub struct Waiting<'f> {
     followers: &'f Followers,
     /// By task: inputs that have yet to be made.
     inputs: Vec<u32>,
@@ -81,19 +81,19 @@ pub(super) struct Waiting<'f> {
 
 impl<'f> Waiting<'f> {
     /// Nothing is done yet.
-    pub(super) fn new(problem: &Problem, followers: &'f Followers) -> Waiting<'f> {
+    pub fn new(problem: &Problem, followers: &'f Followers) -> Waiting<'f> {
         let made = |datum: &&u32| problem.data()[**datum as usize].producer.is_some();
         let waits = |task| problem.inputs(task).iter().filter(made).count() as u32;
         Waiting { followers, inputs: (0..problem.task_count()).map(waits).collect() }
     }
 
     /// Tasks that wait for no other, ascending.
-    pub(super) fn ready(&self) -> Vec<u32> {
+    pub fn ready(&self) -> Vec<u32> {
         (0..self.inputs.len() as u32).filter(|task| self.inputs[*task as usize] == 0).collect()
     }
 
     /// Takes note that a task is done and hands over those that waited only for it, ascending.
-    pub(super) fn done(&mut self, task: usize, mut ready: impl FnMut(u32)) {
+    pub fn done(&mut self, task: usize, mut ready: impl FnMut(u32)) {
         for follower in self.followers.of(task) {
             let inputs = &mut self.inputs[*follower as usize];
             *inputs -= 1;
@@ -108,7 +108,7 @@ impl<'f> Waiting<'f> {
 /// out. Of tasks that a heuristic finds equal, the first of these is taken.
 ///
 /// Source: Kahn, *Topological sorting of large networks*, CACM 5(11), 1962.
-pub(super) fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32> {
+pub fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32> {
     let mut waiting = Waiting::new(problem, followers);
     let mut order = waiting.ready();
     order.reserve(problem.task_count() - order.len());
@@ -121,31 +121,9 @@ pub(super) fn breadth_first(problem: &Problem, followers: &Followers) -> Vec<u32
 }
 
 /// All tasks by descending rank, ties in [`breadth_first`] order.
-pub(super) fn by_rank(problem: &Problem, rank: &[f64]) -> Vec<u32> {
+pub fn by_rank(problem: &Problem, rank: &[f64]) -> Vec<u32> {
     let mut order = breadth_first(problem, &Followers::new(problem));
     // Stable, so that ties stay as they are.
     order.sort_by(|a, b| rank[*b as usize].total_cmp(&rank[*a as usize]));
     order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{Build, CLIENT, grid};
-
-    #[test]
-    fn tasks_come_layer_by_layer() {
-        let mut build = Build::new(1);
-        let source = build.source(8);
-        let first = build.task(0, 1.0, &[source], 8);
-        let long = build.task(0, 1.0, &[first], 8);
-        let last = build.task(0, 1.0, &[long], 8);
-        let late = build.task(0, 1.0, &[source], 8);
-        build.task(0, 1.0, &[first, late, last], 8);
-        let problem = Problem::new(&build.done(), &grid(&[1e9]), CLIENT).unwrap();
-        let followers = Followers::new(&problem);
-        assert_eq!(followers.of(0), [1, 4]);
-        assert_eq!(breadth_first(&problem, &followers), [0, 3, 1, 2, 4]);
-        assert_eq!(by_rank(&problem, &[1.0, 3.0, 1.0, 1.0, 0.0]), [1, 0, 3, 2, 4]);
-    }
 }

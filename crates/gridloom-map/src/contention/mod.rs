@@ -21,7 +21,7 @@
 mod list;
 mod search;
 mod sharing;
-mod side_by_side;
+pub(crate) mod side_by_side;
 mod times;
 
 use std::cmp::{Ordering, Reverse};
@@ -557,6 +557,3 @@ impl Ord for Timed {
         self.at_s.total_cmp(&other.at_s).then(self.what.cmp(&other.what))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@
 
 /// Those of one server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SideBySide {
+pub struct SideBySide {
     /// In order of their starts.
     running: Vec<Running>,
     /// Tasks that run at a time since `since_s`.
@@ -25,13 +25,13 @@ struct Running {
 }
 
 impl SideBySide {
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = SideBySide { running: std::mem::take(&mut self.running), ..SideBySide::default() };
         self.running.clear();
     }
 
     /// A task starts, which takes so long alone.
-    pub(super) fn start(&mut self, now_s: f64, task: u32, alone_s: f64) {
+    pub fn start(&mut self, now_s: f64, task: u32, alone_s: f64) {
         self.advance(now_s);
         self.running.push(Running { task, left_s: alone_s, factor: 1.0 });
         self.is_changed = true;
@@ -39,7 +39,7 @@ impl SideBySide {
 
     /// From now on so many tasks run, others than these among them: when the next of these ends, and the turn; `None` if none
     /// runs, or nothing has changed.
-    pub(super) fn next(&mut self, now_s: f64, tasks: u32, factor: impl Fn(u32, u32) -> f64) -> Option<(f64, u32)> {
+    pub fn next(&mut self, now_s: f64, tasks: u32, factor: impl Fn(u32, u32) -> f64) -> Option<(f64, u32)> {
         if !std::mem::take(&mut self.is_changed) && tasks == self.tasks {
             return None;
         }
@@ -52,7 +52,7 @@ impl SideBySide {
     }
 
     /// The task that was to end next has ended.
-    pub(super) fn end_first(&mut self) -> u32 {
+    pub fn end_first(&mut self) -> u32 {
         let ends_s = |one: &Running| one.left_s * one.factor;
         let all = self.running.iter().enumerate();
         let first = all.min_by(|a, b| ends_s(a.1).total_cmp(&ends_s(b.1))).expect("one runs").0;
@@ -62,7 +62,7 @@ impl SideBySide {
         task
     }
 
-    pub(super) fn turn(&self) -> u32 {
+    pub fn turn(&self) -> u32 {
         self.turn
     }
 
@@ -70,28 +70,5 @@ impl SideBySide {
         let passed_s = now_s - self.since_s;
         self.running.iter_mut().for_each(|one| one.left_s = (one.left_s - passed_s / one.factor).max(0.0));
         self.since_s = now_s;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Starts and ends of tasks that take as long as they run at a time: a processor in equal shares.
-    #[test]
-    fn a_processor_in_equal_shares() {
-        let equal = |_: u32, tasks: u32| f64::from(tasks);
-        let mut beside = SideBySide::default();
-        beside.start(0.0, 7, 2.0);
-        assert_eq!(beside.next(0.0, 1, equal), Some((2.0, 1)));
-        beside.start(1.0, 8, 3.0);
-        // One second of the first is left, in halves.
-        assert_eq!(beside.next(1.0, 2, equal), Some((3.0, 2)));
-        assert_eq!(beside.next(1.0, 2, equal), None, "nothing has changed");
-        assert_eq!(beside.end_first(), 7);
-        assert_eq!(beside.next(3.0, 1, equal), Some((5.0, 3)));
-        // Another group's task that ends later.
-        assert_eq!(beside.next(4.0, 2, equal), Some((6.0, 4)));
-        assert_eq!((beside.end_first(), beside.next(6.0, 1, equal)), (8, None));
     }
 }

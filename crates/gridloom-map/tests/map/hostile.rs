@@ -1,10 +1,11 @@
 //! Outlines, specs and figures come over sockets: whatever they say, mapping gives a valid plan or an error, and never
 //! panics or asks for memory out of proportion to the input.
 
-use super::testing::*;
-use super::*;
-use crate::outline::{OutlineDatum, OutlineTask};
+use crate::testing::*;
 use gridloom_base::{NodeId, SplitMix64};
+use gridloom_map::*;
+use gridloom_map::{OutlineDatum, OutlineTask};
+use gridloom_perf::GridView;
 use gridloom_perf::{LinkEstimate, Point};
 
 const SPECS: [&str; 19] = [

@@ -1,8 +1,11 @@
 //! The judge against small cases by hand; `tests/map_oracle.rs` has plans with known makespans.
 
-use super::*;
-use crate::recorded::{CLIENT, Case, Model, Servers, Workflow};
+use std::collections::BTreeMap;
+
 use crate::testing::{grid, independent, perturbation};
+use gridloom_map::contention::*;
+use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
+use gridloom_map::*;
 
 fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
     let case = Case { workflow, servers, model };

@@ -1,8 +1,8 @@
 //! What `auto` must achieve, on graphs with known best plans, and what it must leave alone.
 
-use super::testing::*;
-use super::*;
+use crate::testing::*;
 use gridloom_base::SplitMix64;
+use gridloom_map::*;
 
 fn map(spec: &str, problem: &Problem) -> Plan {
     Spec::parse(spec).unwrap().heuristic().unwrap().map(problem).unwrap()

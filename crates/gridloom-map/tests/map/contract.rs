@@ -1,8 +1,9 @@
 //! Checks that every heuristic of the table must pass; plans that some must achieve; inputs that none may accept.
 
-use super::testing::*;
-use super::*;
+use crate::testing::*;
 use gridloom_base::SplitMix64;
+use gridloom_map::*;
+use gridloom_perf::GridView;
 use gridloom_perf::LinkEstimate;
 
 fn plan(spec: &str, outline: &Outline, grid: &GridView) -> Plan {
@@ -200,7 +201,7 @@ fn a_chain_of_matrices_moves_what_it_must() {
 
 #[test]
 fn a_datum_that_all_read_goes_to_each_server_once() {
-    let mut build = testing::Build::new(1);
+    let mut build = crate::testing::Build::new(1);
     let database = build.source(1 << 30);
     (0..40).for_each(|_| {
         build.task(0, 1e10, &[database], 8);
@@ -215,7 +216,7 @@ fn a_datum_that_all_read_goes_to_each_server_once() {
 
 #[test]
 fn data_at_a_server_are_read_there() {
-    let mut build = testing::Build::new(1);
+    let mut build = crate::testing::Build::new(1);
     let held = build.source(1 << 30);
     build.0.data[0].at = vec![gridloom_base::NodeId(102)];
     build.task(0, 1e8, &[held], 8);
@@ -227,7 +228,7 @@ fn data_at_a_server_are_read_there() {
 /// A gap before a task that waits for its data takes a short task; without insertion it stays empty.
 #[test]
 fn insertion_fills_gaps() {
-    let mut build = testing::Build::new(1);
+    let mut build = crate::testing::Build::new(1);
     let (large, small) = (build.source(400_000_000), build.source(8));
     build.task(0, 5e9, &[large], 8);
     build.task(0, 1e9, &[small], 8);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::contention::{Judge, Lister};
-use super::testing::*;
-use super::*;
+use crate::testing::*;
 use gridloom_base::SplitMix64;
+use gridloom_map::contention::{Judge, Lister};
+use gridloom_map::*;
+use gridloom_perf::GridView;
 use gridloom_perf::LinkEstimate;
 
 /// With steps enough for seven products, not for what they take.

@@ -1,37 +1,37 @@
-//! Graphs and grids for the tests of this folder.
+//! Graphs and grids for the tests.
 
 use std::collections::BTreeMap;
 
-use super::plan::Plan;
-use crate::outline::{Outline, OutlineDatum, OutlineTask};
 use gridloom_base::{NodeId, SplitMix64};
+use gridloom_map::Plan;
+use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::{Beside, FunctionModel, GridView, LinkEstimate, Perturbation, ServerView};
 
 /// The client of all test grids.
-pub(super) const CLIENT: NodeId = NodeId(0);
+pub const CLIENT: NodeId = NodeId(0);
 
 /// The spec for small groups with imprecise figures: what need not move does not.
-pub(super) const TIDY: &str = "heft[slack=0.05,polish=1000000]";
+pub const TIDY: &str = "heft[slack=0.05,polish=1000000]";
 
 /// Builds an outline task by task.
 #[derive(Default)]
-pub(super) struct Build(pub(super) Outline);
+pub struct Build(pub Outline);
 
 impl Build {
     /// A graph of tasks that call one function, or with `functions` > 1 several.
-    pub(super) fn new(functions: usize) -> Build {
+    pub fn new(functions: usize) -> Build {
         let functions = (0..functions).map(|number| format!("m/f{number}")).collect();
         Build(Outline { functions, ..Outline::default() })
     }
 
     /// A datum that the client holds.
-    pub(super) fn source(&mut self, size_bytes: u64) -> u32 {
+    pub fn source(&mut self, size_bytes: u64) -> u32 {
         self.0.data.push(OutlineDatum { size_bytes, producer: None, at: vec![CLIENT], wanted: false });
         self.0.data.len() as u32 - 1
     }
 
     /// A task with one result.
-    pub(super) fn task(&mut self, function: u32, work: f64, inputs: &[u32], size_bytes: u64) -> u32 {
+    pub fn task(&mut self, function: u32, work: f64, inputs: &[u32], size_bytes: u64) -> u32 {
         let mut inputs = inputs.to_vec();
         inputs.sort_unstable();
         inputs.dedup();
@@ -42,7 +42,7 @@ impl Build {
     }
 
     /// Wants every result that no task reads.
-    pub(super) fn done(mut self) -> Outline {
+    pub fn done(mut self) -> Outline {
         let mut read = vec![false; self.0.data.len()];
         self.0.tasks.iter().flat_map(|task| &task.inputs).for_each(|input| read[*input as usize] = true);
         for (datum, read) in self.0.data.iter_mut().zip(read) {
@@ -53,7 +53,7 @@ impl Build {
 }
 
 /// Product of 8 square matrices by a binary tree: 7 multiplications.
-pub(super) fn matrix_chain(order: u64) -> Outline {
+pub fn matrix_chain(order: u64) -> Outline {
     let mut build = Build::new(1);
     let (bytes, work) = (8 * order * order, 2.0 * (order as f64).powi(3));
     let mut level: Vec<u32> = (0..8).map(|_| build.source(bytes)).collect();
@@ -64,7 +64,7 @@ pub(super) fn matrix_chain(order: u64) -> Outline {
 }
 
 /// A source, `width` tasks that read it, and one that reads their results.
-pub(super) fn fork_join(width: usize) -> Outline {
+pub fn fork_join(width: usize) -> Outline {
     let mut build = Build::new(1);
     let source = build.source(1 << 20);
     let first = build.task(0, 1e8, &[source], 1 << 20);
@@ -74,7 +74,7 @@ pub(super) fn fork_join(width: usize) -> Outline {
 }
 
 /// Tasks that read and share nothing.
-pub(super) fn independent(tasks: usize, work: f64) -> Outline {
+pub fn independent(tasks: usize, work: f64) -> Outline {
     let mut build = Build::new(1);
     (0..tasks).for_each(|_| {
         build.0.tasks.push(OutlineTask {
@@ -89,7 +89,7 @@ pub(super) fn independent(tasks: usize, work: f64) -> Outline {
 }
 
 /// A graph drawn at random: up to three inputs each, from the sources and earlier tasks; some works and sizes are 0.
-pub(super) fn random_graph(rng: &mut SplitMix64, tasks: usize, functions: usize) -> Outline {
+pub fn random_graph(rng: &mut SplitMix64, tasks: usize, functions: usize) -> Outline {
     let mut build = Build::new(functions);
     for _ in 0..2 {
         let size = rng.below(50_000_000);
@@ -107,7 +107,7 @@ pub(super) fn random_graph(rng: &mut SplitMix64, tasks: usize, functions: usize)
 
 /// Servers of these speeds, one slot each, that offer `m/f0` to `m/f3`; links between servers ten times faster than
 /// those of the client.
-pub(super) fn grid(speeds: &[f64]) -> GridView {
+pub fn grid(speeds: &[f64]) -> GridView {
     let names = (0..4).map(|number| (format!("m/f{number}"), FunctionModel::default()));
     let functions: BTreeMap<String, FunctionModel> = names.collect();
     let server = |(number, speed): (usize, &f64)| ServerView {
@@ -133,7 +133,7 @@ pub(super) fn grid(speeds: &[f64]) -> GridView {
 
 /// A grid drawn at random: some servers plain, some pairs without a link, some functions missing (never `m/f0` of the
 /// first server, nor any of the last), some slots busy. No direct link is slower than the way through the client.
-pub(super) fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
+pub fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
     let speeds: Vec<f64> = (0..servers).map(|_| 1e9 * (1.0 + 3.0 * rng.unit())).collect();
     let mut grid = grid(&speeds);
     for (number, server) in grid.servers.iter_mut().enumerate() {
@@ -160,7 +160,7 @@ pub(super) fn random_grid(rng: &mut SplitMix64, servers: usize) -> GridView {
 }
 
 /// The grid with servers of more slots, most of which slow their tasks down side by side.
-pub(super) fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
+pub fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
     for server in &mut grid.servers {
         server.slots += rng.below(4) as u32;
         server.busy_s.resize(server.slots as usize, 0.0);
@@ -175,13 +175,13 @@ pub(super) fn perturbed(rng: &mut SplitMix64, mut grid: GridView) -> GridView {
 }
 
 /// Factors by tasks side by side.
-pub(super) fn perturbation(points: &[(u32, f64)]) -> Perturbation {
+pub fn perturbation(points: &[(u32, f64)]) -> Perturbation {
     let point = |(tasks, factor): &(u32, f64)| Beside { tasks: *tasks, factor: *factor, calls: 9 };
     Perturbation::new(points.iter().map(point).collect())
 }
 
 /// Counts: client to server, server to server, server to client.
-pub(super) fn traffic(plan: &Plan) -> [usize; 3] {
+pub fn traffic(plan: &Plan) -> [usize; 3] {
     let count = |from: bool, to: bool| {
         plan.transfers.iter().filter(|moved| (moved.from == CLIENT) == from && (moved.to == CLIENT) == to).count()
     };

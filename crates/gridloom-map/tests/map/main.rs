@@ -1,0 +1,22 @@
+//! The tests of the crate: one program that links the library, so that a change compiles the library once.
+
+mod auto;
+mod baseline;
+mod bounds;
+mod branch;
+mod contention;
+mod contract;
+mod explain;
+mod hostile;
+mod imposed;
+mod noise;
+mod oracle;
+mod order;
+mod pairs;
+mod plan;
+mod recorded_servers;
+mod recorded_workflow;
+mod side_by_side;
+mod slots;
+mod spec;
+mod testing;

@@ -1,0 +1,84 @@
+//! Specs: read, printed back, refused.
+
+use gridloom_base::limits::SPEC_DEPTH_MAX;
+use gridloom_map::*;
+
+#[test]
+fn an_agent_is_not_asked_for_more_than_it_takes() {
+    let checked = |text: &str| Spec::parse(text).unwrap().check_steps();
+    for entry in HEURISTICS {
+        assert_eq!(checked(entry.name), Ok(()), "{}", entry.name);
+    }
+    assert_eq!(checked("anneal[steps=999000000]"), Ok(()));
+    for (text, parameter) in [
+        ("anneal[steps=10000000000000000000]", "steps"),
+        ("local[from=anneal[steps=1000000000]]", "steps"),
+        ("heft[polish=18446744073709551615]", "polish"),
+        ("exhaustive[nodes=18446744073709551615]", "nodes"),
+        ("auto[steps=1000000001]", "steps"),
+    ] {
+        let said = checked(text).unwrap_err().to_string();
+        assert!(said.contains(text) && said.contains("at most 1000000000 for a group"), "{said}");
+        assert!(said.contains(&format!("ask for fewer ({parameter}=...)")), "{said}");
+    }
+}
+
+#[test]
+fn specs_are_printed_back() {
+    for text in [
+        "heft",
+        "heft[insertion=no]",
+        "heft[insertion=no,slack=0]",
+        "random[seed=3]",
+        "exhaustive[nodes=9]",
+        "local[from=mct]",
+        "anneal[from=local[from=heft[insertion=no,slack=0],steps=5],seed=3]",
+    ] {
+        assert_eq!(Spec::parse(text).unwrap().to_string(), text);
+    }
+    for entry in HEURISTICS {
+        let spec = Spec::parse(entry.name).unwrap();
+        assert_eq!(spec.to_string(), entry.name);
+        spec.heuristic().unwrap();
+    }
+    assert_eq!(Spec::parse(" heft[ slack = 0 , insertion=no ]").unwrap().to_string(), "heft[insertion=no,slack=0]");
+    assert_eq!(Spec::parse("mct[]").unwrap().to_string(), "mct");
+}
+
+#[test]
+fn what_is_unknown_is_answered_with_what_is_known() {
+    let text = |spec| Spec::parse(spec).unwrap_err().to_string();
+    assert_eq!(
+        text("hefty"),
+        "unknown heuristic 'hefty'; known: auto, heft, cpop, peft, lookahead, min-min, max-min, sufferage, local, anneal, greedy, mct, round-robin, random, branch-and-bound, exhaustive"
+    );
+    assert_eq!(text("heft[seed=1]"), "heuristic 'heft' has no parameter 'seed'; known: insertion, slack, polish");
+    assert_eq!(text("mct[seed=1]"), "heuristic 'mct' has no parameter 'seed'; it has none");
+    for bad in ["", "[a=b]", "heft[insertion]", "heft[insertion=no", "heft[slack=]", "heft[slack=0,slack=1]"] {
+        assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");
+    }
+}
+
+#[test]
+fn a_heuristic_within_another_is_read_like_any() {
+    let made = |spec: &str| Spec::parse(spec).unwrap().heuristic().map(|_| ());
+    assert_eq!(made("local[from=heft[insertion=no],steps=1000]"), Ok(()));
+    assert!(matches!(made("local[from=hefty]"), Err(MapError::UnknownHeuristic { .. })));
+    assert!(matches!(made("local[from=heft[seed=1]]"), Err(MapError::UnknownParameter { .. })));
+    assert!(matches!(made("local[from=heft[slack=2]]"), Err(MapError::BadParameter { .. })));
+    for bad in ["local[from=heft[slack=0]", "local[from=heft]]", "local[from=]heft[]"] {
+        assert!(matches!(Spec::parse(bad), Err(MapError::BadSpec { .. })), "{bad}");
+    }
+    let deep = format!("{}heft{}", "local[from=".repeat(SPEC_DEPTH_MAX + 1), "]".repeat(SPEC_DEPTH_MAX + 1));
+    assert!(Spec::parse(&deep).unwrap_err().to_string().contains("too deep"));
+    let just = format!("{}heft{}", "local[from=".repeat(SPEC_DEPTH_MAX), "]".repeat(SPEC_DEPTH_MAX));
+    assert_eq!(made(&just), Ok(()));
+}
+
+#[test]
+fn bad_values_are_refused() {
+    for bad in ["heft[insertion=maybe]", "heft[slack=-1]", "heft[slack=NaN]", "random[seed=x]"] {
+        let made = Spec::parse(bad).unwrap().heuristic();
+        assert!(matches!(made, Err(MapError::BadParameter { .. })), "{bad}");
+    }
+}
