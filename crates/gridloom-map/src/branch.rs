@@ -107,7 +107,7 @@ pub struct Search<'p> {
     pub bound_s: f64,
 }
 
-impl Search<'_> {
+impl<'p> Search<'p> {
     pub fn best_s(&self) -> f64 {
         self.best.as_ref().map_or(f64::INFINITY, |plan| plan.makespan_s)
     }
@@ -119,12 +119,13 @@ impl Search<'_> {
     }
 
     /// Tries all that follows a partial schedule; `None` if the budget is used up.
-    pub fn descend(&mut self, schedule: &Schedule, last: Option<(usize, usize)>, placed: usize) -> Option<()> {
+    pub fn descend(&mut self, schedule: &Schedule<'p>, last: Option<(usize, usize)>, placed: usize) -> Option<()> {
         let problem = self.problem;
         if placed == problem.task_count() {
             self.offer(schedule.clone().finish());
             return Some(());
         }
+        let mut next = schedule.clone();
         for task in (0..problem.task_count()).filter(|task| is_ready(problem, schedule, *task)) {
             for server in (0..problem.servers().len()).filter(|server| problem.seconds(task, *server).is_some()) {
                 // Nothing is better than the bound: all that is left can only tie.
@@ -135,7 +136,7 @@ impl Search<'_> {
                     continue;
                 }
                 self.left = self.left.checked_sub(1)?;
-                let mut next = schedule.clone();
+                next.copy_from(schedule);
                 next.place(task, server);
                 let ended = |task| next.placed(task).map(|placed| placed.end_s);
                 if bounds::critical_path(problem, ended) < self.best_s() {

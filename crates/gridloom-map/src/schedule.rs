@@ -116,6 +116,17 @@ impl<'p> Schedule<'p> {
         }
     }
 
+    /// Becomes a copy of another schedule of the same problem, in the memory that it has.
+    pub(super) fn copy_from(&mut self, other: &Schedule<'p>) {
+        (self.plain, self.insertion) = (other.plain, other.insertion);
+        self.slots.clone_from(&other.slots);
+        self.copies.clone_from(&other.copies);
+        self.row_of.clone_from(&other.row_of);
+        self.rows.clone_from(&other.rows);
+        self.tasks.clone_from(&other.tasks);
+        self.transfers.clone_from(&other.transfers);
+    }
+
     /// An empty schedule of plain GridRPC: all data go through the client for every call.
     pub fn plain(problem: &'p Problem) -> Schedule<'p> {
         Schedule { plain: true, ..Schedule::new(problem) }
