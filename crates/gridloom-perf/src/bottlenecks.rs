@@ -1,10 +1,12 @@
-//! Bottlenecks that links share beyond the cards of sender and receiver: a backbone, a way that both directions share.
+//! Bottlenecks that links share beyond the cards of sender and receiver: a backbone, or one medium for both directions.
 //!
-//! If a transfer was slower than its link while others, over other cards, moved what it missed, they seem to share
-//! something. If two at the same time moved faster than either could alone, they do not. That counts for more, since
-//! unseen traffic makes links look slower, never faster. (Telling shared links from what transfers do to one another:
-//! Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999.
-//! They probe; here what moves anyhow is looked at.)
+//! Two observations of concurrent transfers over different cards decide:
+//! - **Shared**: a transfer was slower than its link, and the others moved the bytes that it missed.
+//! - **Not shared**: two transfers together moved faster than either could alone. This observation weighs more, because
+//!   traffic that nobody sees makes links look slower, never faster.
+//!
+//! Source: Shao, Berman, Wolski, *Using Effective Network Views to Promote Distributed Application Performance*, PDPTA 1999.
+//! They send probes; this file uses transfers that happen anyway.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,20 +1,22 @@
-//! Calibration: which sizes of a function to measure next, until its model is as exact as was asked for.
+//! Calibration: which sizes of a function to measure next, until its model is as exact as the caller asked.
 //!
 //! Source: Lastovetsky, Reddy, Higgins, *Building the functional performance model of a processor*, SAC 2006. Their geometrical
-//! bisection cuts a piece of the curve in two until its middle is where the line had it. Ours cuts the worst piece first, on
-//! a logarithmic axis, and asks a piece's neighbours too: a jump can hide where a middle agrees by chance.
+//! bisection halves a piece of the curve until the measured middle lies on the piece's line. This file differs in three ways:
+//! it halves the worst piece first, it works on a logarithmic axis, and it also compares with the neighbours' lines. A jump
+//! can hide where a middle agrees by chance.
 //!
 //! ```text
-//! positions 0 ─── ¼ ─── ½ ─── ¾ ─── 1      climbed from the smallest, so that no call takes longer than may be;
-//!                    ^                     then the piece of the largest error is cut in its middle, again and again
+//! positions 0 ─── ¼ ─── ½ ─── ¾ ─── 1      climbed from the smallest, so that no call exceeds the time limit;
+//!                    ^                     then the piece of the largest error is halved, again and again
 //!
 //! time │        ⋰ the left neighbour's line      error of a piece: by how much its line and those of its neighbours
 //!      │      ⋰ ╱ the piece's                    differ in its middle (the geometric mean of both: a bend at an end that
 //!      │    ●                                    was measured is none), halved: for a smooth curve that is twice its own
 //! ```
 //!
-//! A position says how far along the range the arguments are (their logarithms move evenly); its size is the model's. Pieces
-//! are not cut finer than a model tells sizes apart: what is left between such neighbours is a jump, and is said so.
+//! A position says how far along the range the arguments are; their logarithms move evenly. The size of a position is the
+//! model's size. Pieces are not cut finer than the model tells sizes apart. What is left between such neighbours is
+//! reported as a jump.
 
 use super::model::{Curve, Point, WAITED, is_same_size, median, typical};
 use gridloom_base::limits::{MODEL_POINTS_MAX, PACE_CALL_S_MIN, SHORT_CALLS_KEPT, TURN_S};

@@ -1,11 +1,12 @@
 //! Models built from calls as they happen.
 //!
-//! At each size and number of tasks side by side the learner keeps the last calls and forgets older ones. Their typical time
-//! is the point's time ([`typical`]). So single outliers count for nothing, and a change is learned after half as many calls.
-//! Calls that are far from it are counted apart.
+//! For each size and number of concurrent tasks, the learner keeps the last calls and forgets older ones. Their typical time
+//! is the point's time ([`typical`]). So a single outlier does not count, and the model follows a change after half as many
+//! calls. Calls far from the typical time are counted apart.
 //!
-//! A point's time is that of a call alone. Where only calls beside others were seen at a size, it is theirs over the
-//! perturbation that other sizes show, or theirs as it is if none does: right for as long as the server is as full.
+//! A point's time is that of a call alone. If all calls of a size ran beside others, the learner divides their time by the
+//! perturbation seen at other sizes. Without such a perturbation it takes their time as it is. That is right only while the
+//! server stays as busy.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;

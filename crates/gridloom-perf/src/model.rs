@@ -1,8 +1,8 @@
 //! Functional performance models: the time of a function on a server as a function of problem size.
 //!
 //! Source: Lastovetsky, Reddy, *Data partitioning with a functional performance model of heterogeneous processors*, IJHPCA
-//! 21(1), 2007: speed is no constant, it depends on the problem's size (caches, memory, start-up), so time is modelled
-//! as piecewise linear between sizes that were measured.
+//! 21(1), 2007. Speed depends on the problem's size, through caches, memory and start-up. The model is therefore piecewise
+//! linear between measured sizes.
 //!
 //! ```text
 //! time │              ╱ beyond: along the line from about half the last size (guessed)
@@ -12,8 +12,8 @@
 //!      └──────────────── size
 //! ```
 //!
-//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes ascend strictly and are at least 1, seconds never
-//! descend, all are finite; so the time of a call never descends with its size.
+//! **Invariants** of a [`Curve`] that [`Curve::is_sane`] accepts: sizes are at least 1 and ascend strictly. Seconds never
+//! descend. All values are finite. So the predicted time never descends with the size.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
-//! Choices made task by task with an eye on contention: where a task would end earliest if every card and link first
-//! finished what was put on it before.
+//! List scheduling with an estimate of contention: it places tasks one by one, each where the estimate has it end earliest.
 //!
-//! A card or link is a fluid that serves copies one after the other at full rate: a copy ends when the slowest of the
-//! three it crosses has served it. That is not how copies share (the [`super::Judge`] knows), but it sees what matters
-//! when a server or a source is chosen: that a card is busy, that a datum is elsewhere already, that a link is narrow.
+//! The estimate treats a card or link as a queue that serves copies one after the other at full rate. A copy ends when the
+//! slowest of its three resources (card, link, card) has served it. Real copies share bandwidth, as [`super::Judge`] models.
+//! The estimate still shows what the choice of a server or source depends on: a busy card, a datum that is already
+//! elsewhere, a narrow link.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Plans judged with contention: copies of data share cards and links, and data stay where they have been.
+//! Plans judged with contention: concurrent copies share network cards and links, and copies stay where they arrive.
 //!
 //! ```text
 //! Choice: server of each task, order, sources ──Judge::run──▶ Outcome: when each task and copy starts and ends
@@ -6,16 +6,19 @@
 //!                            rates of copies: max-min fair over cards and links (sharing)
 //! ```
 //!
-//! **The model.** Every place (server or client) has a card, each way its own, as wide as the widest of its links that
-//! way; a link belongs to one ordered pair of places. A copy of a datum crosses the card of its source outward, the link,
-//! and the card of its destination inward, after the link's latency; copies under way share these max-min fairly. A datum
-//! is copied to a place at most once, if a task there reads it, a copy from there is made, or (for the client) it is
-//! wanted. The copy sets out as soon as its source has the datum; in real groups, after earlier copies that go the same
-//! way ([`sharing`]). A copy is used and passed on when it is whole. Between servers that cannot talk it goes through the
-//! client, which has it then. A server starts its tasks in their order, each as soon as a slot is free and its inputs are
-//! there. Where tasks are known to disturb one another, each is slowed down by those beside it ([`side_by_side`]).
+//! **Network.** Every place (a server or the client) has a network card with separate bandwidths for each direction. A card
+//! is as wide as its widest link in that direction. A link belongs to one ordered pair of places. After the link's latency, a
+//! copy crosses three resources: the source's card, the link, and the destination's card. Concurrent copies share these
+//! max-min fairly. A copy between servers that cannot talk goes through the client, which then has the datum too.
 //!
-//! **Invariants:** a run is a pure function of problem and choice; no task starts before its inputs are there; a place
+//! **Copies.** A datum is copied to a place at most once, for one of three reasons: a task there reads it, a copy from there
+//! is made, or the place is the client and the datum is wanted. The copy starts as soon as its source has the datum. In real
+//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read or passed on.
+//!
+//! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. Where tasks
+//! are known to disturb one another, each is slowed down by the tasks beside it ([`side_by_side`]).
+//!
+//! **Invariants:** a run is a pure function of problem and choice. No task starts before its inputs are there. A place
 //! that has a datum gets no copy of it.
 
 mod list;
