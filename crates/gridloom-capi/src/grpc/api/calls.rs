@@ -165,15 +165,6 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
     })
 }
 
-unsafe extern "C-unwind" {
-    fn gridloom_variadic_grpc_call();
-    fn gridloom_variadic_grpc_call_async();
-    fn gridloom_variadic_mynetsl();
-    fn gridloom_variadic_mynetslnb();
-    fn gridloom_variadic_grpc_invoke_np();
-    fn gridloom_variadic_grpc_invoke_async_np();
-}
-
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {
@@ -187,50 +178,30 @@ macro_rules! jump {
     };
 }
 
-/// See `grpc.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn grpc_call() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call)
+/// Functions that are variadic in C: each is a jump to the one of `calls.c`.
+macro_rules! variadic {
+    ($($name:ident => $target:ident, $header:literal;)*) => {
+        unsafe extern "C-unwind" {
+            $(fn $target();)*
+        }
+
+        $(
+            #[doc = concat!("See `", $header, "`.")]
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub extern "C-unwind" fn $name() {
+                // SAFETY: a jump to a function of the same convention.
+                core::arch::naked_asm!(jump!(), sym $target)
+            }
+        )*
+    };
 }
 
-/// See `grpc.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn grpc_call_async() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_call_async)
-}
-
-/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn mynetsl() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetsl)
-}
-
-/// See `grpc_remote.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn mynetslnb() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_mynetslnb)
-}
-
-/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn grpc_invoke_np() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_np)
-}
-
-/// See `grpc_objects.h`: in C a variadic function (`calls.c`).
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C-unwind" fn grpc_invoke_async_np() {
-    // SAFETY: a jump to a function of the same convention.
-    core::arch::naked_asm!(jump!(), sym gridloom_variadic_grpc_invoke_async_np)
+variadic! {
+    grpc_call => gridloom_variadic_grpc_call, "grpc.h";
+    grpc_call_async => gridloom_variadic_grpc_call_async, "grpc.h";
+    mynetsl => gridloom_variadic_mynetsl, "grpc_remote.h";
+    mynetslnb => gridloom_variadic_mynetslnb, "grpc_remote.h";
+    grpc_invoke_np => gridloom_variadic_grpc_invoke_np, "grpc_objects.h";
+    grpc_invoke_async_np => gridloom_variadic_grpc_invoke_async_np, "grpc_objects.h";
 }
