@@ -41,7 +41,6 @@ struct Candidate {
     best: TwoBest,
 }
 
-/// Maps by a rule.
 pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
     let followers = Followers::new(problem);
     let readers = Readers::new(problem);

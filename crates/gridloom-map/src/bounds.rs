@@ -22,7 +22,6 @@ pub fn lower_bound(problem: &Problem) -> f64 {
 /// Lower bound on the end of everything if the tasks for which `ended` knows a time end then: bound 1.
 pub fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) -> f64 {
     let client = problem.client();
-    let free_s: Vec<f64> = problem.servers().iter().map(|server| server.busy_s[0]).collect();
     let mut seconds = vec![0.0; client];
     // By datum: nothing that uses it elsewhere than where it is can start before.
     let mut there_s: Vec<f64> = (0..problem.data().len()).map(|datum| leaving_seconds(problem, datum)).collect();
@@ -31,7 +30,8 @@ pub fn critical_path(problem: &Problem, ended: impl Fn(usize) -> Option<f64>) ->
         let end_s = ended(task).unwrap_or_else(|| {
             let ready_s = problem.inputs(task).iter().fold(0.0f64, |ready, input| ready.max(there_s[*input as usize]));
             problem.alone_seconds_by_server(task, &mut seconds);
-            let ends = seconds.iter().zip(&free_s).map(|(seconds, free_s)| free_s.max(ready_s) + seconds);
+            let ends =
+                seconds.iter().zip(problem.servers()).map(|(seconds, server)| server.busy_s[0].max(ready_s) + seconds);
             ends.fold(f64::INFINITY, f64::min)
         });
         problem.outputs(task).iter().for_each(|output| there_s[*output as usize] = end_s);

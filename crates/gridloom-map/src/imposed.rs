@@ -61,7 +61,6 @@ pub struct ImposedTask {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Seen {
     pub client: NodeId,
-    /// The group.
     pub outline: Outline,
     pub grid: GridView,
 }

@@ -67,30 +67,15 @@ pub mod parts {
     pub use crate::slots::Slots;
 }
 
-pub use anneal::Anneal;
-pub use auto::Auto;
 pub use bounds::lower_bound;
-pub use branch::BranchAndBound;
-pub use cpop::Cpop;
 pub use error::MapError;
 pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
-pub use greedy::Greedy;
-pub use heft::{Heft, upward_ranks};
 pub use imposed::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapBy, Seen};
-pub use local::Local;
-pub use lookahead::Lookahead;
-pub use max_min::MaxMin;
-pub use mct::Mct;
-pub use min_min::MinMin;
 pub use outline::{Outline, OutlineDatum, OutlineTask};
-pub use peft::Peft;
 pub use plan::{Assignment, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
-pub use random::Random;
-pub use round_robin::RoundRobin;
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};
-pub use sufferage::Sufferage;
 
 use gridloom_base::NodeId;
 use gridloom_perf::GridView;

@@ -22,7 +22,6 @@ pub struct OutlineTask {
 /// A datum as a mapper sees it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OutlineDatum {
-    /// Its size.
     pub size_bytes: u64,
     /// The task that makes it, or `None` if it exists before.
     pub producer: Option<u32>,

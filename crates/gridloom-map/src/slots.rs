@@ -30,7 +30,6 @@ impl Slots {
     /// A server with slots that are free from these times on.
     pub fn new(busy_s: &[f64]) -> Slots {
         let mut slots = Slots { capacity: busy_s.len() as u32, taken: BTreeMap::new(), gaps: Gaps::default() };
-        slots.taken.insert(0f64.to_bits(), 0);
         for busy in busy_s {
             slots.take(0.0, *busy);
         }

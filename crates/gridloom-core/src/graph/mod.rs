@@ -16,12 +16,7 @@ use gridloom_perf::Size;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Argument {
     /// A scalar or short string, by value.
-    Inline {
-        /// Its description.
-        meta: Meta,
-        /// Its bytes.
-        bytes: Vec<u8>,
-    },
+    Inline { meta: Meta, bytes: Vec<u8> },
     /// A datum that the client has put or another task makes.
     Datum(DatumId),
 }
@@ -29,7 +24,6 @@ pub enum Argument {
 /// A result that a task makes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Output {
-    /// Its name.
     pub datum: DatumId,
     /// Its description, known from the signature and the arguments before the task runs. A text or bytes result has
     /// size 0 here: its true size is known when it is made.
@@ -145,7 +139,6 @@ impl Task {
 /// A datum that exists before the group runs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Source {
-    /// Its description.
     pub meta: Meta,
     /// Nodes that hold it.
     pub at: Vec<NodeId>,
@@ -154,9 +147,7 @@ pub struct Source {
 /// Calls that are mapped together, in the order in which they were made: a task comes after those it depends on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name.
     pub id: GroupId,
-    /// The calls.
     pub tasks: Vec<Task>,
     /// Data that the tasks read and no task of the group makes.
     pub sources: BTreeMap<DatumId, Source>,
@@ -167,7 +158,6 @@ pub struct Group {
 /// An outline with the identifiers behind its indices.
 #[derive(Clone, Debug)]
 pub struct Outlined {
-    /// The outline.
     pub outline: Outline,
     /// Identifier of each datum index.
     pub data: Vec<DatumId>,

@@ -46,7 +46,6 @@ struct Arrival {
 }
 
 impl<'p> Lister<'p> {
-    /// A maker of choices for that problem.
     pub fn new(problem: &'p Problem) -> Lister<'p> {
         let places = problem.client() + 1;
         let mut widths = vec![0.0f64; 2 * places];

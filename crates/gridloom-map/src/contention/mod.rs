@@ -174,7 +174,6 @@ const NOBODY: u32 = u32::MAX;
 const ABSENT: Presence = Presence { state: State::Unknown, waiters: NOBODY };
 
 impl<'p> Judge<'p> {
-    /// A judge of choices for that problem.
     pub fn new(problem: &'p Problem) -> Judge<'p> {
         let (servers, places) = (problem.servers().len(), problem.client() + 1);
         Judge {
