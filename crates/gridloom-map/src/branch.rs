@@ -1,13 +1,15 @@
-//! `branch-and-bound`: finds the best plan, by trying all plans that could be better than the best known. It is for small
-//! groups, and the oracle that the other heuristics are tested against. `exhaustive` is the same, but fails where the
-//! other gives the best plan that its budget has found.
+//! `branch-and-bound`: finds the best plan by trying all plans that could be better than the best known. It is for small
+//! groups, and the oracle of the other heuristics' tests. Past its budget it gives the best plan found so far; `exhaustive`
+//! fails then.
 //!
-//! Where plans do not depend on the order of placing, [`super::exact`] searches; nine tasks on three servers take it a
-//! few milliseconds. Where they do, all sequences of [`Schedule::place`] are tried, so that no heuristic that makes one
-//! is better. Two prunings keep the optimum. A partial schedule is given up when its critical path is no shorter than the
-//! best plan known. Of two neighbouring placements that do not touch (other server, no datum in common), only the order
-//! with the lower task first is tried. Of groups of more than [`DESCEND_TASKS_MAX`] tasks that is not tried at all: they
-//! have the best plan that annealing finds.
+//! Where plans do not depend on the order of placing, [`super::exact`] searches. Nine tasks on three servers take it a few
+//! milliseconds. Elsewhere this file tries all sequences of [`Schedule::place`], so that no heuristic that makes a sequence is
+//! better. Two prunings keep the optimum:
+//! - A partial schedule is given up when its critical path is no shorter than the best plan known.
+//! - Two neighbouring placements are independent if they have different servers and no datum in common. Of these, only the
+//!   order with the lower task first is tried.
+//!
+//! Groups of more than [`DESCEND_TASKS_MAX`] tasks get no such search. They have the best plan that annealing finds.
 //!
 //! Source: Land and Doig, *Econometrica* 28(3), 1960 (branch and bound).
 

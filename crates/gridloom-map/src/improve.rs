@@ -34,10 +34,7 @@ pub(super) fn improve<'p>(
 /// Servers of a plan, and its tasks in order of start.
 pub(super) fn line_of(problem: &Problem, plan: &Plan) -> Line {
     let server = |node| problem.place(node).expect("a plan's servers are the problem's") as u32;
-    let mut order: Vec<u32> = (0..plan.tasks.len() as u32).collect();
-    // Stable: of tasks that start together, the one called first, which may be what the other needs, comes first.
-    order.sort_by(|a, b| plan.tasks[*a as usize].start_s.total_cmp(&plan.tasks[*b as usize].start_s));
-    Line { servers: plan.tasks.iter().map(|task| server(task.server)).collect(), order }
+    Line { servers: plan.tasks.iter().map(|task| server(task.server)).collect(), order: plan.order() }
 }
 
 /// The plan of a line; with `insertion`, a task may go into a gap that its server has by then.

@@ -1,9 +1,10 @@
 //! A search for plans without contention, for groups in which each datum has at most one reader.
 //!
-//! Without contention a task starts when its server is free and its inputs are there, and an input comes straight from
-//! where it was made: one pass over the tasks in order gives the makespan. Annealing (Kirkpatrick, Gelatt, Vecchi,
-//! *Science* 220, 1983) over servers and order starts from the plans of other heuristics; the order of a start is that
-//! of its start times. The budget is in steps, not seconds: same problem, same plan.
+//! Without contention a task starts when its server is free and its inputs are there. An input comes straight from where it
+//! was made. So one pass over the tasks in order gives the makespan. Annealing over servers and order starts from the plans
+//! of other heuristics, in the order of their start times. The budget is in steps, not seconds: same problem, same plan.
+//!
+//! Source: Kirkpatrick, Gelatt, Vecchi, *Science* 220, 1983 (annealing).
 
 use super::problem::Problem;
 use gridloom_base::SplitMix64;

@@ -56,7 +56,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Numbers of its tasks in the order in which they start; of those that start together, the one called first.
+    /// Numbers of its tasks in the order in which they start; of those that start together, the one called first,
+    /// which may make what the other needs.
     pub fn order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.tasks.len() as u32).collect();
         let start_s = |task: &u32| self.tasks[*task as usize].start_s;

@@ -1,19 +1,21 @@
 //! The schedule under construction: the only way to make a [`Plan`].
 //!
-//! The model. A datum can be sent from a place as soon as it is there, and is: transfers start when the datum is made
-//! or arrives, not when the receiver is free. It goes straight over the link from the place from which it arrives first;
-//! through the client, store and forward, only if no place that holds it has a link to the receiver, since the client
-//! shall see no byte that it need not. A copy stays where it has arrived, so a second reader there pays nothing, and a
-//! third place may be served from it. A task starts when all its inputs are there and a slot is free for its whole
-//! length. Links are free of contention: each transfer has its link's whole bandwidth.
+//! **Transfers.** A datum can leave a place as soon as it is there. Transfers start when the datum is made or arrives, not
+//! when the receiver is free. A transfer takes the direct link from the place from which the datum arrives first. It goes
+//! through the client, store and forward, only if no holder has a link to the receiver: the client shall carry no byte that
+//! it need not. A copy stays where it arrives. A second reader there pays nothing, and other places may be served from it.
 //!
-//! **Invariants:** tasks placed so far, with their transfers, satisfy the invariants of [`Plan`], whatever the order of
-//! placing, as long as a task comes after those it depends on.
+//! **Tasks.** A task starts when all its inputs are there and a slot is free for the task's whole duration.
 //!
-//! Not modelled: sharing of links (contention-aware evaluation is a layer above), stores that fill up over a plan.
+//! **Links** are free of contention: each transfer has its link's whole bandwidth.
 //!
-//! A schedule of plain GridRPC ([`Schedule::plain`]) has neither copies that stay nor links between servers: every input
-//! comes from the client for every call, every output goes back to it.
+//! **Invariants:** the tasks placed so far, with their transfers, satisfy the invariants of [`Plan`]. This holds for every
+//! order of placing in which a task comes after those it depends on.
+//!
+//! Not modelled: sharing of links ([`super::contention`] judges that), and stores that fill up over a plan.
+//!
+//! A schedule of plain GridRPC ([`Schedule::plain`]) has neither copies that stay nor links between servers. Every call gets
+//! all its inputs from the client and sends all its outputs back.
 
 use super::bounds;
 use super::plan::{Assignment, Plan, Transfer};
