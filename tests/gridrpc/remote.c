@@ -172,6 +172,7 @@ static void sessions_are_the_same(void) {
     OK(grpc_remote_put_np(a, y, 4 * sizeof *y));
     OK(grpc_call_async(&axpy, &id, 4, 1.0, a, mine));
     while (grpc_probe(id) == GRPC_NOT_COMPLETED) {}
+    OK(grpc_get_error(id));
     EQUAL(2, mine[3]);
     OK(grpc_cancel(id));
     OK(grpc_wait(id));
