@@ -72,6 +72,115 @@ def test_the_grpc_binding_stands_in_layers():
     assert not wrong, wrong
 
 
+def module_of(source, path):
+    """`a/b.rs` is module `("a", "b")`; the crate's root is `()`."""
+    parts = path.relative_to(source).with_suffix("").parts
+    return parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts
+
+
+def paths_of(tree, before=()):
+    """The paths of a use tree, each with the name that it brings."""
+    tree = tree.strip()
+    if not tree.endswith("}"):
+        path, _, alias = tree.partition(" as ")
+        path = (*before, *re.findall(r"\w+", path))
+        path = path[:-1] if path[-1:] == ("self",) else path
+        if path:
+            yield path, alias.strip() or path[-1]
+        return
+    head, _, inner = tree[:-1].partition("{")
+    depth, part = 0, ""
+    for character in inner + ",":
+        if character == "," and depth == 0:
+            yield from paths_of(part, (*before, *re.findall(r"\w+", head)))
+            part = ""
+        else:
+            depth += (character == "{") - (character == "}")
+            part += character
+
+
+USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", re.MULTILINE)
+NAMED = re.compile(r"(?<![\w:.])(?:\w+::)*\w+")
+
+
+def ties_of(crate_source):
+    """For each module of a crate: the modules with items that it names. An item handed on by `use` counts where it is
+    defined. What a module names of those around it does not count: it is a part of them."""
+    texts = {
+        module_of(crate_source, path): re.sub(r'"(?:\\.|[^"\\])*"', '""', text)
+        for path, text in sources(crate_source)
+        if "tests" not in path.relative_to(crate_source).with_suffix("").parts
+    }
+    brought = {module: {} for module in texts}
+
+    def absolute(module, path):
+        above = path[:1] == ("super",)
+        while path[:1] == ("super",):
+            module, path = module[:-1], path[1:]
+        if above or path[:1] == ("self",):
+            return module + path[not above :]
+        if path[:1] == ("crate",):
+            return path[1:]
+        return module + path if module + path[:1] in texts else None
+
+    def home(path, seen=()):
+        for length in range(len(path), -1, -1):
+            module, rest = path[:length], path[length:]
+            if module in texts:
+                handed_on = brought[module].get(rest[0]) if rest and (module, rest[0]) not in seen else None
+                return home(handed_on + rest[1:], (*seen, (module, rest[0]))) if handed_on else (module, rest)
+
+    for module, text in texts.items():
+        for tree in USE.findall(text):
+            for path, name in paths_of(tree):
+                full = absolute(module, path)
+                if full is not None:
+                    brought[module][name] = full
+    ties = {module: set() for module in texts}
+    for module, text in texts.items():
+        for named in set(NAMED.findall(USE.sub("", text))):
+            first, *rest = named.split("::")
+            full = brought[module].get(first)
+            full = absolute(module, (first, *rest)) if full is None and rest else full and full + tuple(rest)
+            found, item = (home(full) if full else None) or (module, ())
+            if item and module[: len(found)] != found:
+                ties[module].add(found)
+    return ties
+
+
+def circle_in(ties):
+    """The modules of all circles, and those between two of them."""
+    left = dict(ties)
+    while True:
+        used = set().union(*left.values())
+        free = [module for module, others in left.items() if module not in used or not others & left.keys()]
+        if not free:
+            break
+        for module in free:
+            del left[module]
+    return sorted("::".join(module) for module in left)
+
+
+#: Crates with circles of modules: there, the parts of a session know their grid.
+WITH_CIRCLES = {"gridloom", "gridloom-python"}
+
+
+def test_modules_import_in_no_circle():
+    for crate in sorted((ROOT / "crates").iterdir()):
+        ties = ties_of(crate / "src")
+        if crate.name not in WITH_CIRCLES:
+            assert not circle_in(ties), f"{crate.name}: these import one another: {circle_in(ties)}"
+
+
+def test_the_check_of_circles_can_fail(tmp_path):
+    (tmp_path / "lib.rs").write_text("mod a;\nmod b;\npub use b::Beta;\n")
+    (tmp_path / "a.rs").write_text("use crate::Beta;\npub struct Alpha(Beta);\n")
+    (tmp_path / "b.rs").write_text("pub struct Beta;\n")
+    assert circle_in(ties_of(tmp_path)) == []
+    (tmp_path / "b.rs").write_text("pub struct Beta;\nimpl Beta { fn of(_: &super::a::Alpha) {} }\n")
+    assert circle_in(ties_of(tmp_path)) == ["a", "b"]
+
+
 def test_the_core_touches_nothing_outside():
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"

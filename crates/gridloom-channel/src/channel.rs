@@ -2,20 +2,8 @@
 
 use std::io::{self, Read, Write};
 
-use super::{Buffers, Inbound, Outbound};
-
-/// What a read left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Filled {
-    /// Nothing was there.
-    Nothing,
-    /// Bytes came, and the stream is empty: a short read has emptied a stream socket (epoll(7)).
-    Drained,
-    /// Bytes came, and there may be more.
-    More,
-    /// The peer closed.
-    Closed,
-}
+use super::inbound::{Buffers, Filled, Inbound};
+use super::outbound::Outbound;
 
 /// One end of a channel.
 #[derive(Debug)]

@@ -22,8 +22,6 @@ use thiserror::Error;
 use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
 
-use super::Limits;
-
 /// Bytes before the body.
 pub const HEADER_BYTES: usize = 9;
 
@@ -48,6 +46,20 @@ pub struct DataHeader {
     pub datum: DatumId,
     /// Its description; its size is that of the payload.
     pub meta: Meta,
+}
+
+/// Longest frames, in bytes of their bodies.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Of handshakes, messages and data.
+    pub control: usize,
+    /// Of letters; 0 where none may come.
+    pub letter: usize,
+}
+
+impl Limits {
+    /// Of a control connection that stands.
+    pub const CONTROL: Limits = Limits { control: FRAME_BYTES_MAX, letter: 0 };
 }
 
 /// What is wrong with received bytes.

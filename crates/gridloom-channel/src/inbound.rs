@@ -8,10 +8,10 @@
 
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 
-use gridloom_base::limits::{FRAME_BYTES_MAX, SPARE_BYTES_MAX};
+use gridloom_base::limits::SPARE_BYTES_MAX;
 
-use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind};
-use super::{Filled, Spares};
+use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind, Limits};
+use super::spares::Spares;
 
 /// Bytes that one read offers to take.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -29,18 +29,17 @@ pub struct Buffers {
     pub spares: Spares<u8>,
 }
 
-/// Longest frames, in bytes of their bodies.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Of handshakes, messages and data.
-    pub control: usize,
-    /// Of letters; 0 where none may come.
-    pub letter: usize,
-}
-
-impl Limits {
-    /// Of a control connection that stands.
-    pub const CONTROL: Limits = Limits { control: FRAME_BYTES_MAX, letter: 0 };
+/// What a read left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// Nothing was there.
+    Nothing,
+    /// Bytes came, and the stream is empty: a short read has emptied a stream socket (epoll(7)).
+    Drained,
+    /// Bytes came, and there may be more.
+    More,
+    /// The peer closed.
+    Closed,
 }
 
 /// The body of a frame.

@@ -33,8 +33,8 @@ mod inbound;
 mod outbound;
 mod spares;
 
-pub use channel::{Channel, Filled};
-pub use frame::Kind;
-pub use inbound::{Body, Buffers, Inbound, Limits};
+pub use channel::Channel;
+pub use frame::{Kind, Limits};
+pub use inbound::{Body, Buffers, Filled, Inbound};
 pub use outbound::{Bulk, Outbound};
 pub use spares::Spares;

@@ -11,8 +11,8 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 
 use serde::Serialize;
 
-use super::Buffers;
 use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
+use super::inbound::Buffers;
 
 /// A buffer larger than this is given back once it is empty.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;

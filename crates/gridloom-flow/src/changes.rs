@@ -15,47 +15,9 @@
 //!
 //! Source: SimGrid 4.1, `network_cm02` and `cpu_cas01`.
 
-use super::cpu::{self, Execution};
 use super::engine::FlowEngine;
-use super::network::{NetworkModel, Transfer};
-use super::resources::{HostIndex, LinkIndex, Resources};
+use super::resources::{HostIndex, LinkIndex};
 use super::solver::{ConstraintIndex, VariableIndex};
-
-/// How an action takes part once it shares.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    /// Its penalty, whether or not it is used yet.
-    pub(super) penalty: f64,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Transfer { narrowest: f64, latency_s: f64 },
-    Execution { host: HostIndex, threads: u32, bound_flops: f64 },
-}
-
-impl Terms {
-    pub(super) fn of_transfer(model: &NetworkModel, resources: &Resources, transfer: &Transfer<'_>) -> Terms {
-        let bandwidths = transfer.links.iter().map(|link| resources.link(*link).bandwidth);
-        let penalty = model.penalty(transfer.latency_s, bandwidths.clone());
-        let narrowest = bandwidths.fold(f64::INFINITY, f64::min);
-        let narrowest = narrowest.min(transfer.rate_max / model.bandwidth_factor);
-        Terms { penalty, kind: Kind::Transfer { narrowest, latency_s: transfer.latency_s } }
-    }
-
-    pub(super) fn of_execution(execution: &Execution) -> Terms {
-        let Execution { host, threads, bound_flops, .. } = *execution;
-        Terms { penalty: execution.penalty(), kind: Kind::Execution { host, threads, bound_flops } }
-    }
-
-    pub(super) fn bound(&self, model: &NetworkModel, resources: &Resources) -> f64 {
-        match self.kind {
-            Kind::Transfer { narrowest, latency_s } => model.bound(latency_s, narrowest),
-            Kind::Execution { host, threads, bound_flops } => cpu::bound(resources.host(host), threads, bound_flops),
-        }
-    }
-}
 
 impl FlowEngine {
     /// The latency of a link now, seconds.
@@ -96,9 +58,7 @@ impl FlowEngine {
         let constraint = state.constraint;
         for (slot, variable) in self.on(constraint) {
             let terms = &mut self.terms[slot as usize];
-            if let Kind::Transfer { latency_s, .. } = &mut terms.kind {
-                *latency_s += delta_s;
-            }
+            terms.lengthen(delta_s);
             let bound = terms.bound(&self.model, &self.resources);
             self.resources.solver.set_bound(variable, bound);
         }
@@ -154,7 +114,7 @@ impl FlowEngine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Outcome, Policy};
+    use super::super::{Execution, NetworkModel, Outcome, Policy, Resources, Transfer};
     use super::*;
 
     fn links(count: u32) -> Vec<LinkIndex> {

@@ -42,11 +42,6 @@ impl Execution {
     }
 }
 
-/// What a host can do, floating-point operations per second.
-pub(super) fn capacity(speed_flops: f64, cores: u32, scale: f64) -> f64 {
-    f64::from(cores) * scale * speed_flops
-}
-
 /// Bound of an execution on that host now.
 pub(super) fn bound(host: &Host, threads: u32, bound_flops: f64) -> f64 {
     (f64::from(threads) * host.scale * host.nominal_flops).min(bound_flops)

@@ -13,13 +13,13 @@
 //!
 //! Source: SimGrid 4.1, resource models and their lazy updates.
 
-use super::changes::Terms;
 use super::clocks::Clocks;
 use super::cpu::{self, Execution};
 use super::heap::{Entry, Heap, Places};
 use super::network::{NetworkModel, Transfer};
 use super::resources::Resources;
 use super::solver::{ConstraintIndex, Reach, VariableIndex};
+use super::terms::Terms;
 
 /// Events closer than this are one.
 pub const TIMING_S: f64 = 1e-9;

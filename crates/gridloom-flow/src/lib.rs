@@ -22,6 +22,7 @@ mod heap;
 pub mod network;
 pub mod resources;
 pub mod solver;
+mod terms;
 pub mod timeline;
 
 pub use cpu::Execution;

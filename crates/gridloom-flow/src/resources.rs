@@ -1,6 +1,5 @@
 //! Links and hosts as they are now: their capacities, and whether they are on.
 
-use super::cpu;
 use super::solver::{ConstraintIndex, Policy, Solver};
 
 /// A link, by order of [`Resources::add_link`].
@@ -40,8 +39,9 @@ pub(super) struct Host {
 }
 
 impl Host {
+    /// What all its cores can do, floating-point operations per second.
     pub(super) fn capacity(&self) -> f64 {
-        cpu::capacity(self.nominal_flops, self.cores, self.scale)
+        f64::from(self.cores) * self.scale * self.nominal_flops
     }
 }
 
@@ -59,7 +59,7 @@ impl Resources {
 
     /// Adds a host; floating-point operations per second of one core.
     pub fn add_host(&mut self, speed_flops: f64, cores: u32) -> HostIndex {
-        let constraint = self.solver.add_constraint(cpu::capacity(speed_flops, cores, 1.0), Policy::Shared);
+        let constraint = self.solver.add_constraint(f64::from(cores) * speed_flops, Policy::Shared);
         self.hosts.push(Host { constraint, nominal_flops: speed_flops, cores, scale: 1.0, on: true });
         HostIndex(self.hosts.len() as u32 - 1)
     }

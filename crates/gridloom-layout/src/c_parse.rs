@@ -25,7 +25,6 @@
 
 use std::collections::BTreeMap;
 
-use super::c_types::{leads_to_number, one_character};
 use super::schema::{Schema, SchemaError, check_all};
 use super::types::{Case, Declaration, Enum, Extent, Field, Struct, Type, Union};
 use gridloom_base::limits::{LAYOUT_DECLARATIONS_MAX, LAYOUT_TEXT_BYTES_MAX, LAYOUT_TYPE_DEPTH_MAX};
@@ -282,7 +281,7 @@ impl<'a> Parser<'a> {
                 let field = Field::new(&name, ty);
                 let mut made = Waiting { field, place, length: None, tag: None, is_one: false };
                 self.field_annotations(&mut made)?;
-                if made.length.is_none() && !made.is_one && leads_to_number(&made.field.ty) {
+                if made.length.is_none() && !made.is_one && made.field.ty.leads_to_number() {
                     let field = format!("{of}.{}", made.field.name);
                     self.unmarked.push(Unmarked { field, line: place.line });
                 }
@@ -319,7 +318,7 @@ impl<'a> Parser<'a> {
                 "GRIDLOOM_ONE" => {
                     self.next()?;
                     made.is_one = true;
-                    if !leads_to_number(&made.field.ty) && !one_character(&mut made.field.ty) {
+                    if !made.field.ty.leads_to_number() && !made.field.ty.make_one_character() {
                         let why = "GRIDLOOM_ONE is for pointers to char and to numbers; others lead to one anyway";
                         return Err(self.error(place, why));
                     }
@@ -364,7 +363,7 @@ impl<'a> Parser<'a> {
             let (name, mut ty, place) = self.declarator(base)?;
             if self.peek()?.0 == Token::Name("GRIDLOOM_ONE".into()) {
                 self.next()?;
-                one_character(&mut ty);
+                ty.make_one_character();
             }
             let (token, at) = self.next()?;
             if token != Token::Name("GRIDLOOM_CASE".into()) {

@@ -252,27 +252,3 @@ pub(super) fn dynamic_struct(name: &str, target: Type) -> Struct {
         dynamic: true,
     }
 }
-
-/// Whether a field's type is a pointer to one number, or an array of such.
-pub(super) fn leads_to_number(ty: &Type) -> bool {
-    match ty {
-        Type::Array(element, _) => leads_to_number(element),
-        Type::Pointer(pointer) if pointer.extent == Extent::One => {
-            matches!(pointer.target, Type::Integer(_) | Type::Float32 | Type::Float64 | Type::Bool)
-        }
-        _ => false,
-    }
-}
-
-/// Makes the string inside a type a pointer to one character; whether there was one.
-pub(super) fn one_character(ty: &mut Type) -> bool {
-    match ty {
-        Type::Array(element, _) => one_character(element),
-        Type::Pointer(pointer) if pointer.extent == Extent::Text => {
-            pointer.extent = Extent::One;
-            true
-        }
-        Type::Pointer(pointer) => one_character(&mut pointer.target),
-        _ => false,
-    }
-}

@@ -10,10 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::{Form, write_unsigned};
+use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
 use super::message::place_blocks;
 use super::slots::{Met, Origin, Rule, trim, visit};
+use super::words::write_unsigned;
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
 /// A process's memory.
@@ -131,7 +132,7 @@ impl Form {
         for element in 0..block.count {
             let base = block.start + element * target.size;
             trim(&target.slots, out, base);
-            visit(self, &target.slots, out, base, Origin::Message, &mut |met, address| {
+            visit(self.sizes(), &target.slots, out, base, Origin::Message, &mut |met, address| {
                 let position = match address {
                     0 => 0,
                     // A pointer to no elements may be anything in memory; in a message it is null.
@@ -184,7 +185,7 @@ fn find(form: &Form, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<F
         let bytes = memory.bytes(range.address, length).ok_or_else(|| absent(form, &range))?;
         for index in 0..range.count {
             let base = index * target.size;
-            visit(form, &target.slots, bytes, base, Origin::Program, &mut |met, address| {
+            visit(form.sizes(), &target.slots, bytes, base, Origin::Program, &mut |met, address| {
                 if let Some(next) = follow(form, memory, &met, address)? {
                     open.push_back(next);
                 }

@@ -14,7 +14,8 @@
 //! | [`schema`] | a checked message type, its hash; [`text`](mod@text) prints it, [`differences()`] compares two |
 //! | [`c_parse`] | C declarations with annotations; `c_types` their types |
 //! | [`abi`] | machines: byte order, sizes, alignments |
-//! | [`form`] | a message type on a machine: sizes and offsets |
+//! | `sizes`, `words` | sizes and offsets on a machine; integers in its memory |
+//! | [`form`] | a message type on a machine: its sizes, and the slots of each type that a pointer leads to |
 //! | `slots` | what must be looked at in its memory: pointers, unions, … |
 //! | [`header`] | the bytes before the memory |
 //! | `message` | a received message, checked |
@@ -23,7 +24,7 @@
 //! | [`gather`] | a message from the sender's memory |
 //! | `blocks` | a message that a language's binding lays out by itself |
 //! | [`value`] | a message by meaning; `value_read`, `value_write` |
-//! | [`rust`] | Rust values as messages; `rust_data` numbers, strings and the like, `rust_memory` what they are written to |
+//! | [`rust`] | Rust values as messages; `rust_counterpart` what declares, writes and reads them, `rust_data` numbers, strings and the like |
 //! | [`error`] | what is wrong with a message, and where |
 //!
 //! After GRAS: M. Quinson, *GRAS: a research and development framework for grid and P2P infrastructures*, INRIA research
@@ -52,10 +53,11 @@ mod plan;
 mod property_tests;
 pub mod receiver;
 pub mod rust;
+mod rust_counterpart;
 mod rust_data;
 pub mod rust_layout;
-mod rust_memory;
 pub mod schema;
+mod sizes;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -64,6 +66,7 @@ pub mod types;
 pub mod value;
 mod value_read;
 mod value_write;
+mod words;
 
 pub use abi::Abi;
 pub use blocks::{Blocks, address_of, position_of};

@@ -12,9 +12,10 @@
 //! cycles and long chains cost nothing.
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::{Form, read_unsigned};
+use super::form::Form;
 use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
 use super::slots::{Met, Origin, Rule, visit};
+use super::words::read_unsigned;
 use super::{differences, parse};
 use gridloom_base::limits::LAYOUT_BYTES_MAX;
 
@@ -75,7 +76,7 @@ impl<'a> Message<'a> {
                     Some(place) => on_place(number, met, place),
                     None => Ok(()),
                 };
-                visit(self.form, &target.slots, self.memory, base, Origin::Message, &mut on_pointer).map_err(
+                visit(self.form.sizes(), &target.slots, self.memory, base, Origin::Message, &mut on_pointer).map_err(
                     |fault| {
                         let fault = if block.count > 1 { fault.element(index) } else { fault };
                         if number == 0 { fault } else { fault.field(&format!("({} in block {number})", target.name)) }

@@ -6,11 +6,12 @@
 //! single run makes the whole block one run, a plain copy or a loop that the compiler makes vector code of.
 
 use super::error::{Fault, Problem};
-use super::form::{Form, Word, write_unsigned};
+use super::form::Form;
 use super::header::{Block, ORIGIN};
 use super::message::Message;
 use super::slots::{Met, Rule};
 use super::types::{Declaration, Integer, Type};
+use super::words::{Word, write_unsigned};
 
 /// Conversion between two forms of one schema.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn integer(&self, integer: Integer, from: u64, to: u64, path: &str, ops: &mut Vec<Op>) {
-        let (source, made) = (self.from.word(integer, from), self.to.word(integer, to));
+        let (source, made) = (Word::new(&self.from.abi, integer, from), Word::new(&self.to.abi, integer, to));
         if source.bytes != made.bytes {
             ops.push(Op::Resize { from: source, to: made, count: 1, integer, path: path.to_string() });
         } else {
@@ -124,7 +125,7 @@ impl Compiler<'_> {
                 Type::Integer(integer) => *integer,
                 _ => Integer::Int,
             };
-            let tag = self.from.word(integer, from + froms[tag]);
+            let tag = Word::new(&self.from.abi, integer, from + froms[tag]);
             let Type::Named(union) = &field.ty else { unreachable!("only unions have tags") };
             let Declaration::Union(union) = &all[*union] else { unreachable!("only unions have tags") };
             let cases = union

@@ -1,8 +1,7 @@
 //! Numbers, strings, arrays and pointers as [`Data`].
 
 use super::error::{Fault, Problem};
-use super::rust::{Data, Declare, Reader, Writer};
-use super::rust_memory::Characters;
+use super::rust_counterpart::{Characters, Data, Declare, Reader, Writer};
 use super::types::{Integer, Type};
 
 macro_rules! numbers {

@@ -4,9 +4,10 @@
 //! Structs inside structs are flattened at compile time; arrays of values with slots stay loops.
 
 use super::error::{Fault, Problem};
-use super::form::{Form, Word};
 use super::schema::params;
+use super::sizes::Sizes;
 use super::types::{Declaration, Extent, Integer, Type};
+use super::words::{Word, read_unsigned};
 use gridloom_idl::Expr;
 use gridloom_idl::signature::Param;
 
@@ -72,15 +73,15 @@ pub(super) enum Origin {
 /// Slots of one value, over all its parts: bounds what a declaration of arrays in arrays costs.
 const SLOTS_MAX: usize = 1 << 16;
 
-pub(super) fn compile(form: &Form, ty: &Type) -> Result<Vec<Slot>, Box<Fault>> {
-    let mut compiler = Compiler { form, made: 0 };
+pub(super) fn compile(sizes: Sizes<'_>, ty: &Type) -> Result<Vec<Slot>, Box<Fault>> {
+    let mut compiler = Compiler { sizes, made: 0 };
     let mut slots = Vec::new();
     compiler.ty(ty, 0, "", &mut slots)?;
     Ok(slots)
 }
 
 struct Compiler<'a> {
-    form: &'a Form,
+    sizes: Sizes<'a>,
     made: usize,
 }
 
@@ -105,11 +106,11 @@ impl Compiler<'_> {
                 if body.is_empty() {
                     return Ok(());
                 }
-                let stride = self.form.size_of(element);
+                let stride = self.sizes.of(element);
                 self.push(slots, path, at, Kind::Repeat { stride, count: *count, body })
             }
             Type::Pointer(pointer) => {
-                let target = self.form.schema.target_number(&pointer.target);
+                let target = self.sizes.schema.target_number(&pointer.target);
                 let extent = match pointer.extent {
                     Extent::One => SlotExtent::One,
                     Extent::Text => SlotExtent::Text,
@@ -122,24 +123,24 @@ impl Compiler<'_> {
     }
 
     fn declaration(&mut self, index: usize, at: u64, path: &str, slots: &mut Vec<Slot>) -> Result<(), Box<Fault>> {
-        let form = self.form;
-        let declared = match &form.schema.declarations()[index] {
+        let Sizes { schema, abi, shapes } = self.sizes;
+        let declared = match &schema.declarations()[index] {
             Declaration::Struct(declared) => declared,
             Declaration::Enum(_) => {
-                let word = form.word(Integer::Int, at);
+                let word = Word::new(abi, Integer::Int, at);
                 return self.push(slots, path, at, Kind::Enum { word, declaration: index });
             }
             Declaration::Union(_) => unreachable!("a union is a field, and the struct compiles it"),
         };
-        let offsets = &form.shape(index).offsets;
+        let offsets = &shapes[index].offsets;
         let words: Vec<Option<Word>> = declared
             .fields
             .iter()
             .zip(offsets)
             .map(|(field, offset)| match &field.ty {
-                Type::Integer(integer) => Some(form.word(*integer, at + offset)),
+                Type::Integer(integer) => Some(Word::new(abi, *integer, at + offset)),
                 // Of the types left only an enum is a tag.
-                Type::Named(_) => Some(form.word(Integer::Int, at + offset)),
+                Type::Named(_) => Some(Word::new(abi, Integer::Int, at + offset)),
                 _ => None,
             })
             .collect();
@@ -149,7 +150,7 @@ impl Compiler<'_> {
             if let Some(tag) = field.tag {
                 let tag = words[tag].expect("a tag is an integer or an enum");
                 let Type::Named(union) = field.ty else { unreachable!("only unions have tags") };
-                let Declaration::Union(union) = &form.schema.declarations()[union] else {
+                let Declaration::Union(union) = &schema.declarations()[union] else {
                     unreachable!("only unions have tags")
                 };
                 let mut cases = Vec::new();
@@ -166,7 +167,7 @@ impl Compiler<'_> {
             match &field.ty {
                 Type::Pointer(pointer) if matches!(pointer.extent, Extent::Count(_)) => {
                     let Extent::Count(expr) = &pointer.extent else { unreachable!("just matched") };
-                    let target = form.schema.target_number(&pointer.target);
+                    let target = schema.target_number(&pointer.target);
                     let extent = match expr {
                         Expr::Param(index) => SlotExtent::Field(words[*index].expect("lengths use integers")),
                         expr => SlotExtent::Expression(Box::new(Count {
@@ -212,7 +213,7 @@ impl SlotExtent {
 /// Looks at the slots of the element of `memory` that begins at `base`; `on_pointer` gets each pointer's place and value.
 /// A program's own memory may have dynamic arrays with room to spare, a message may not.
 pub(super) fn visit(
-    form: &Form,
+    sizes: Sizes<'_>,
     slots: &[Slot],
     memory: &[u8],
     base: u64,
@@ -225,7 +226,7 @@ pub(super) fn visit(
         match &slot.kind {
             Kind::Pointer { target, extent } => {
                 let (needed, rule) = extent.needed(memory, base).map_err(wrong)?;
-                let address = read_unsigned_pointer(form, memory, at);
+                let address = read_unsigned(memory, at, sizes.abi.pointer_bytes() as u8, sizes.abi.byte_order());
                 on_pointer(Met { at, target: *target, needed, rule }, address).map_err(wrong)?;
             }
             Kind::Bool => {
@@ -236,7 +237,7 @@ pub(super) fn visit(
             }
             Kind::Enum { word, declaration } => {
                 let value = word.get(memory, base) as i64;
-                if let Declaration::Enum(declared) = &form.schema.declarations()[*declaration]
+                if let Declaration::Enum(declared) = &sizes.schema.declarations()[*declaration]
                     && declared.constant(value).is_none()
                 {
                     return Err(wrong(Problem::Enum { name: declared.name.clone(), value }));
@@ -245,12 +246,12 @@ pub(super) fn visit(
             Kind::Union { tag, cases } => {
                 let value = tag.get(memory, base);
                 if let Some((_, inner)) = cases.iter().find(|(tag, _)| i128::from(*tag) == value) {
-                    visit(form, inner, memory, at, from, on_pointer).map_err(|fault| fault.field(&slot.path))?;
+                    visit(sizes, inner, memory, at, from, on_pointer).map_err(|fault| fault.field(&slot.path))?;
                 }
             }
             Kind::Repeat { stride, count, body } => {
                 for index in 0..*count {
-                    visit(form, body, memory, at + index * stride, from, on_pointer)
+                    visit(sizes, body, memory, at + index * stride, from, on_pointer)
                         .map_err(|fault| fault.element(index).field(&slot.path))?;
                 }
             }
@@ -263,10 +264,6 @@ pub(super) fn visit(
         }
     }
     Ok(())
-}
-
-fn read_unsigned_pointer(form: &Form, memory: &[u8], at: u64) -> u64 {
-    super::form::read_unsigned(memory, at, form.abi.pointer_bytes() as u8, form.abi.byte_order())
 }
 
 /// Sets the capacity of each dynamic array to its length: what a sender has reserved beyond does not travel.

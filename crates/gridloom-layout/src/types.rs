@@ -238,4 +238,28 @@ impl Type {
     pub fn array(element: Type, count: u64) -> Type {
         Type::Array(Box::new(element), count)
     }
+
+    /// Whether it is a pointer to one number, or an array of such.
+    pub(super) fn leads_to_number(&self) -> bool {
+        match self {
+            Type::Array(element, _) => element.leads_to_number(),
+            Type::Pointer(pointer) if pointer.extent == Extent::One => {
+                matches!(pointer.target, Type::Integer(_) | Type::Float32 | Type::Float64 | Type::Bool)
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the string inside it a pointer to one character; whether there was one.
+    pub(super) fn make_one_character(&mut self) -> bool {
+        match self {
+            Type::Array(element, _) => element.make_one_character(),
+            Type::Pointer(pointer) if pointer.extent == Extent::Text => {
+                pointer.extent = Extent::One;
+                true
+            }
+            Type::Pointer(pointer) => pointer.target.make_one_character(),
+            _ => false,
+        }
+    }
 }

@@ -8,12 +8,12 @@ use gridloom_idl::Expr;
 use gridloom_idl::expr::BinaryOp;
 
 use super::error::{LayoutError, Problem};
-use super::form::Word;
 use super::message::{Message, Target};
 use super::schema::params;
 use super::slots::{Met, Rule};
 use super::types::{Declaration, Extent, Integer, Pointer, Type};
 use super::value::{Graph, Value};
+use super::words::Word;
 
 /// The values; of an array of more than `first` elements those only.
 pub(super) fn read(message: &Message<'_>, first: u64) -> Result<Graph, LayoutError> {
@@ -165,7 +165,7 @@ impl Reader<'_, '_> {
         let memory = self.message.memory;
         let order = form.abi.byte_order();
         match ty {
-            Type::Integer(integer) => Value::Integer(form.word(*integer, at).get(memory, 0)),
+            Type::Integer(integer) => Value::Integer(Word::new(&form.abi, *integer, at).get(memory, 0)),
             Type::Float32 => {
                 let word = Word { at, bytes: 4, signed: false, order };
                 Value::Float(f64::from(f32::from_bits(word.get(memory, 0) as u32)))
@@ -197,7 +197,7 @@ impl Reader<'_, '_> {
         let declared = match &form.schema.declarations()[index] {
             Declaration::Struct(declared) => declared,
             Declaration::Enum(declared) => {
-                let value = form.word(Integer::Int, at).get(memory, 0) as i64;
+                let value = Word::new(&form.abi, Integer::Int, at).get(memory, 0) as i64;
                 let name = declared.constant(value).expect("enums were checked with the message");
                 return Value::Constant(name.to_string());
             }
@@ -205,8 +205,8 @@ impl Reader<'_, '_> {
         };
         let offsets = &form.shape(index).offsets;
         let integer = |field: usize| match &declared.fields[field].ty {
-            Type::Integer(integer) => Some(form.word(*integer, at + offsets[field]).get(memory, 0)),
-            Type::Named(_) => Some(form.word(Integer::Int, at + offsets[field]).get(memory, 0)),
+            Type::Integer(integer) => Some(Word::new(&form.abi, *integer, at + offsets[field]).get(memory, 0)),
+            Type::Named(_) => Some(Word::new(&form.abi, Integer::Int, at + offsets[field]).get(memory, 0)),
             _ => None,
         };
         let mut fields = Vec::with_capacity(declared.fields.len());

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 
 use super::error::{Fault, LayoutError, Problem};
-use super::form::{Form, Word, write_unsigned};
+use super::form::Form;
 use super::header::{Block, Header, ORIGIN};
 use super::message::{Message, place_blocks};
 use super::schema::params;
 use super::types::{Declaration, Extent, Field, Integer, Pointer, Struct, Type, Union};
 use super::value::{Graph, Value};
+use super::words::{Word, write_unsigned};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_idl::Expr;
@@ -204,7 +205,7 @@ impl<'v> Writer<'v> {
     }
 
     fn integer(&mut self, block: usize, integer: Integer, at: u64, value: i128) -> Result<(), Box<Fault>> {
-        let word: Word = self.form.word(integer, at);
+        let word: Word = Word::new(&self.form.abi, integer, at);
         word.set(&mut self.blocks[block].memory, 0, value).map_err(|()| {
             let (ty, bytes) = (integer.name().to_string(), u64::from(word.bytes));
             Fault::whole(Problem::Narrow { value, ty, bytes, abi: self.form.abi.to_string() })
@@ -350,7 +351,7 @@ impl<'v> Writer<'v> {
             let Type::Pointer(pointer) = &field.ty else { continue };
             let Extent::Count(count) = &pointer.extent else { continue };
             let integer = |number: usize| match &declared.fields[number].ty {
-                Type::Integer(integer) => Some(form.word(*integer, at + offsets[number]).get(memory, 0)),
+                Type::Integer(integer) => Some(Word::new(&form.abi, *integer, at + offsets[number]).get(memory, 0)),
                 _ => None,
             };
             let needed = count

@@ -126,6 +126,15 @@ impl Outline {
         self.members.iter().map(of_member).sum()
     }
 
+    /// The hosts among its members, without those of the zones in it.
+    pub fn own_hosts(&self) -> Vec<HostId> {
+        let host = |member: &Member| match member {
+            Member::Host(id) => Some(*id),
+            Member::Router(_) | Member::Zone(_) => None,
+        };
+        self.members.iter().filter_map(host).collect()
+    }
+
     /// The word for how its members are joined.
     pub fn routing(&self) -> &'static str {
         match &self.shape {

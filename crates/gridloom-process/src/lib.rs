@@ -9,12 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod error;
 mod letter;
 mod mailbox;
 mod world;
 
 pub use agenda::{Agenda, Happening, TimerNumber};
+pub use error::ProcessError;
 pub use gridloom_channel::Spares;
 pub use letter::{Letter, letter_of};
 pub use mailbox::Mailbox;
-pub use world::{Incoming, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
+pub use world::{Incoming, Level, PeerId, ProcessSpec, ProcessWorld};

@@ -8,8 +8,9 @@ use gridloom_flow::HostIndex;
 use crate::kernel::{Kernel, Occurrence};
 use crate::network::{Cargo, Parcel};
 use crate::observe::Seen;
+use crate::occurrence::StartedTask;
 use crate::simulation::Simulation;
-use crate::tasks::{OnServer, StartedTask, Tasks};
+use crate::tasks::{OnServer, Tasks};
 use crate::trace::{Interval, digest};
 
 impl Simulation {

@@ -39,6 +39,7 @@ mod simulation;
 pub mod soak;
 mod store;
 mod tasks;
+mod timeline;
 mod trace;
 mod world;
 

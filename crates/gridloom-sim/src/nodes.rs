@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use gridloom_base::{Machine, NodeId, Time};
+use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
 use gridloom_platform::HostId;
 
-use crate::population::NodeSpec;
 use crate::store::Store;
 
 /// A machine of any kind: those of the grid, or a scripted one.
@@ -33,6 +33,13 @@ impl AnyMachine {
             AnyMachine::Other(machine) => machine.handle(now, input, effects),
         }
     }
+}
+
+/// What is needed to start a node again.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeSpec {
+    Agent { name: String },
+    Server { spec: ServerSpec, agent: String },
 }
 
 /// Whether a node reacts.

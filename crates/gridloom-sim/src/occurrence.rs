@@ -1,6 +1,9 @@
 //! What will happen in a simulation: occurrences at known times, and the purposes of flows.
 
+use std::sync::Arc;
+
 use gridloom_base::{NodeId, Time};
+use gridloom_core::graph::Task;
 use gridloom_core::node::{Input, Timer};
 use gridloom_flow::ActionId;
 use gridloom_platform::HostId;
@@ -8,7 +11,6 @@ use gridloom_platform::HostId;
 use crate::faults::Fault;
 use crate::network::{LetterFlow, Parcel};
 use crate::process::ProcessId;
-use crate::tasks::StartedTask;
 
 /// What is due at a time known in advance.
 #[derive(Debug)]
@@ -89,6 +91,13 @@ impl Occurrence {
             | Occurrence::Until => false,
         }
     }
+}
+
+/// A task that has begun on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct StartedTask {
+    pub(crate) node: NodeId,
+    pub(crate) task: Arc<Task>,
 }
 
 /// What an action of the engine is for.

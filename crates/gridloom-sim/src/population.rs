@@ -8,16 +8,9 @@ use gridloom_core::node::{
 use gridloom_platform::HostId;
 
 use crate::disk::Files;
-use crate::nodes::{AnyMachine, BoxedMachine, SimNode};
+use crate::nodes::{AnyMachine, BoxedMachine, NodeSpec, SimNode};
 use crate::observe::Seen;
 use crate::simulation::Simulation;
-
-/// What is needed to start a node again.
-#[derive(Clone, Debug)]
-pub(crate) enum NodeSpec {
-    Agent { name: String },
-    Server { spec: ServerSpec, agent: String },
-}
 
 impl Simulation {
     /// Starts the agent.

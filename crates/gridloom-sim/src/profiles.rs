@@ -12,26 +12,10 @@
 //! **Order at one date:** changes, then what ends, then what is due, as in SimGrid.
 
 use gridloom_base::NodeId;
-use gridloom_flow::{HostIndex, LinkIndex, Quantity, Timeline};
-use gridloom_platform::{HostId, Platform, ProfileKind, ProfileTarget};
+use gridloom_flow::Quantity;
+use gridloom_platform::HostId;
 
 use crate::simulation::Simulation;
-
-/// The profiles of a platform, in their order.
-pub(crate) fn timeline(platform: &Platform) -> Timeline {
-    let mut timeline = Timeline::new();
-    for profile in platform.profiles() {
-        let quantity = match (profile.target, profile.kind) {
-            (ProfileTarget::Host(host), ProfileKind::State) => Quantity::HostState(HostIndex(host.0)),
-            (ProfileTarget::Host(host), _) => Quantity::Speed(HostIndex(host.0)),
-            (ProfileTarget::Link(link), ProfileKind::State) => Quantity::LinkState(LinkIndex(link.0)),
-            (ProfileTarget::Link(link), ProfileKind::Latency) => Quantity::Latency(LinkIndex(link.0)),
-            (ProfileTarget::Link(link), _) => Quantity::Bandwidth(LinkIndex(link.0)),
-        };
-        timeline.add(quantity, profile.events.clone(), profile.loop_after_s);
-    }
-    timeline
-}
 
 impl Simulation {
     /// Lets change what is due to.

@@ -30,9 +30,9 @@ use crate::network::{Links, Routes, Sockets};
 use crate::nodes::{Life, Nodes, SimNode};
 use crate::observe::Observer;
 use crate::process::{Idle, Measures, Processes};
-use crate::profiles;
 use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
+use crate::timeline::timeline;
 use crate::trace::{Interval, Record};
 
 /// What a simulation is told besides the platform.
@@ -95,7 +95,7 @@ impl Simulation {
         let engine = FlowEngine::new(resources, config.network);
         let instruments = Instruments::new(config.seed, platform.links().len());
         let mut simulation = Simulation {
-            kernel: Kernel::new(engine, profiles::timeline(&platform), instruments),
+            kernel: Kernel::new(engine, timeline(&platform), instruments),
             hosts,
             routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
             links: Links::default(),

@@ -18,6 +18,7 @@ use gridloom_flow::{ActionId, HostIndex};
 use crate::disk::Files;
 use crate::kernel::{Kernel, Purpose};
 use crate::observe::Seen;
+use crate::occurrence::StartedTask;
 use crate::store::{Store, StoredValue};
 use crate::trace::Interval;
 
@@ -47,13 +48,6 @@ pub trait Bodies: Send {
 
     /// An object has ended, and its state with it.
     fn end_object(&mut self, _object: ObjectId) {}
-}
-
-/// A task that has begun on a server.
-#[derive(Clone, Debug)]
-pub(crate) struct StartedTask {
-    pub(crate) node: NodeId,
-    pub(crate) task: Arc<Task>,
 }
 
 /// A server, as its tasks see it.

@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -21,13 +20,12 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGCHLD;
 
 use crate::error::Error;
 use crate::kernel::sys;
 use crate::signals::Signals;
-use crate::spec::Launch;
+use crate::spec::{Deployed, Launch};
 
 /// Longest wait for output after a signal.
 pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,16 +54,6 @@ pub struct Limits {
 
 /// At most this many running processes are named.
 const LABELS_TOLD: usize = 8;
-
-/// A process to start; times count from the beginning of the loop.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Deployed {
-    pub launch: Launch,
-    pub start_s: f64,
-    pub kill_s: Option<f64>,
-    /// The file that the process makes when it has read which process it is.
-    pub asked: PathBuf,
-}
 
 /// Runs all processes; returns the first status that is not 0, in the order of the ends. `command` prepares a process, and
 /// `other_ended` is called for children that are not of the deployment.

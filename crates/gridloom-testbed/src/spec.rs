@@ -6,7 +6,6 @@ use gridloom_platform::Platform;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::fleet::Deployed;
 use crate::model::topology::Tuning;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +52,16 @@ pub struct Launch {
     pub computes: bool,
     /// Variables added to the environment.
     pub environment: Vec<(String, String)>,
+}
+
+/// A process of a deployment; times count from the beginning of its run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Deployed {
+    pub launch: Launch,
+    pub start_s: f64,
+    pub kill_s: Option<f64>,
+    /// The file that the process makes when it has read which process it is.
+    pub asked: PathBuf,
 }
 
 /// A path need not be text, which is all that JSON has.

@@ -9,8 +9,9 @@ use anyhow::{Result, bail, ensure};
 use gridloom::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
 use gridloom_net::process::{Addresses, ProcessConfig};
 use gridloom_platform::deployment::{self, Process};
-use gridloom_testbed::fleet::{self, Deployed, Limits};
+use gridloom_testbed::fleet::{self, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
+use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::Launch;
 
 use super::simulate::seconds;

@@ -2,56 +2,30 @@
 //!
 //! Zones are frames, one in another; a member of a zone is a box; a link is a box, too, with its figures, on the line
 //! that it makes. Stars stand around their hub, given routes are a graph ([`graph`]), fat trees, tori and dragonflies have
-//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`Scale`]); a small platform has a table of
+//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`scale`]); a small platform has a table of
 //! its routes below.
 //!
 //! **Invariant:** the same platform gives the same bytes.
 
+mod arrange;
 mod block;
 mod boxes;
 pub mod curves;
 mod graph;
+mod scale;
 mod shapes;
 mod star;
 pub mod words;
 mod zone;
 
-use gridloom_platform::outline::{Member, Outline};
 use gridloom_platform::{Host, HostId, Link, LinkId, Platform};
 
 use block::{Block, SMALL, TITLE, width_of};
+use scale::Scale;
 use words::{counted, scaled};
 
 /// Hosts of a platform for which routes are listed below it, pair by pair.
 const ROUTED_HOSTS_MAX: usize = 8;
-/// Zones in a zone that are drawn with what is in them.
-const ZONES_MAX: usize = 24;
-
-/// Which members are drawn one by one.
-#[derive(Clone, Copy)]
-pub struct Scale {
-    /// Hosts of a zone.
-    hosts_max: usize,
-    /// Whether a zone is a box with its figures.
-    is_summary: bool,
-}
-
-impl Scale {
-    fn of(platform: &Platform) -> Scale {
-        let hosts_max = match platform.hosts().len() {
-            ..=100 => 48,
-            101..=400 => 24,
-            _ => 8,
-        };
-        Scale { hosts_max, is_summary: false }
-    }
-
-    /// For the zones in one.
-    fn inside(self, outline: &Outline) -> Scale {
-        let zones = outline.members.iter().filter(|member| matches!(member, Member::Zone(_))).count();
-        Scale { is_summary: self.is_summary || zones > ZONES_MAX, ..self }
-    }
-}
 
 /// The text of an SVG file.
 pub fn draw(platform: &Platform, title: &str) -> String {
@@ -114,7 +88,7 @@ fn legend(platform: &Platform) -> Block {
             parts.push(boxes::labelled(class, &[boxes::small(text)], false));
         }
     }
-    zone::shelved(&parts, f64::MAX)
+    arrange::shelved(&parts, f64::MAX)
 }
 
 /// Routes between all hosts of a small platform.

@@ -3,10 +3,13 @@
 use gridloom_platform::outline::{Arm, Member, Outline};
 use gridloom_platform::{HostId, LinkId, Platform};
 
+use std::collections::BTreeMap;
+
+use super::arrange::{column, packed, placed, shelved, stacked};
 use super::block::Block;
-use super::star::stacked;
+use super::scale::Scale;
 use super::words::{capacity, counted, from_to, power};
-use super::{Scale, boxes, graph, zone};
+use super::{boxes, graph, star};
 
 /// Nodes of a level of a fat tree that are drawn one by one.
 const LEVEL_MAX: usize = 36;
@@ -38,7 +41,7 @@ pub fn fat_tree(
     cables: &[(usize, usize, LinkId)],
     scale: Scale,
 ) -> Block {
-    let hosts = zone::hosts_of(outline);
+    let hosts = outline.own_hosts();
     if level_sizes.iter().any(|size| *size > LEVEL_MAX.min(scale.hosts_max)) {
         return levels(platform, &hosts, level_sizes, cables);
     }
@@ -103,22 +106,8 @@ fn levels(platform: &Platform, hosts: &[HostId], level_sizes: &[usize], cables: 
     column(&parts)
 }
 
-/// Blocks below one another, joined by lines.
-fn column(parts: &[Block]) -> Block {
-    let all = stacked(parts, 20.0);
-    let mut block = Block::new(all.width, all.height);
-    if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
-        for shift in [-16.0, 0.0, 16.0] {
-            let x = all.width / 2.0 + shift;
-            block.line((x, first.height / 2.0), (x, all.height - last.height / 2.0), "wire");
-        }
-    }
-    block.put(&all, 0.0, 0.0);
-    block
-}
-
 pub fn torus(platform: &Platform, outline: &Outline, sizes: &[usize], link: Option<LinkId>, scale: Scale) -> Block {
-    let hosts = zone::hosts_of(outline);
+    let hosts = outline.own_hosts();
     let shape = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" × ");
     let label = link_label(platform, "each link", link);
     if hosts.len() > TORUS_MAX.min(2 * scale.hosts_max) {
@@ -149,7 +138,7 @@ pub fn torus(platform: &Platform, outline: &Outline, sizes: &[usize], link: Opti
     let mut note = Block::new(super::block::width_of(&text, 11.0), 16.0);
     note.text((note.width / 2.0, 12.0), "mid small", &text);
     parts.push(note);
-    parts.push(zone::packed(&slices));
+    parts.push(packed(&slices));
     if sizes.len() > 2 {
         let text = "each host is joined to those of its place in the slices before and after, too";
         let mut note = Block::new(super::block::width_of(text, 11.0), 16.0);
@@ -210,7 +199,7 @@ pub fn dragonfly(
     [groups, chassis, blades, each]: [usize; 4],
     links: [Option<LinkId>; 4],
 ) -> Block {
-    let hosts = zone::hosts_of(outline);
+    let hosts = outline.own_hosts();
     let labels: Vec<Block> =
         ["blue: between groups", "black: between chassis", "green: between blades", "local: host to blade"]
             .into_iter()
@@ -244,7 +233,7 @@ pub fn dragonfly(
             .collect();
         ring(&drawn)
     };
-    stacked(&[zone::shelved(&labels, LABELS_WIDTH), picture], 14.0)
+    stacked(&[shelved(&labels, LABELS_WIDTH), picture], 14.0)
 }
 
 /// Blocks on an ellipse, each joined to each.
@@ -263,43 +252,25 @@ fn ring(blocks: &[Block]) -> Block {
     placed(blocks, &centres, &edges, "thin")
 }
 
-/// Blocks with those centres, and lines below them.
-fn placed(blocks: &[Block], centres: &[(f64, f64)], edges: &[(usize, usize)], class: &str) -> Block {
-    let corner = |at: usize| (centres[at].0 - blocks[at].width / 2.0, centres[at].1 - blocks[at].height / 2.0);
-    let left = (0..blocks.len()).map(|at| corner(at).0).fold(f64::MAX, f64::min);
-    let top = (0..blocks.len()).map(|at| corner(at).1).fold(f64::MAX, f64::min);
-    let right = (0..blocks.len()).map(|at| corner(at).0 + blocks[at].width).fold(left, f64::max);
-    let bottom = (0..blocks.len()).map(|at| corner(at).1 + blocks[at].height).fold(top, f64::max);
-    let mut all = Block::new(right - left, bottom - top);
-    for (a, b) in edges {
-        let at = |at: usize| (centres[at].0 - left, centres[at].1 - top);
-        all.line(at(*a), at(*b), class);
-    }
-    for (at, block) in blocks.iter().enumerate() {
-        all.put(block, corner(at).0 - left, corner(at).1 - top);
-    }
-    all
-}
-
-/// Members at their places in the plane, moved apart where their boxes would overlap.
+/// Members at their places in the plane, moved apart where their boxes would overlap; `zones` as for [`star::draw`].
 pub fn vivaldi(
     platform: &Platform,
     outline: &Outline,
     arms: &[Arm],
     places: &[Option<[f64; 3]>],
+    zones: &BTreeMap<usize, Block>,
     scale: Scale,
-    depth: usize,
 ) -> Block {
-    if zone::hosts_of(outline).len() > scale.hosts_max {
-        return super::star::draw(platform, outline, arms, scale, depth);
+    if outline.own_hosts().len() > scale.hosts_max {
+        return star::draw(platform, outline, arms, zones, scale);
     }
     let mut blocks = Vec::new();
     let mut centres = Vec::new();
-    for (member, place) in outline.members.iter().zip(places) {
+    for (at, (member, place)) in outline.members.iter().zip(places).enumerate() {
         let member = match member {
             Member::Host(id) => boxes::host(platform, *id),
             Member::Router(name) => boxes::router(name),
-            Member::Zone(inner) => zone::draw(platform, inner, scale.inside(outline), depth + 1),
+            Member::Zone(_) => zones[&at].clone(),
         };
         let [x, y, height] = place.unwrap_or_default();
         let text = format!("{x}, {y}, height {height} ms");

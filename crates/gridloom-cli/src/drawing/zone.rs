@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use gridloom_platform::outline::{Member, Outline, OutlineLink, Shape};
 use gridloom_platform::{HostId, LinkId, Platform};
 
-use super::block::{Block, shelves};
+use super::arrange::{Row, around, packed};
+use super::block::Block;
+use super::scale::Scale;
 use super::words::{alike, capacity, counted, from_to, power};
-use super::{Scale, boxes, graph, shapes, star};
+use super::{boxes, graph, shapes, star};
 
 /// More boxes than these are not told apart by the layout of a graph.
 const VERTICES_MAX: usize = 90;
@@ -26,9 +28,11 @@ pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) 
 /// What is in a zone, without a frame.
 pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
     match &outline.shape {
-        Shape::Star(arms) => star::draw(platform, outline, arms, scale, depth),
+        Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale),
         Shape::Routes { ways, .. } => routes(platform, outline, ways, scale, depth),
-        Shape::Vivaldi { arms, places } => shapes::vivaldi(platform, outline, arms, places, scale, depth),
+        Shape::Vivaldi { arms, places } => {
+            shapes::vivaldi(platform, outline, arms, places, &zones(platform, outline, scale, depth), scale)
+        }
         Shape::FatTree { level_sizes, cables } => shapes::fat_tree(platform, outline, level_sizes, cables, scale),
         Shape::Torus { sizes, link } => shapes::torus(platform, outline, sizes, *link, scale),
         Shape::Dragonfly { counts, links } => shapes::dragonfly(platform, outline, *counts, *links),
@@ -39,35 +43,19 @@ pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize
     }
 }
 
-/// The hosts that lie directly in a zone.
-pub fn hosts_of(outline: &Outline) -> Vec<HostId> {
-    let host = |member: &Member| match member {
-        Member::Host(id) => Some(*id),
-        Member::Router(_) | Member::Zone(_) => None,
+/// The zones in a zone, by their numbers among its members.
+fn zones(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> BTreeMap<usize, Block> {
+    let zone = |(at, member): (usize, &Member)| match member {
+        Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1))),
+        Member::Host(_) | Member::Router(_) => None,
     };
-    outline.members.iter().filter_map(host).collect()
-}
-
-/// Blocks without lines between them.
-pub fn packed(blocks: &[Block]) -> Block {
-    let area: f64 = blocks.iter().map(|block| (block.width + 16.0) * (block.height + 16.0)).sum();
-    shelved(blocks, (area * 2.0).sqrt())
-}
-
-/// Blocks in rows, about so wide.
-pub fn shelved(blocks: &[Block], width_aimed: f64) -> Block {
-    let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
-    let (places, size) = shelves(&sizes, width_aimed, 16.0);
-    let mut all = Block::new(size.0, size.1);
-    for (block, (x, y)) in blocks.iter().zip(places) {
-        all.put(block, x, y);
-    }
-    all
+    outline.members.iter().enumerate().filter_map(zone).collect()
 }
 
 /// The members' blocks and which members each stands for; hosts that are too many are grouped.
 fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Vec<(Block, Vec<usize>)> {
-    let hosts = hosts_of(outline);
+    let hosts = outline.own_hosts();
+    let mut zones = zones(platform, outline, scale, depth);
     let mut blocks = Vec::new();
     let mut number_of: BTreeMap<HostId, usize> = BTreeMap::new();
     for (at, member) in outline.members.iter().enumerate() {
@@ -75,9 +63,7 @@ fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -
             Member::Host(id) if hosts.len() <= scale.hosts_max => blocks.push((boxes::host(platform, *id), vec![at])),
             Member::Host(id) => drop(number_of.insert(*id, at)),
             Member::Router(name) => blocks.push((boxes::router(name), vec![at])),
-            Member::Zone(inner) => {
-                blocks.push((draw(platform, inner, scale.inside(outline), depth + 1), vec![at]));
-            }
+            Member::Zone(_) => blocks.extend(zones.remove(&at).map(|zone| (zone, vec![at]))),
         }
     }
     if !number_of.is_empty() {
@@ -149,9 +135,9 @@ fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
         let row = |chain: &Vec<usize>| {
             let (member, links) = chain.split_last()?;
             let links = links.iter().rev().map(|link| blocks[*link].clone()).collect();
-            Some(star::Row { member: blocks[*member].clone(), links })
+            Some(Row { member: blocks[*member].clone(), links })
         };
-        return star::around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub]);
+        return around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub]);
     }
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let (places, size) = graph::places(&sizes, edges);

@@ -20,8 +20,9 @@ use crate::store::Store;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::outgoing::{Closer, Outgoing, Route, STACK_BYTES, prepare_blocking};
+use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
+use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::{Aside, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
 /// Streams that one peer may have open towards this node: one, and ended ones until this node notices their ends.

@@ -23,6 +23,7 @@ pub mod local;
 pub mod notice;
 pub mod outgoing;
 pub mod sender;
+pub mod shared;
 pub mod stream;
 
 use gridloom_base::{DatumId, Meta};

@@ -18,7 +18,7 @@ use super::bulk::{write_datum, write_probe};
 use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
 use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
-use super::outgoing::{Closer, Opened, Route, Shared, prepare_blocking};
+use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader};
 use crate::identity::Secret;
 use crate::payload::Payload;

@@ -2,13 +2,8 @@
 
 use std::fmt;
 
+use gridloom_base::Time;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{NodeId, Time};
-use gridloom_platform::HostId;
-
-use crate::kernel::Occurrence;
-use crate::observe::Seen;
-use crate::simulation::Simulation;
 
 /// The kinds of faults. A new one is a line here, one in [`Kind::ALL`], and its effect in [`Simulation::strike`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -188,71 +183,5 @@ impl fmt::Display for Fault {
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {}s {}", self.at.seconds(), self.fault)
-    }
-}
-
-impl Simulation {
-    /// Has faults strike at their times.
-    pub fn schedule(&mut self, strikes: impl IntoIterator<Item = Strike>) {
-        for Strike { at, fault } in strikes {
-            self.kernel.push(at.max(self.now()), Occurrence::Strike(fault));
-        }
-    }
-
-    /// Lets a fault strike now. What it names and is not there (not yet, or a host of another platform) is not struck.
-    pub fn strike(&mut self, fault: &Fault) {
-        self.kernel.see(|| Seen::Fault { fault });
-        self.strike_processes(fault);
-        let node = |name: &String| self.node_named(name);
-        let host = |name: &String| self.host_named(name);
-        match fault {
-            Fault::Kill(name) => node(name).map(|node| self.kill(node)),
-            Fault::Restart(name) => node(name).and_then(|node| self.restart(node)).map(|_| ()),
-            Fault::Hang(name) => node(name).map(|node| self.hang(node)),
-            Fault::Pause(name) => node(name).map(|node| self.pause(node)),
-            Fault::Resume(name) => node(name).map(|node| self.resume(node)),
-            Fault::Cut(a, b) => host(a).zip(host(b)).map(|(a, b)| self.cut(a, b)),
-            Fault::Heal(a, b) => host(a).zip(host(b)).map(|(a, b)| self.heal(a, b)),
-            Fault::Lose { from, to } => host(from).zip(host(to)).map(|(from, to)| self.lose(from, to)),
-            Fault::Reset(a, b) => node(a).zip(node(b)).map(|(a, b)| self.reset(a, b)),
-            Fault::HalfOpen { forgets, keeps } => node(forgets).zip(node(keeps)).map(|(a, b)| self.half_open(a, b)),
-            Fault::Slow { host: name, factor } => host(name).map(|host| self.slow(host, *factor)),
-            Fault::SlowDisk { host: name, factor } => host(name).map(|host| self.slow_disk(host, *factor)),
-            Fault::Off(name) => host(name).map(|host| self.turn_off(host)),
-            Fault::On(name) => host(name).map(|host| self.turn_on(host)),
-            Fault::Full { node: name, for_ns } => node(name).map(|node| self.fill(node, *for_ns)),
-        };
-    }
-
-    /// Processes that a fault names are struck beside their clients of the grid.
-    fn strike_processes(&mut self, fault: &Fault) {
-        let (Fault::Kill(name) | Fault::Restart(name) | Fault::Hang(name) | Fault::Pause(name) | Fault::Resume(name)) =
-            fault
-        else {
-            return;
-        };
-        for process in self.processes.named(name) {
-            match fault {
-                Fault::Kill(_) => self.kill_process(process, "the process was killed"),
-                Fault::Restart(_) => self.restart_process(process),
-                Fault::Resume(_) => self.processes.resume(&mut self.kernel, process),
-                _ => self.processes.stop(process),
-            }
-        }
-    }
-
-    /// Names of all nodes, in the order in which they were started.
-    pub fn names(&self) -> Vec<String> {
-        self.nodes.iter().map(|(_, node)| node.name.clone()).collect()
-    }
-
-    /// The last node that was started under that name.
-    pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        self.nodes.named(name)
-    }
-
-    /// The host of that name, or of the node of that name.
-    fn host_named(&self, name: &str) -> Option<HostId> {
-        self.platform.host(name).or_else(|| self.node_named(name).map(|node| self.node(node).host))
     }
 }

@@ -21,6 +21,7 @@ mod random;
 mod scenario;
 mod stops;
 mod stores;
+mod strike;
 mod ways;
 
 pub use fault::{Fault, Kind, Strike};

@@ -15,39 +15,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, NodeId, Time};
-use gridloom_core::node::Message;
+use gridloom_base::{NodeId, Time};
 use gridloom_flow::{ActionId, LinkIndex, Transfer};
 use gridloom_platform::HostId;
 
+use super::cargo::{Cargo, Parcel};
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
 use crate::kernel::{Kernel, Occurrence, Purpose};
 use crate::observe::{Moved, Seen};
-use crate::store::StoredValue;
-
-/// What moves besides messages.
-#[derive(Clone, Debug)]
-pub(crate) enum Cargo {
-    Datum { datum: DatumId, value: StoredValue },
-    Probe { size_bytes: u64 },
-}
-
-impl Cargo {
-    pub(crate) fn size_bytes(&self) -> u64 {
-        match self {
-            Cargo::Datum { value, .. } => value.meta.size_bytes(),
-            Cargo::Probe { size_bytes } => *size_bytes,
-        }
-    }
-}
-
-/// What a control frame carries.
-#[derive(Debug)]
-pub(crate) enum Parcel {
-    Message { message: Message, digest: u64 },
-    Cargo { cargo: Cargo, sent: Time, transfer: u64 },
-}
 
 /// One node's end of a connection.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //!
 //! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
 
+mod cargo;
 mod links;
 mod paths;
 mod routes;
@@ -15,7 +16,8 @@ mod sockets;
 #[cfg(test)]
 mod two_hosts;
 
-pub(crate) use links::{Cargo, Links, Parcel, is_crossed};
+pub(crate) use cargo::{Cargo, LetterFlow, Parcel};
+pub(crate) use links::{Links, is_crossed};
 pub(crate) use paths::Path;
 pub(crate) use routes::{HostPair, Routes};
-pub(crate) use sockets::{LetterFlow, Sockets, Wake};
+pub(crate) use sockets::{Sockets, Wake};

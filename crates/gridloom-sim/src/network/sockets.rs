@@ -12,18 +12,12 @@ use gridloom_flow::{ActionId, Transfer};
 use gridloom_platform::{HostId, Platform};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessSpec};
 
+use super::cargo::LetterFlow;
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
 use crate::kernel::{Kernel, Occurrence, Purpose};
 use crate::observe::{LetterName, Moved, Seen};
 use crate::process::ProcessId;
-
-/// The letter behind a flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LetterFlow {
-    name: LetterName,
-    transfer: u64,
-}
 
 /// What a process may have waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,8 @@ use gridloom_base::{NodeId, Time};
 use gridloom_platform::HostId;
 use gridloom_process::{Letter, PeerId, ProcessError, ProcessSpec};
 
-use super::table::{Process, ProcessId, Wait};
+use super::id::ProcessId;
+use super::table::{Process, Wait};
 use crate::network::{LetterFlow, Wake};
 use crate::simulation::Simulation;
 

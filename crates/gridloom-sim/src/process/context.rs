@@ -17,7 +17,8 @@ use gridloom_platform::HostId;
 use gridloom_process::{ProcessError, ProcessSpec};
 use gridloom_stacks::Suspender;
 
-use super::table::{ProcessId, Wait};
+use super::id::ProcessId;
+use super::table::Wait;
 use crate::simulation::Simulation;
 
 /// A process that was told to end and calls on, so often, is unwound.

@@ -3,7 +3,8 @@
 use gridloom_base::Time;
 use gridloom_platform::HostId;
 
-use super::table::ProcessId;
+use super::id::ProcessId;
+
 use crate::faults::Fault;
 use crate::kernel::Occurrence;
 use crate::simulation::Simulation;

@@ -6,7 +6,7 @@
 
 use gridloom_process::ProcessSpec;
 
-use super::table::ProcessId;
+use super::id::ProcessId;
 
 /// A run of a measured block.
 #[derive(Clone, Copy, Debug)]

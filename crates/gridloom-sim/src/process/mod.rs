@@ -9,6 +9,7 @@
 mod calls;
 mod context;
 mod ends;
+mod id;
 mod measures;
 mod runner;
 mod table;
@@ -17,8 +18,9 @@ mod world;
 
 pub use context::{Common, ProcessContext};
 pub use gridloom_stacks::{STACK_BYTES, StackKind};
+pub use id::ProcessId;
 pub use measures::{MeasuredBlock, Measures};
 pub use runner::{Body, Deadlock, Make, Runner, Waiting};
+pub use table::Idle;
 pub(crate) use table::Processes;
-pub use table::{Idle, ProcessId};
 pub use world::SimProcess;

@@ -11,7 +11,8 @@ use gridloom_process::{ProcessError, ProcessSpec};
 use gridloom_stacks::{StackId, StackKind, Stacks, Suspender};
 
 use super::context::{self, Common, ProcessContext};
-use super::table::ProcessId;
+use super::id::ProcessId;
+
 use super::turns::{SimTurns, advance};
 use super::world::{Log, SimProcess};
 use crate::simulation::Simulation;

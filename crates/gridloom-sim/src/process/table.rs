@@ -11,13 +11,10 @@ use gridloom_flow::{ActionId, HostIndex};
 use gridloom_platform::HostId;
 use gridloom_process::{PeerId, ProcessSpec};
 
+use super::id::ProcessId;
 use super::measures::{MeasuredBlock, Measures};
 use crate::kernel::{Kernel, Occurrence, Purpose};
 use crate::observe::{Seen, State};
-
-/// A process of a simulation, in order of their making.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ProcessId(pub u32);
 
 /// What a process waits for.
 #[derive(Clone, Debug)]

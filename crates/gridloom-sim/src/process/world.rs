@@ -8,7 +8,8 @@ use gridloom_core::node::Event;
 use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
 
 use super::context::ProcessContext;
-use super::table::{ProcessId, Wait};
+use super::id::ProcessId;
+use super::table::Wait;
 use crate::simulation::Simulation;
 
 /// Where lines of the log go.

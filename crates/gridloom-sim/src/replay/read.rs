@@ -20,37 +20,42 @@ const LOOPBACK_BANDWIDTH: f64 = 1e10;
 /// A reader can use no more problems than that.
 const PROBLEMS_MAX: usize = 20;
 
-/// Reads all of it.
-pub(super) fn scenario(text: &str, file_name: &str) -> Result<Scenario, Problems> {
-    let wrong = |why: String| Problems(vec![format!("{file_name}: {why}")]);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let root: Value = json::read(text).map_err(|error| wrong(error.to_string()))?;
-    let Value::Object(root) = root else { return Err(wrong("expected an object".into())) };
-    let mut reader = Reader::default();
-    reader.refuse_misspelt(&root);
-    let model = reader.model(&root);
-    let platform = reader.fields.object(&root, "platform");
-    reader.fields.allow(&platform, "platform", PLATFORM_KEYS);
-    reader.hosts(&platform);
-    reader.links(&platform);
-    reader.routes(&platform);
-    reader.profiles(&platform);
-    reader.activities(&root);
-    if reader.fields.problems() == 0 {
-        cycle(&reader.activities).into_iter().for_each(|problem| reader.fields.note(problem));
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// All that is wrong, one line each, beginning with `file_name` and the place in it.
+    pub fn parse(text: &str, file_name: &str) -> Result<Scenario, Problems> {
+        let wrong = |why: String| Problems(vec![format!("{file_name}: {why}")]);
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let root: Value = json::read(text).map_err(|error| wrong(error.to_string()))?;
+        let Value::Object(root) = root else { return Err(wrong("expected an object".into())) };
+        let mut reader = Reader::default();
+        reader.refuse_misspelt(&root);
+        let model = reader.model(&root);
+        let platform = reader.fields.object(&root, "platform");
+        reader.fields.allow(&platform, "platform", PLATFORM_KEYS);
+        reader.hosts(&platform);
+        reader.links(&platform);
+        reader.routes(&platform);
+        reader.profiles(&platform);
+        reader.activities(&root);
+        if reader.fields.problems() == 0 {
+            cycle(&reader.activities).into_iter().for_each(|problem| reader.fields.note(problem));
+        }
+        let Reader { hosts, links, routes, profiles, activities, fields, .. } = reader;
+        let mut problems = fields.into_problems();
+        if problems.is_empty() {
+            return Ok(Scenario { model, hosts, links, routes, profiles, activities });
+        }
+        let more = problems.len().saturating_sub(PROBLEMS_MAX);
+        problems.truncate(PROBLEMS_MAX);
+        let mut problems: Vec<String> = problems.into_iter().map(|why| format!("{file_name}: {why}")).collect();
+        if more > 0 {
+            problems.push(format!("{file_name}: and {more} more problems"));
+        }
+        Err(Problems(problems))
     }
-    let Reader { hosts, links, routes, profiles, activities, fields, .. } = reader;
-    let mut problems = fields.into_problems();
-    if problems.is_empty() {
-        return Ok(Scenario { model, hosts, links, routes, profiles, activities });
-    }
-    let more = problems.len().saturating_sub(PROBLEMS_MAX);
-    problems.truncate(PROBLEMS_MAX);
-    let mut problems: Vec<String> = problems.into_iter().map(|why| format!("{file_name}: {why}")).collect();
-    if more > 0 {
-        problems.push(format!("{file_name}: and {more} more problems"));
-    }
-    Err(Problems(problems))
 }
 
 #[derive(Default)]

@@ -105,13 +105,3 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
-
-impl Scenario {
-    /// Reads a scenario.
-    ///
-    /// # Errors
-    /// All that is wrong, one line each, beginning with `file_name` and the place in it.
-    pub fn parse(text: &str, file_name: &str) -> Result<Scenario, Problems> {
-        super::read::scenario(text, file_name)
-    }
-}

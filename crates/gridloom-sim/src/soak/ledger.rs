@@ -79,8 +79,8 @@ impl Damage {
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
         self.struck.push(fault.kind());
-        let is_agents = |host: &&str| super::stage::is_agents_host(host);
-        let names_agent = fault.nodes().contains(&super::stage::AGENT) || fault.hosts().iter().any(is_agents);
+        let is_agents = |host: &&str| super::places::is_agents_host(host);
+        let names_agent = fault.nodes().contains(&super::places::AGENT) || fault.hosts().iter().any(is_agents);
         match fault.kind() {
             Kind::Kill | Kind::Restart | Kind::Hang | Kind::Pause | Kind::Off if names_agent => {
                 self.agent_was_away = true
@@ -138,7 +138,7 @@ fn is_long(since: Time, now: Time) -> bool {
 /// Clients lose each other only by losing what both talk to.
 fn names_agent_or_client(names: &str) -> bool {
     names.split(' ').any(|name| match name.rsplit_once('-') {
-        Some(("host", number)) => number.parse().is_ok_and(super::stage::is_host_of_agent_or_client),
+        Some(("host", number)) => number.parse().is_ok_and(super::places::is_host_of_agent_or_client),
         Some(("server", _)) => false,
         _ => true,
     })

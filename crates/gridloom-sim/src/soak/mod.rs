@@ -10,11 +10,12 @@
 
 mod invariants;
 mod ledger;
+mod places;
 mod player;
 mod run;
 mod stage;
 mod workload;
 
 pub use invariants::{ALL, Invariant};
+pub use places::check;
 pub use run::{Failure, Options, Outcome, run};
-pub use stage::check;

@@ -1,17 +1,24 @@
 //! Checks that a deployment fits the platform and the program, before anything runs. Errors name file, line and column.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_platform::deployment::{self, Places, Process};
 use gridloom_platform::{Platform, PlatformError};
 use gridloom_process::ProcessSpec;
 
-use super::run::Mains;
 use crate::Error;
 
 /// Names of which so few are all told.
 const NAMES_TOLD: usize = 8;
+
+/// The functions of a program, by name.
+pub type Mains = BTreeMap<String, Main>;
+
+/// A process's function.
+pub type Main = Arc<dyn Fn(super::Process) -> Result<(), Error> + Send + Sync>;
 
 /// Whether a process's arguments fit its function, as far as the program's language can tell; what is wrong otherwise.
 pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;

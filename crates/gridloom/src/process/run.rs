@@ -1,6 +1,5 @@
 //! Running a program's processes: one of them for real, or all of them in simulation.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,7 @@ use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
-use super::deployment::{Deployment, Fits, spec, unknown_function};
+use super::deployment::{Deployment, Fits, Mains, spec, unknown_function};
 use super::settings::read_at_first;
 use crate::measures::{Record, Replay};
 use crate::shared::SharedGrid;
@@ -33,12 +32,6 @@ pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
 /// Set for the process that is started first: the deployment file, which it looks at before any other is started.
 pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
-
-/// The functions of a program, by name.
-pub type Mains = BTreeMap<String, Main>;
-
-/// A process's function.
-pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Default)]

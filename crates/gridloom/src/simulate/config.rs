@@ -1,15 +1,15 @@
 //! The configuration of a simulated grid, and the files that it names.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gridloom_flow::NetworkModel;
-use gridloom_platform::{HostId, Platform, deployment, units};
+use gridloom_platform::{HostId, Platform, units};
 use gridloom_sim::SimConfig;
 use gridloom_sim::faults::Scenario;
 use serde::{Deserialize, Serialize};
 
-use super::roles::{GRID_ROLES, Roles};
+use super::roles::{GRID_ROLES, Roles, read_deployment};
 use crate::process::Deployment;
 use crate::{Error, LocalConfig, read_text};
 
@@ -162,10 +162,6 @@ impl SimulateConfig {
     pub(super) fn roles(&self, platform: &Platform) -> Result<Roles, Error> {
         Roles::new(platform, self.deployment.as_deref())
     }
-}
-
-pub(super) fn read_deployment(file: &Path) -> Result<Vec<deployment::Process>, Error> {
-    deployment::parse(&read_text(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
 }
 
 fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {

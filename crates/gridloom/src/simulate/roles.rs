@@ -13,8 +13,7 @@ use gridloom_core::node::world::ServerSpec;
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform, deployment, units};
 
-use super::config::read_deployment;
-use crate::Error;
+use crate::{Error, read_text};
 
 /// Functions of a deployment's processes that are roles of the grid, not processes of the program.
 pub const GRID_ROLES: [&str; 3] = ["agent", "server", "client"];
@@ -234,4 +233,8 @@ impl ServerRole {
         let name = self.properties.get("name").unwrap_or(&host.name).clone();
         Ok(ServerSpec { name, slots, plain, memory_bytes, functions })
     }
+}
+
+pub(super) fn read_deployment(file: &Path) -> Result<Vec<deployment::Process>, Error> {
+    deployment::parse(&read_text(file)?, &file.display().to_string()).map_err(|error| Error::Input(error.to_string()))
 }

@@ -9,11 +9,11 @@ use gridloom::{AttachConfig, BUILTIN_LINALG, BUILTIN_WORD, GRID_ROLES, Roles, pr
 use gridloom_net::identity;
 use gridloom_platform::Platform;
 use gridloom_platform::deployment::{self, Process};
-use gridloom_testbed::fleet::Deployed;
 use gridloom_testbed::folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::Tuning;
 use gridloom_testbed::signals::Signals;
+use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
 use gridloom_testbed::tool::{Keeper, Testbed};
 

@@ -1,4 +1,4 @@
-//! The memory of the C counterpart of a Rust value, while it is written and while it is read.
+//! Rust types with a counterpart in C, and what declares the counterpart, writes it and reads it.
 
 use std::any::TypeId;
 
@@ -6,8 +6,114 @@ use super::abi::Abi;
 use super::error::{Fault, Problem};
 use super::form::Form;
 use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
-use super::rust::Data;
+use super::types::{Declaration, Type};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX, LAYOUT_TREE_COPIES_MAX, LAYOUT_TREE_DEPTH_MAX};
+use gridloom_idl::{Expr, parse_expression};
+
+/// A Rust type that corresponds to a C type. Derived with `#[derive(Message)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no corresponding C type in messages",
+    note = "derive `Message` for it; a `Vec` must be a field of a struct of its own"
+)]
+pub trait Data: Sized + 'static {
+    /// Bytes of the C type on this machine.
+    const SIZE: usize;
+    /// Its alignment.
+    const ALIGN: usize;
+
+    /// The C type.
+    fn ty(declare: &mut Declare) -> Type;
+
+    /// Writes the value as the C type.
+    ///
+    /// # Errors
+    /// If C cannot hold it.
+    fn write(&self, writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>>;
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// If Rust cannot hold it: a null pointer in a `Box`, a string that is not UTF-8, a cycle.
+    fn read(reader: &mut Reader<'_>, at: usize) -> Result<Self, Box<Fault>>;
+
+    /// Writes an array.
+    ///
+    /// # Errors
+    /// As [`Data::write`].
+    fn write_all(values: &[Self], writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>> {
+        for (index, value) in values.iter().enumerate() {
+            value.write(writer, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64))?;
+        }
+        Ok(())
+    }
+
+    /// Reads an array.
+    ///
+    /// # Errors
+    /// As [`Data::read`].
+    fn read_all(reader: &mut Reader<'_>, at: usize, count: usize) -> Result<Vec<Self>, Box<Fault>> {
+        (0..count)
+            .map(|index| Self::read(reader, at + index * Self::SIZE).map_err(|fault| fault.element(index as u64)))
+            .collect()
+    }
+}
+
+/// A [`Data`] that corresponds to a C struct, so that it can be a message by itself.
+pub trait Message: Data {}
+
+/// Collects declarations.
+#[derive(Debug, Default)]
+pub struct Declare {
+    pub(super) declarations: Vec<Option<Declaration>>,
+    known: Vec<(TypeId, usize)>,
+    /// Types that were asked for, for pointers' targets.
+    pub(super) types: Vec<(TypeId, Type)>,
+}
+
+impl Declare {
+    /// The type of `T`, declared by `make` when it is met first; it may be met inside `make` again.
+    pub fn named<T: 'static>(&mut self, make: impl FnOnce(&mut Declare) -> Declaration) -> Type {
+        let id = TypeId::of::<T>();
+        if let Some((_, index)) = self.known.iter().find(|(known, _)| *known == id) {
+            return Type::Named(*index);
+        }
+        let index = self.declarations.len();
+        self.declarations.push(None);
+        self.known.push((id, index));
+        let made = make(self);
+        self.declarations[index] = Some(made);
+        Type::Named(index)
+    }
+
+    /// A declaration that belongs to one other only.
+    pub fn inner(&mut self, declaration: Declaration) -> Type {
+        self.declarations.push(Some(declaration));
+        Type::Named(self.declarations.len() - 1)
+    }
+
+    /// The type of what a pointer leads to.
+    pub fn target<T: Data>(&mut self) -> Type {
+        let ty = T::ty(self);
+        self.note::<T>(&ty);
+        ty
+    }
+
+    /// Says which type blocks of `T` have.
+    pub fn note<T: 'static>(&mut self, ty: &Type) {
+        let id = TypeId::of::<T>();
+        if !self.types.iter().any(|(known, _)| *known == id) {
+            self.types.push((id, ty.clone()));
+        }
+    }
+
+    /// A length over those fields.
+    ///
+    /// # Panics
+    /// If it is none, which the derive macro has checked.
+    pub fn length(text: &str, fields: &[&str]) -> Expr {
+        parse_expression(text, fields).unwrap_or_else(|error| panic!("length '{text}' of a derived message: {error}"))
+    }
+}
 
 /// Stands for the characters of strings among the types of blocks.
 pub(super) struct Characters;

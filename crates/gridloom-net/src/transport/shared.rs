@@ -1,0 +1,96 @@
+//! What the control loop and the thread that sends to a peer share: how the peer is reached, what is under way, and the
+//! sockets that both may close.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gridloom_base::DatumId;
+
+use super::handshake::Hello;
+use super::notice::{Inbox, Link};
+use crate::identity::Secret;
+use crate::segment::Segment;
+
+/// A bulk connection is broken when its network is silent for so long with bytes under way.
+pub const BULK_SILENCE: Duration = Duration::from_secs(20);
+
+/// How the peer can be reached.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// What this node says of itself.
+    pub own: Hello,
+    /// The grid's secret.
+    pub secret: Secret,
+    /// What the peer said of itself.
+    pub peer: Hello,
+}
+
+/// A stream that the peer was asked to open, or why there is none.
+pub(super) type Opened = (u64, io::Result<TcpStream>);
+
+/// What the loop and the thread share.
+pub(super) struct Shared {
+    pub(super) link: Link,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) state: Mutex<State>,
+}
+
+/// What changes, under the lock.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) cancelled: bool,
+    pub(super) current: Option<(u64, Closer)>,
+    /// The stream that the peer was asked to open, until it has or cannot.
+    pub(super) asked: Option<u64>,
+    /// Sent and not acknowledged: stream, number, datum.
+    pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
+    /// Memory that the peer uses, by number.
+    pub(super) grants: BTreeMap<u64, Arc<Segment>>,
+}
+
+/// Ends the use of a stream by another thread.
+#[derive(Debug)]
+pub enum Closer {
+    /// TCP.
+    Tcp(TcpStream),
+    /// Unix.
+    Unix(UnixStream),
+}
+
+impl Closer {
+    /// Shuts the stream.
+    pub fn close(&self) {
+        // A stream that the other side has closed already cannot be shut, nor need it.
+        let _ = match self {
+            Closer::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Closer::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets a bulk socket for a blocking thread: no delay, and a dead network is noticed within [`BULK_SILENCE`]. On a bulk
+/// connection one end only reads and the other only writes, so neither would notice otherwise.
+///
+/// # Errors
+/// If the system refuses.
+pub fn prepare_blocking(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, BULK_SILENCE / 2)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(2))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_tcp_user_timeout(stream, BULK_SILENCE.as_millis() as u32)?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! What can go wrong for a process.
+
+use thiserror::Error;
+
+use gridloom_base::size::size_text;
+
+/// Why a call of a process failed.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    #[error("no host '{host}' is known; known are {known}")]
+    NoSuchHost {
+        host: String,
+        /// Some of those that there are.
+        known: String,
+    },
+    /// A connection could not be made.
+    #[error("cannot connect to {host}:{port}: {why}")]
+    CannotConnect { host: String, port: u16, why: String },
+    /// A port cannot be listened on.
+    #[error("cannot listen on port {port} of host '{host}': {why}")]
+    CannotListen {
+        /// Own host.
+        host: String,
+        port: u16,
+        why: String,
+    },
+    /// The connection is closed.
+    #[error("the connection to {peer} is closed: {why}")]
+    Closed {
+        /// The other side, in words.
+        peer: String,
+        why: String,
+    },
+    /// The letter exceeds the limit.
+    #[error(
+        "message '{kind}': {}; at most {} in one message: send it in parts, or use a grid's data",
+        size_text(*.size_bytes), size_text(*.limit)
+    )]
+    TooLarge { kind: String, size_bytes: u64, limit: u64 },
+    /// Nothing came in time.
+    #[error("no {awaited} came within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
+    TimedOut {
+        /// What was waited for, in words.
+        awaited: String,
+        /// The time limit.
+        seconds: f64,
+        /// Letters that came and that the process has not taken, in words.
+        unread: String,
+    },
+    /// A callback of the other side failed for a message of this one.
+    #[error("{peer} failed: {why}")]
+    Remote {
+        /// The other side, in words.
+        peer: String,
+        /// Its error, in words.
+        why: String,
+    },
+    /// A typed message cannot be sent, since its values do not fit its type, or what came is no such message.
+    #[error("{why}")]
+    WrongMessage {
+        /// Name of the message's type.
+        kind: String,
+        /// What is wrong: the type, the field, what it is and what was expected.
+        why: String,
+    },
+    /// A number that cannot be meant: a time that is none, a negative amount of work.
+    #[error("{what}: {} {unit}; give {remedy}", number(*.value))]
+    WrongNumber {
+        /// Of what call.
+        what: String,
+        value: f64,
+        unit: String,
+        /// What it should be.
+        remedy: String,
+    },
+    /// What a process's own code says.
+    #[error("{0}")]
+    Failed(String),
+    /// The world is going away.
+    #[error("{why}")]
+    Ended { why: String },
+}
+
+/// A number in few digits, however large it is.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e15 || size > 0.0 && size < 1e-6 { format!("{value:e}") } else { value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_short_and_have_units() {
+        let large = |size_bytes| ProcessError::TooLarge { kind: "A".into(), size_bytes, limit: 1 << 30 }.to_string();
+        let remedy = "; at most 1 GiB in one message: send it in parts, or use a grid's data";
+        assert_eq!(large(128 << 30), format!("message 'A': 128 GiB{remedy}"));
+        assert_eq!(large((1 << 30) + 1), format!("message 'A': 1.00 GiB (1073741825 bytes){remedy}"));
+        let wrong = |value| {
+            let (what, unit, remedy) = ("sleep".into(), "seconds".into(), "a time that ends".into());
+            ProcessError::WrongNumber { what, value, unit, remedy }.to_string()
+        };
+        assert_eq!(wrong(1e300), "sleep: 1e300 seconds; give a time that ends");
+        assert_eq!(wrong(-1.5), "sleep: -1.5 seconds; give a time that ends");
+        let timed_out = |unread: &str| {
+            ProcessError::TimedOut { awaited: "message 'A'".into(), seconds: 20.0, unread: unread.into() }.to_string()
+        };
+        assert_eq!(timed_out(""), "no message 'A' came within 20 s");
+        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' came within 20 s; unread: 1 'B' of c@d");
+    }
+}
