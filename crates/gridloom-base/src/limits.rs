@@ -16,6 +16,8 @@ pub const SPARE_BUFFERS_MAX: usize = 2;
 pub const SPARE_BYTES_MAX: usize = 4 << 20;
 /// Least buffer that is kept: smaller ones cost the allocator little.
 pub const SPARE_BYTES_MIN: usize = 8 << 10;
+/// Largest urgent letter of a process, bytes: it is copied to where it waits, and letters behind it wait for it.
+pub const URGENT_BYTES_MAX: u64 = 64 << 10;
 /// Longest name of a message's type, bytes.
 pub const KIND_BYTES_MAX: usize = 255;
 /// A datum up to this size travels on the control connection and is pushed unasked (eager); a larger one waits until

@@ -103,6 +103,14 @@ impl ProcessWorld for Own {
         self.blocks(|world| world.send(peer, letter))
     }
 
+    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
+        self.blocks(|world| world.offer(peer, letter))
+    }
+
+    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        self.blocks(|world| world.urge(peer, letter))
+    }
+
     fn spare(&mut self) -> Vec<u8> {
         self.inner.spare()
     }

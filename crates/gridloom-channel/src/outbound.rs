@@ -92,12 +92,22 @@ impl Outbound {
     /// # Errors
     /// The frame, to be offered again later.
     pub fn offer(&mut self, bulk: Bulk) -> Result<(), Bulk> {
-        if self.waiting_bytes() > self.credit {
+        if self.is_full() {
             return Err(bulk);
         }
         self.bulk_bytes += bulk.len();
         self.bulk.push_back(bulk);
         Ok(())
+    }
+
+    /// Whether more bytes wait than the credit: a bulk frame would be refused.
+    pub fn is_full(&self) -> bool {
+        self.waiting_bytes() > self.credit
+    }
+
+    /// Whether urgent frames wait.
+    pub fn has_urgent(&self) -> bool {
+        self.sent < self.urgent.len()
     }
 
     /// Bytes that wait, in both lanes.

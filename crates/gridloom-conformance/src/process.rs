@@ -5,6 +5,7 @@
 
 use std::sync::mpsc::{Sender, channel};
 
+use gridloom_base::limits::{SEND_BYTES_MAX, URGENT_BYTES_MAX};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
@@ -28,6 +29,10 @@ pub const CASES: &[Case] = &[
     ("what was sent arrives, whatever the sender has not read", unread_and_gone),
     ("what is closed stays closed, on both sides", stays_closed),
     ("a process may talk to itself", with_itself),
+    ("an offer without room comes back, and is taken later", offered),
+    ("an urgent letter passes those that wait", urgent_passes),
+    ("what was offered arrives, though its sender closes", offered_and_closed),
+    ("what is closed takes no offer and nothing urgent", closed_takes_no_offer),
 ];
 
 fn note(notes: &Sender<String>, text: String) {
@@ -347,4 +352,103 @@ fn with_itself(run: Run<'_>) {
             assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer == here));
         }),
     )]);
+}
+
+/// A process with a connection to itself: nothing is read while it does not wait. It gets the end that it dialled.
+fn alone(
+    port: u16,
+    code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,
+) -> (&'static str, &'static str, Body) {
+    let body = move |world: &mut dyn ProcessWorld| {
+        world.listen(port).expect("the port is free");
+        let there = reach(world, "a", port);
+        code(world, there);
+    };
+    ("a", "alone", Box::new(body))
+}
+
+/// Bytes of one letter of [`fill`].
+const PART_BYTES: usize = 64 << 10;
+
+/// Offers letters of type `bulk` until one comes back: how many were taken.
+fn fill(world: &mut dyn ProcessWorld, peer: PeerId) -> usize {
+    // More than any system keeps on its way, and what may wait.
+    let most = (64 << 20) / PART_BYTES;
+    for taken in 0..most {
+        let one = letter("bulk", vec![taken as u8; PART_BYTES]);
+        if let Some(back) = world.offer(peer, one.clone()).expect("the connection stands") {
+            assert_eq!(back, one);
+            return taken;
+        }
+    }
+    panic!("{most} letters were taken, and none was read");
+}
+
+/// Receives so many letters of [`fill`], those from that number on.
+fn drain(world: &mut dyn ProcessWorld, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let (_, got) = next_letter(world);
+        assert_eq!((&*got.kind, got.payload.len(), got.payload[0]), ("bulk", PART_BYTES, number as u8));
+    }
+}
+
+fn offered(run: Run<'_>) {
+    run(vec![alone(4011, |world, there| {
+        let taken = fill(world, there);
+        assert!((taken * PART_BYTES) as u64 >= SEND_BYTES_MAX, "{taken} were taken");
+        world.send(there, letter("last", Vec::new())).expect("it waits for room");
+        drain(world, 0..taken);
+        assert_eq!(&*next_letter(world).1.kind, "last");
+        assert_eq!(world.offer(there, letter("more", Vec::new())), Ok(None));
+        assert_eq!(&*next_letter(world).1.kind, "more");
+    })]);
+}
+
+fn urgent_passes(run: Run<'_>) {
+    run(vec![alone(4012, |world, there| {
+        let taken = fill(world, there);
+        for number in 0..3 {
+            world.urge(there, letter("urgent", vec![number])).expect("the connection stands");
+        }
+        let large = letter("urgent", vec![0; URGENT_BYTES_MAX as usize + 1]);
+        assert!(matches!(world.urge(there, large), Err(ProcessError::TooLarge { .. })));
+        let (mut bulk, mut urgent, mut after) = (0, 0, 0);
+        while bulk < taken || urgent < 3 {
+            match next_letter(world).1 {
+                got if &*got.kind == "urgent" => {
+                    assert_eq!(got.payload, [urgent]);
+                    urgent += 1;
+                }
+                got => {
+                    assert_eq!(got.payload[0], bulk as u8);
+                    bulk += 1;
+                    after += usize::from(urgent > 0);
+                }
+            }
+        }
+        // All that waited, but for the letter that had begun.
+        let waited = SEND_BYTES_MAX as usize / PART_BYTES;
+        assert!(after + 2 > waited, "{after} of {taken} letters came after the first urgent one");
+    })]);
+}
+
+fn offered_and_closed(run: Run<'_>) {
+    run(vec![alone(4013, |world, there| {
+        let taken = fill(world, there);
+        world.close(there);
+        drain(world, 0..taken);
+        assert!(matches!(world.receive(None), Ok(Some(Incoming::Closed { peer, .. })) if peer != there));
+    })]);
+}
+
+fn closed_takes_no_offer(run: Run<'_>) {
+    run(vec![alone(4014, |world, there| {
+        world.close(there);
+        let error = world.offer(there, letter("late", Vec::new())).expect_err("it was closed");
+        assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
+        let error = world.urge(there, letter("late", Vec::new())).expect_err("it was closed");
+        assert!(matches!(error, ProcessError::Closed { .. }), "{error}");
+        let large = letter("large", vec![0; URGENT_BYTES_MAX as usize + 1]);
+        assert!(matches!(world.urge(there, large), Err(ProcessError::TooLarge { .. })));
+    })]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
+use gridloom_base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX, URGENT_BYTES_MAX};
 use gridloom_channel::{Body, Bulk, Kind, Limits, Spares};
 
 use super::ProcessError;
@@ -20,17 +20,56 @@ impl Letter {
     /// What may come on the channel of two processes, once they have shaken hands.
     pub const LIMITS: Limits = Limits { control: 0, letter: LETTER_BYTES_MAX as usize + KIND_BYTES_MAX + 1 };
 
-    /// Its frame.
+    /// Checks that it may go by the bulk lane.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLarge`].
+    pub fn check(&self) -> Result<(), ProcessError> {
+        self.check_size(LETTER_BYTES_MAX)
+    }
+
+    /// Checks that it may go by the urgent lane.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLarge`].
+    pub fn check_urgent(&self) -> Result<(), ProcessError> {
+        self.check_size(URGENT_BYTES_MAX)
+    }
+
+    fn check_size(&self, limit: u64) -> Result<(), ProcessError> {
+        let (kind, size_bytes) = (&self.kind, self.payload.len() as u64);
+        if size_bytes > limit || kind.len() > KIND_BYTES_MAX {
+            return Err(ProcessError::TooLarge { kind: kind.to_string(), size_bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Its frame for the bulk lane.
     ///
     /// # Errors
     /// [`ProcessError::TooLarge`].
     pub fn into_frame(self) -> Result<Bulk, ProcessError> {
-        let (kind, size_bytes) = (self.kind.as_bytes(), self.payload.len() as u64);
-        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
-            return Err(ProcessError::TooLarge { kind: self.kind.to_string(), size_bytes, limit: LETTER_BYTES_MAX });
-        }
-        let trailer = [kind, &[kind.len() as u8]].concat();
+        self.check()?;
+        let trailer = self.trailer();
         Ok(Bulk { kind: Kind::Letter, payload: self.payload, trailer })
+    }
+
+    /// The body of its frame for the urgent lane.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLarge`].
+    pub fn into_urgent_body(self) -> Result<Vec<u8>, ProcessError> {
+        self.check_urgent()?;
+        let trailer = self.trailer();
+        let mut body = self.payload;
+        body.extend_from_slice(&trailer);
+        Ok(body)
+    }
+
+    /// Behind the payload: the name of the type, and its length.
+    fn trailer(&self) -> Vec<u8> {
+        let kind = self.kind.as_bytes();
+        [kind, &[kind.len() as u8]].concat()
     }
 }
 
@@ -62,6 +101,7 @@ mod tests {
             let letter = Letter { kind: kind.into(), payload: vec![size as u8; size] };
             let frame = letter.clone().into_frame().unwrap();
             let body = [frame.payload, frame.trailer].concat();
+            assert_eq!(letter.clone().into_urgent_body(), Ok(body.clone()));
             assert_eq!(letter_of(Body::Part(&body), &mut Spares::default()), Ok(letter.clone()));
             assert_eq!(letter_of(Body::Whole(body), &mut Spares::default()), Ok(letter));
         }
@@ -75,5 +115,7 @@ mod tests {
         assert!(refused(&[0xff, 1]).contains("no text"));
         let long = Letter { kind: "x".repeat(KIND_BYTES_MAX + 1).into(), payload: Vec::new() };
         assert!(matches!(long.into_frame(), Err(ProcessError::TooLarge { .. })));
+        let large = Letter { kind: "x".into(), payload: vec![0; URGENT_BYTES_MAX as usize + 1] };
+        assert!(matches!(large.into_urgent_body(), Err(ProcessError::TooLarge { limit: URGENT_BYTES_MAX, .. })));
     }
 }

@@ -1,15 +1,17 @@
 //! The contract of a process's world, kept by the real one and by the simulated one alike.
 //!
 //! **Promises of a world**
-//! 1. Letters of one connection arrive whole, once, and in the order in which they were sent; nothing is promised between
-//!    connections.
+//! 1. Letters of one connection and lane arrive whole, once, and in the order in which they were sent. Nothing is promised
+//!    between connections.
 //! 2. [`Incoming::Closed`] comes after the last letter of that connection, once, and only if this side did not close it.
 //! 3. `receive` gives what has arrived, the earliest first, before it looks at the time; with a time limit it gives
 //!    `None` at the limit and not before.
 //! 4. `send` returns when the letter is on its way; it waits while more than [`SEND_BYTES_MAX`] of that connection are on
-//!    their way already.
-//! 5. Time never goes back, and stands still in simulation while the process computes, unless it says for how long.
-//! 6. Every call may fail with [`ProcessError::Ended`]: the world is going away, and the code must return.
+//!    their way already. `offer` never waits: it gives the letter back then. What it took goes while the process sends,
+//!    receives, sleeps or closes.
+//! 5. A letter of `urge` passes every letter of `send` and `offer` that waits at its sender and has not begun.
+//! 6. Time never goes back, and stands still in simulation while the process computes, unless it says for how long.
+//! 7. Every call may fail with [`ProcessError::Ended`]: the world is going away, and the code must return.
 //!
 //! [`SEND_BYTES_MAX`]: gridloom_base::limits::SEND_BYTES_MAX
 
@@ -90,6 +92,20 @@ pub trait ProcessWorld: Send {
     /// # Errors
     /// [`ProcessError::Closed`], [`ProcessError::TooLarge`].
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
+
+    /// Sends if there is room, and does not wait. Without room it gives the letter back, to be offered again later.
+    ///
+    /// # Errors
+    /// As [`ProcessWorld::send`].
+    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError>;
+
+    /// Sends a short letter ahead of those that wait; returns when it is on its way.
+    ///
+    /// # Errors
+    /// [`ProcessError::Closed`]; [`ProcessError::TooLarge`] beyond [`URGENT_BYTES_MAX`].
+    ///
+    /// [`URGENT_BYTES_MAX`]: gridloom_base::limits::URGENT_BYTES_MAX
+    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError>;
 
     /// An empty buffer in which a letter may be made: with room already, if the world keeps those that are done with.
     fn spare(&mut self) -> Vec<u8> {

@@ -99,13 +99,23 @@ pub enum Moved<'a> {
     Probe,
 }
 
+/// A lane of a connection between processes. Letters of one lane keep their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lane {
+    Bulk,
+    /// Its letters do not wait for those of the other lane.
+    Urgent,
+}
+
 /// A letter of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LetterName {
     pub connection: u32,
     /// The sending end of it, 0 or 1.
     pub end: u8,
-    /// Its number among those of this end.
+    /// By which lane it goes.
+    pub lane: Lane,
+    /// Its number among those of this end and lane.
     pub number: u64,
 }
 

@@ -124,6 +124,12 @@ impl Trace {
         self.hash.add(payload);
     }
 
+    /// A process sends an urgent letter.
+    pub(crate) fn urgent_letter(&mut self, at: Time, process: u32, kind: &str, payload: &[u8]) {
+        self.hash.add(b"!");
+        self.letter(at, process, kind, payload);
+    }
+
     /// What comes to pass for a process, by a sign: `+` it is added, `>` it goes on, `=` a letter comes to it, `x` it has to
     /// end, `-` it has ended.
     pub(crate) fn process(&mut self, sign: u8, at: Time, process: u32) {

@@ -56,9 +56,9 @@ impl Peers {
         self.channels.get_mut(&peer)
     }
 
-    /// Peers with connections that stand, with their sockets.
-    pub(super) fn streams(&self) -> impl Iterator<Item = (PeerId, &TcpStream)> {
-        self.channels.iter().map(|(peer, channel)| (*peer, channel.stream()))
+    /// Peers with connections that stand, with their channels.
+    pub(super) fn channels(&self) -> impl Iterator<Item = (PeerId, &Channel<TcpStream>)> {
+        self.channels.iter().map(|(peer, channel)| (*peer, channel))
     }
 
     pub(super) fn is_up(&self, peer: PeerId) -> bool {

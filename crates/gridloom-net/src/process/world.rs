@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridloom_base::Time;
-use gridloom_base::limits::DIAL_NS_MAX;
-use gridloom_channel::{Buffers, Filled};
+use gridloom_base::limits::{DIAL_NS_MAX, LINGER_NS_MAX};
+use gridloom_channel::{Buffers, Filled, Kind, Outbound};
 use gridloom_core::node::Role;
 use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, letter_of};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -130,20 +130,21 @@ impl NetProcess {
         self.peers.join(stream, name)
     }
 
-    /// Ends a connection from here; what was sent still arrives.
+    /// Ends a connection from here; what was written still arrives.
     fn leave(&mut self, peer: PeerId) {
         if let Some(stream) = self.peers.part(peer) {
             self.lingering.add(stream);
         }
     }
 
-    /// Waits until something can be read, or written to `writing`; false at the time limit.
-    fn poll(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
+    /// Waits until something can be read, or written where letters wait; reads and writes it. False at the time limit.
+    fn poll(&mut self, until: Option<Time>) -> bool {
         let mut peers = Vec::new();
         let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        for (peer, stream) in self.peers.streams() {
-            let flags = if writing == Some(peer) { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            watched.push(PollFd::new(stream, flags));
+        for (peer, channel) in self.peers.channels() {
+            let is_blocked = channel.outbound.is_blocked();
+            let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            watched.push(PollFd::new(channel.stream(), flags));
             peers.push(peer);
         }
         let left = until.map(|until| {
@@ -157,24 +158,30 @@ impl NetProcess {
             Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
         }
         let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
-        let ready: Vec<bool> = watched.iter().map(|fd| fd.revents().intersects(readable)).collect();
-        if ready[0] {
+        let ready: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
+        if ready[0].intersects(readable) {
             self.take_accepted();
         }
-        for (peer, _) in peers.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-            self.read(peer);
+        for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
+            if ready.intersects(readable) {
+                self.read(peer);
+            }
+            if ready.contains(PollFlags::OUT) {
+                // A connection that breaks says so where it is read, and with the next letter for it.
+                let _ = self.flush(peer);
+            }
         }
         true
     }
 
     /// As [`NetProcess::poll`]; it polls without sleeping at first, if what it waited for last came soon.
-    fn wait(&mut self, writing: Option<PeerId>, until: Option<Time>) -> bool {
+    fn wait(&mut self, until: Option<Time>) -> bool {
         let began = Instant::now();
         let mut is_ready = false;
         while !is_ready && until.is_none_or(|until| self.now() < until) && self.spin.yield_and_spin(began) {
-            is_ready = self.poll(writing, Some(self.now()));
+            is_ready = self.poll(Some(self.now()));
         }
-        is_ready = is_ready || self.poll(writing, until);
+        is_ready = is_ready || self.poll(until);
         self.spin.waited(began);
         is_ready
     }
@@ -238,6 +245,46 @@ impl NetProcess {
         while self.read(peer) {}
         if self.peers.part(peer).is_some() {
             self.ended(peer, why.into());
+        }
+    }
+
+    /// Before a letter goes: what is written to a peer that has gone vanishes, and the system says so with the next write
+    /// only.
+    fn notice_hang_up(&mut self, peer: PeerId) {
+        if self.is_hung_up(peer) {
+            let gone = self.has_closed(peer);
+            self.read_to_end(peer, &gone);
+        }
+    }
+
+    /// Writes what waits, as far as the system takes it.
+    fn flush(&mut self, peer: PeerId) -> Result<&Outbound, ProcessError> {
+        let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
+        if let Err(error) = channel.flush(&mut self.buffers) {
+            let why = self.why(peer, &error);
+            self.read_to_end(peer, &why);
+        }
+        if !self.peers.is_up(peer) {
+            return Err(self.closed(peer));
+        }
+        Ok(&self.peers.channel(peer).expect("it is up").outbound)
+    }
+
+    /// Waits until what was offered is written, or the peer takes nothing for too long.
+    fn drain(&mut self, peer: PeerId) {
+        let (mut least, mut since) = (usize::MAX, Instant::now());
+        while let Ok(outbound) = self.flush(peer)
+            && outbound.is_blocked()
+        {
+            let waiting = outbound.waiting_bytes();
+            if waiting < least {
+                (least, since) = (waiting, Instant::now());
+            }
+            if since.elapsed() >= Duration::from_nanos(LINGER_NS_MAX) {
+                return;
+            }
+            let until = self.now() + LINGER_NS_MAX;
+            self.wait(Some(until));
         }
     }
 
@@ -307,26 +354,41 @@ impl ProcessWorld for NetProcess {
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
         let size_bytes = letter.payload.len() as u64;
         let mut frame = Some(letter.into_frame()?);
-        // What is written to a peer that has gone vanishes; the system says so with the next write only.
-        if self.is_hung_up(peer) {
-            let gone = self.has_closed(peer);
-            self.read_to_end(peer, &gone);
-        }
-        loop {
+        self.notice_hang_up(peer);
+        while frame.is_some() || self.flush(peer)?.is_blocked() {
             let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
-            if let Some(frame) = frame.take() {
-                channel.outbound.offer(frame).expect("each send waits until its frame is written");
+            frame = frame.and_then(|frame| channel.outbound.offer(frame).err());
+            // Two that send to each other must both read meanwhile.
+            if self.flush(peer)?.is_blocked() {
+                self.wait(None);
             }
-            match channel.flush(&mut self.buffers) {
-                // Two that send to each other must both read meanwhile.
-                Ok(()) if channel.outbound.is_blocked() => drop(self.wait(Some(peer), None)),
-                Ok(()) => break,
-                Err(error) => {
-                    let why = self.why(peer, &error);
-                    self.read_to_end(peer, &why);
-                    return Err(self.closed(peer));
-                }
-            }
+        }
+        self.spin.sent(size_bytes);
+        Ok(())
+    }
+
+    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
+        letter.check()?;
+        self.notice_hang_up(peer);
+        if self.flush(peer)?.is_full() {
+            return Ok(Some(letter));
+        }
+        let (size_bytes, frame) = (letter.payload.len() as u64, letter.into_frame()?);
+        let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
+        channel.outbound.offer(frame).expect("there was room");
+        self.flush(peer)?;
+        self.spin.sent(size_bytes);
+        Ok(None)
+    }
+
+    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        let size_bytes = letter.payload.len() as u64;
+        let body = letter.into_urgent_body()?;
+        self.notice_hang_up(peer);
+        let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
+        channel.outbound.frame(Kind::Letter, &body).expect("an urgent letter is far below the limit of frames");
+        while self.flush(peer)?.has_urgent() {
+            self.wait(None);
         }
         self.spin.sent(size_bytes);
         Ok(())
@@ -345,13 +407,14 @@ impl ProcessWorld for NetProcess {
             if let Some(incoming) = self.inbox.pop_front() {
                 return Ok(Some(incoming));
             }
-            if !self.wait(None, until) {
+            if !self.wait(until) {
                 return Ok(None);
             }
         }
     }
 
     fn close(&mut self, peer: PeerId) {
+        self.drain(peer);
         self.leave(peer);
     }
 
@@ -368,6 +431,9 @@ impl ProcessWorld for NetProcess {
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
+        while self.now() < at && self.peers.channels().any(|(_, channel)| channel.outbound.is_blocked()) {
+            self.poll(Some(at));
+        }
         thread::sleep(Duration::from_nanos(at.since(self.now())));
         Ok(())
     }
@@ -398,8 +464,11 @@ impl Drop for NetProcess {
             // Ends the wait of the acceptor's thread.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
-        let peers: Vec<PeerId> = self.peers.streams().map(|(peer, _)| peer).collect();
-        peers.into_iter().for_each(|peer| self.leave(peer));
+        let peers: Vec<PeerId> = self.peers.channels().map(|(peer, _)| peer).collect();
+        for peer in peers {
+            self.drain(peer);
+            self.leave(peer);
+        }
         self.lingering.wait(0);
     }
 }

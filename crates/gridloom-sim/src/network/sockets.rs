@@ -1,7 +1,8 @@
 //! Sockets of processes: ports that are listened on, connections, the letters on their way, and those that wait to be read.
 //!
-//! A connection takes one round trip to make. A letter is a flow over the route with the model's latency; letters of one
-//! connection share the links with one another, and are handed over in order.
+//! A connection takes one round trip to make and has two lanes, as a channel has (`gridloom_channel`). A letter is a flow
+//! over the route with the model's latency. Letters of one connection share the links with one another; those of one lane
+//! are handed over in order. So an urgent letter waits for no bulk letter, and takes a share of the links beside them.
 //!
 //! What happens here may let a process go on: it comes out as a [`Wake`].
 
@@ -16,7 +17,7 @@ use super::cargo::LetterFlow;
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
 use crate::kernel::{Kernel, Occurrence, Purpose};
-use crate::observe::{LetterName, Moved, Seen};
+use crate::observe::{Lane, LetterName, Moved, Seen};
 use crate::process::ProcessId;
 
 /// What a process may have waited for.
@@ -69,11 +70,64 @@ struct End {
     open: bool,
     /// Whether it was closed by its own process, rather than by word of the other end.
     was_left: bool,
-    /// Letters from this end that have not been handed over, in order; whether each has arrived.
+    bulk: Outgoing,
+    urgent: Outgoing,
+}
+
+/// Letters of one end and lane that have not been handed over.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// In order; whether each has arrived.
     sent: VecDeque<(Letter, bool)>,
     /// Number of the first of them.
     first: u64,
     bytes: u64,
+}
+
+impl Outgoing {
+    /// Adds a letter; its number.
+    fn push(&mut self, letter: Letter) -> u64 {
+        self.bytes += letter.payload.len() as u64;
+        self.sent.push_back((letter, false));
+        self.first + self.sent.len() as u64 - 1
+    }
+
+    fn letter(&self, number: u64) -> &Letter {
+        &self.sent[(number - self.first) as usize].0
+    }
+
+    /// One has arrived: takes out those that can be handed over now.
+    fn arrived(&mut self, number: u64) -> Vec<Letter> {
+        self.sent[(number - self.first) as usize].1 = true;
+        let mut letters = Vec::new();
+        while self.sent.front().is_some_and(|(_, arrived)| *arrived) {
+            let (letter, _) = self.sent.pop_front().expect("seen a moment ago");
+            self.first += 1;
+            self.bytes -= letter.payload.len() as u64;
+            letters.push(letter);
+        }
+        letters
+    }
+}
+
+impl End {
+    fn lane(&self, lane: Lane) -> &Outgoing {
+        match lane {
+            Lane::Bulk => &self.bulk,
+            Lane::Urgent => &self.urgent,
+        }
+    }
+
+    fn lane_mut(&mut self, lane: Lane) -> &mut Outgoing {
+        match lane {
+            Lane::Bulk => &mut self.bulk,
+            Lane::Urgent => &mut self.urgent,
+        }
+    }
+
+    fn has_handed_all_over(&self) -> bool {
+        self.bulk.sent.is_empty() && self.urgent.sent.is_empty()
+    }
 }
 
 impl Sockets {
@@ -165,7 +219,8 @@ impl Sockets {
         let number = self.connections.len() as u32;
         let ends = [(dialler, 0), (listener, port)].map(|(process, port)| {
             let peer = PeerId(self.owner(process).peers.len() as u64 + u64::from(process == dialler && port > 0));
-            End { process, peer, port, open: true, was_left: false, sent: VecDeque::new(), first: 0, bytes: 0 }
+            let (bulk, urgent) = Default::default();
+            End { process, peer, port, open: true, was_left: false, bulk, urgent }
         });
         for (side, end) in ends.iter().enumerate() {
             self.owner_mut(end.process).peers.push((number, side as u8));
@@ -186,44 +241,46 @@ impl Sockets {
         }
     }
 
-    /// Sends; false if the sender has to wait first.
+    /// Sends; gives the letter back if the sender has to wait first.
     pub(crate) fn send(
         &mut self,
         kernel: &mut Kernel,
         routes: &mut Routes,
         id: ProcessId,
         peer: PeerId,
-        letter: &Letter,
-    ) -> Result<bool, ProcessError> {
+        lane: Lane,
+        letter: Letter,
+    ) -> Result<Option<Letter>, ProcessError> {
         let (connection, side) = self.owner(id).peers[peer.0 as usize];
         let (ours, theirs) = (self.end(connection, side), self.end(connection, 1 - side));
         if !ours.open || !theirs.open {
             let why = self.why_closed(id, peer);
             return Err(ProcessError::Closed { peer: self.describe(id, peer), why });
         }
-        if ours.bytes > SEND_BYTES_MAX {
-            return Ok(false);
+        if ours.lane(lane).bytes > SEND_BYTES_MAX {
+            return Ok(Some(letter));
         }
         let receiver = theirs.process;
-        let end = self.end_mut(connection, side);
-        let name = LetterName { connection, end: side, number: end.first + end.sent.len() as u64 };
-        end.sent.push_back((letter.clone(), false));
-        end.bytes += letter.payload.len() as u64;
-        kernel.see(|| Seen::Sent { name, from: id, to: receiver, letter });
+        let number = self.end_mut(connection, side).lane_mut(lane).push(letter);
+        let name = LetterName { connection, end: side, lane, number };
+        kernel.see(|| Seen::Sent { name, from: id, to: receiver, letter: self.letter(name) });
         self.move_letter(kernel, routes, name);
-        kernel.note(|trace, now| trace.letter(now, id.0, &letter.kind, &letter.payload));
-        Ok(true)
+        let Letter { kind, payload } = self.letter(name);
+        kernel.note(|trace, now| match lane {
+            Lane::Bulk => trace.letter(now, id.0, kind, payload),
+            Lane::Urgent => trace.urgent_letter(now, id.0, kind, payload),
+        });
+        Ok(None)
     }
 
     /// A letter that was sent begins to move, or waits for its way.
     fn move_letter(&mut self, kernel: &mut Kernel, routes: &mut Routes, name: LetterName) {
-        let way = self.way_of(name);
+        let way = self.way_from(name.connection, name.end);
         if routes.is_lost(way) {
             return self.stopped.push(name);
         }
         let path = routes.path(way);
-        let end = self.end(name.connection, name.end);
-        let Letter { kind, payload } = &end.sent[(name.number - end.first) as usize].0;
+        let Letter { kind, payload } = self.letter(name);
         let size_bytes = (payload.len() + kind.len()) as u64 + routes.overhead_bytes();
         let transfer = kernel.begins(Moved::Letter { name, kind }, size_bytes, &path.links);
         let flow = Transfer::new(&path.links, path.latency_s, size_bytes as f64);
@@ -244,7 +301,7 @@ impl Sockets {
         };
         let moving: Vec<(ActionId, LetterFlow)> = kernel.under_way().filter_map(letter).collect();
         for (action, LetterFlow { name, transfer }) in moving {
-            let way = self.way_of(name);
+            let way = self.way_from(name.connection, name.end);
             if is_on(way, &routes.path(way)) {
                 kernel.cancel(action);
                 kernel.see(|| Seen::TransferEnds { transfer });
@@ -271,20 +328,14 @@ impl Sockets {
         kernel.see(|| Seen::TransferEnds { transfer });
         let [first, second] = &mut self.connections[flow.connection as usize].ends;
         let (from, to) = if flow.end == 0 { (first, second) } else { (second, first) };
-        from.sent[(flow.number - from.first) as usize].1 = true;
-        let mut letters = Vec::new();
-        let mut name = LetterName { number: from.first, ..flow };
-        while from.sent.front().is_some_and(|(_, arrived)| *arrived) {
-            let (letter, _) = from.sent.pop_front().expect("seen a moment ago");
-            from.first += 1;
-            from.bytes -= letter.payload.len() as u64;
-            letters.push(letter);
-        }
+        let lane = from.lane_mut(flow.lane);
+        let mut name = LetterName { number: lane.first, ..flow };
+        let letters = lane.arrived(flow.number);
         if letters.is_empty() {
             return Vec::new();
         }
         let (room, receiver, peer, open) = (Wake::Room(from.process, from.peer), to.process, to.peer, to.open);
-        let is_last = from.sent.is_empty() && !from.open;
+        let is_last = from.has_handed_all_over() && !from.open;
         let mut wakes = Vec::new();
         if open {
             for letter in &letters {
@@ -314,10 +365,10 @@ impl Sockets {
         let is_other_open = self.end(connection, 1 - side).open;
         let end = self.end_mut(connection, side);
         end.was_left |= end.open;
-        if !std::mem::replace(&mut end.open, false) || !is_other_open || !end.sent.is_empty() {
+        if !std::mem::replace(&mut end.open, false) || !is_other_open || !end.has_handed_all_over() {
             return;
         }
-        let way = self.way_of(LetterName { connection, end: side, number: 0 });
+        let way = self.way_from(connection, side);
         let latency_ns = routes.between(way).map_or(0, |path| path.frame_latency_ns);
         kernel.push(kernel.now() + latency_ns, Occurrence::ProcessClosed { connection, end: 1 - side });
     }
@@ -347,7 +398,7 @@ impl Sockets {
 
     /// Word comes to that end that the other is closed, if anything passes.
     pub(crate) fn closed(&mut self, routes: &mut Routes, connection: u32, end: u8) -> Vec<Wake> {
-        let way = self.way_of(LetterName { connection, end: 1 - end, number: 0 });
+        let way = self.way_from(connection, 1 - end);
         if routes.is_lost(way) {
             routes.hold(way, Occurrence::ProcessClosed { connection, end });
             return Vec::new();
@@ -367,9 +418,14 @@ impl Sockets {
         vec![Wake::Incoming(process), Wake::Room(process, peer)]
     }
 
-    fn way_of(&self, name: LetterName) -> HostPair {
-        let host = |end: u8| self.owner(self.end(name.connection, end).process).host;
-        (host(name.end), host(1 - name.end))
+    fn way_from(&self, connection: u32, end: u8) -> HostPair {
+        let host = |end: u8| self.owner(self.end(connection, end).process).host;
+        (host(end), host(1 - end))
+    }
+
+    /// A letter that has not been handed over.
+    fn letter(&self, name: LetterName) -> &Letter {
+        self.end(name.connection, name.end).lane(name.lane).letter(name.number)
     }
 
     fn owner(&self, id: ProcessId) -> &Owner {
@@ -398,8 +454,10 @@ impl Sockets {
             for (side, end) in (0..).zip(ends) {
                 let kept = self.owner(end.process).peers.get(end.peer.0 as usize);
                 assert_eq!(kept, Some(&(number, side)), "a process knows its end of connection {number}");
-                let bytes: usize = end.sent.iter().map(|(letter, _)| letter.payload.len()).sum();
-                assert_eq!(end.bytes, bytes as u64, "bytes on their way are counted");
+                for lane in [&end.bulk, &end.urgent] {
+                    let bytes: usize = lane.sent.iter().map(|(letter, _)| letter.payload.len()).sum();
+                    assert_eq!(lane.bytes, bytes as u64, "bytes on their way are counted");
+                }
             }
         }
     }
@@ -433,7 +491,7 @@ mod tests {
         let peer = sockets.take_connected(CLIENT).unwrap().unwrap();
         for size in [1000, 10] {
             let letter = Letter { kind: "x".into(), payload: vec![1; size] };
-            assert_eq!(sockets.send(&mut kernel, &mut routes, CLIENT, peer, &letter), Ok(true));
+            assert_eq!(sockets.send(&mut kernel, &mut routes, CLIENT, peer, Lane::Bulk, letter), Ok(None));
         }
         sockets.close(&mut kernel, &mut routes, CLIENT, peer);
         sockets.check();

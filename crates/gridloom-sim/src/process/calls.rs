@@ -8,6 +8,7 @@ use gridloom_process::{Letter, PeerId, ProcessError, ProcessSpec};
 use super::id::ProcessId;
 use super::table::{Process, Wait};
 use crate::network::{LetterFlow, Wake};
+use crate::observe::Lane;
 use crate::simulation::Simulation;
 
 /// So many that wait are told.
@@ -116,13 +117,19 @@ impl Simulation {
         }
     }
 
-    /// A process sends; false if it has to wait first.
-    pub(crate) fn process_send(&mut self, id: ProcessId, peer: PeerId, letter: &Letter) -> Result<bool, ProcessError> {
-        let is_sent = self.sockets.send(&mut self.kernel, &mut self.routes, id, peer, letter)?;
-        if is_sent {
+    /// A process sends; gives the letter back if it has to wait first.
+    pub(crate) fn process_send(
+        &mut self,
+        id: ProcessId,
+        peer: PeerId,
+        lane: Lane,
+        letter: Letter,
+    ) -> Result<Option<Letter>, ProcessError> {
+        let refused = self.sockets.send(&mut self.kernel, &mut self.routes, id, peer, lane, letter)?;
+        if refused.is_none() {
             self.processes.stir(self.kernel.now());
         }
-        Ok(is_sent)
+        Ok(refused)
     }
 
     pub(crate) fn process_closes(&mut self, id: ProcessId, peer: PeerId) {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use gridloom_base::limits::{KIND_BYTES_MAX, LETTER_BYTES_MAX};
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Event;
 use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld};
@@ -10,6 +9,7 @@ use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpe
 use super::context::ProcessContext;
 use super::id::ProcessId;
 use super::table::Wait;
+use crate::observe::Lane;
 use crate::simulation::Simulation;
 
 /// Where lines of the log go.
@@ -51,17 +51,19 @@ impl SimProcess {
         self.context.check()
     }
 
-    /// Sends if there is room on the connection, and does not wait. Whether it did.
-    ///
-    /// # Errors
-    /// As [`ProcessWorld::send`].
-    pub fn offer(&mut self, peer: PeerId, letter: &Letter) -> Result<bool, ProcessError> {
-        self.check()?;
-        let (kind, size_bytes) = (&letter.kind, letter.payload.len() as u64);
-        if size_bytes > LETTER_BYTES_MAX || kind.len() > KIND_BYTES_MAX {
-            return Err(ProcessError::TooLarge { kind: kind.to_string(), size_bytes, limit: LETTER_BYTES_MAX });
+    /// Sends by that lane; waits until it takes the letter.
+    fn send_by(&mut self, lane: Lane, peer: PeerId, mut letter: Letter) -> Result<(), ProcessError> {
+        let id = self.id();
+        loop {
+            self.check()?;
+            let refused = self.lock().process_send(id, peer, lane, letter)?;
+            let Some(back) = refused else { return Ok(()) };
+            letter = back;
+            self.context.suspend(|simulation| {
+                simulation.process_waits(id, Wait::Room { peer }, None);
+                Ok(())
+            })?;
         }
-        self.lock().process_send(self.id(), peer, letter)
     }
 
     /// The next event of a client that this process uses; `None` at `until`.
@@ -96,14 +98,21 @@ impl ProcessWorld for SimProcess {
     }
 
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
-        while !self.offer(peer, &letter)? {
-            let id = self.id();
-            self.context.suspend(|simulation| {
-                simulation.process_waits(id, Wait::Room { peer }, None);
-                Ok(())
-            })?;
-        }
-        Ok(())
+        self.check()?;
+        letter.check()?;
+        self.send_by(Lane::Bulk, peer, letter)
+    }
+
+    fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
+        self.check()?;
+        letter.check()?;
+        self.lock().process_send(self.id(), peer, Lane::Bulk, letter)
+    }
+
+    fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        self.check()?;
+        letter.check_urgent()?;
+        self.send_by(Lane::Urgent, peer, letter)
     }
 
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {

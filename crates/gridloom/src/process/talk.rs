@@ -224,6 +224,24 @@ impl Process {
         self.blocks(|world| world.send(peer, Letter { kind: kind.into(), payload }))
     }
 
+    /// Sends bytes as [`Process::send_bytes`] if there is room, and does not wait. Without room it gives the bytes back.
+    /// What it took goes while the process sends, receives, sleeps or closes.
+    ///
+    /// # Errors
+    /// As [`Process::send_bytes`].
+    pub fn offer_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<Option<Vec<u8>>, ProcessError> {
+        let refused = self.blocks(|world| world.offer(peer, Letter { kind: kind.into(), payload }))?;
+        Ok(refused.map(|letter| letter.payload))
+    }
+
+    /// Sends a short message ahead of those that wait to go to that peer. Returns when it is on its way.
+    ///
+    /// # Errors
+    /// If the connection is closed, or the message larger than 64 KiB.
+    pub fn urge_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
+        self.blocks(|world| world.urge(peer, Letter { kind: kind.into(), payload }))
+    }
+
     /// An empty buffer for [`Process::send_bytes`]: with room already, if there is one of a message that is done with.
     pub fn spare(&mut self) -> Vec<u8> {
         self.world.spare()

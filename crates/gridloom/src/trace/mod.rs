@@ -20,7 +20,7 @@ use std::sync::Arc;
 use gridloom_base::{NodeId, TaskId, Time};
 use gridloom_flow::LinkIndex;
 use gridloom_platform::{HostId, Platform};
-use gridloom_sim::observe::{LetterName, Moved, Observer, Seen, State};
+use gridloom_sim::observe::{Lane, LetterName, Moved, Observer, Seen, State};
 use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
 
@@ -389,6 +389,9 @@ impl Observer for Tracer {
     }
 }
 
-fn letter_key(LetterName { connection, end, number }: LetterName) -> String {
-    format!("m{connection}.{end}.{number}")
+fn letter_key(LetterName { connection, end, lane, number }: LetterName) -> String {
+    match lane {
+        Lane::Bulk => format!("m{connection}.{end}.{number}"),
+        Lane::Urgent => format!("m{connection}.{end}.u{number}"),
+    }
 }
