@@ -8,10 +8,10 @@
 //!    "model": {"by_work": {"points": […]}, …}}]}
 //! ```
 //!
-//! A model is of one version of its function (its signature, complexity included), one number of processors of the host and one
-//! slowdown; it is used again when all three are as they were, and stays in the file meanwhile. Several
-//! servers may write one file: each replaces only models of the same function, version, processors and slowdown. A file that
-//! cannot be read is renamed to `.unreadable` and reported: nothing is lost, and the server starts.
+//! A model holds for one version of its function (its signature, complexity included), one number of processors and one
+//! slowdown. It is used again when all three are as they were, and stays in the file meanwhile. Several servers may write
+//! one file: each replaces only models of the same function, version, processors and slowdown. A file that cannot be read
+//! is renamed to `.unreadable` and reported: nothing is lost, and the server starts.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! NumPy's `.npy` files: an array's description and its bytes as they are, in either memory and byte order.
 //!
-//! Written here because crates for it type the elements, while Gridloom carries bytes it does not look at, and because
-//! they bring a parser generator for one line of header. No objects, records or texts.
+//! Crates for this format type the elements, while Gridloom carries bytes that it does not look at. They also bring a
+//! parser generator for one line of header. No objects, records or texts.
 //!
 //! ```text
 //! 93 "NUMPY" | major | minor | length of header, u16 (u32 from 2.0), little endian | header | elements

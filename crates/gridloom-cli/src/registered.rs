@@ -1,8 +1,8 @@
 //! A server machine that logs when the agent has registered it, and that ends if this agent never will.
 //!
-//! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server dials it
-//! again. An agent that refuses the server before it was ever registered, or a node that is no agent, would do so again: the
-//! user has to correct the address or the secret.
+//! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server
+//! dials it again. An agent may refuse the server before it was ever registered, or the node may be no agent. Trying
+//! again would not help: the user has to correct the address or the secret.
 
 use gridloom_base::{Machine, NodeId, Time, dial};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};

@@ -10,7 +10,7 @@
 //! A link's flows are those that cross it or send acknowledgements over it. A speed or bandwidth of 0 stands still until
 //! it changes again.
 //!
-//! **The reference differs**: there, a capacity of 0 is ignored by what runs, and a flow in its latency phase begins to
+//! **The reference differs.** There, actions under way ignore a capacity of 0. A flow in its latency phase begins to
 //! share when a bandwidth or latency on its route changes.
 //!
 //! Source: SimGrid 4.1, `network_cm02` and `cpu_cas01`.

@@ -1,7 +1,7 @@
 //! A clock for each constraint, which times the actions that it holds back: a change of its level touches none of them.
 //!
-//! An action held back has the rate f l / p (f work per unit of value, l the level of its constraint, p its penalty), so
-//! what it needs to end does not depend on how the level changes in time:
+//! An action held back has the rate f l / p: f is the work per unit of value, l the level of its constraint, p its
+//! penalty. So what it needs to end does not depend on how the level changes in time:
 //!
 //! ```text
 //! V(t) = integral of l over time          the constraint's clock
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! **Invariants.** A clock's `passed` is V at `since_s`, growing at `level` from then; its actions are in order of V_end.
-//! A clock has a date exactly if it has actions and its level is positive. V is set back to 0 when no action is left and
-//! after as many ends as there are actions, so that it stays of the magnitude of what is left and loses no precision.
+//! A clock has a date exactly if it has actions and its level is positive. V is set back to 0 when no action is left, and
+//! after as many ends as there are actions. So it stays of the magnitude of what is left, and loses no precision.
 //!
 //! Source: the virtual time of fair queueing (Parekh and Gallager, IEEE/ACM ToN 1(3), 1993), for each constraint.
 

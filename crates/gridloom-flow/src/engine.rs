@@ -2,10 +2,10 @@
 //!
 //! **Lazy.** A change marks the constraints that it touches; before time moves on, the solver finds anew what that
 //! changes. Any number of changes at one date are solved once. An action that a constraint holds back ends by the
-//! [`Clocks`], which the constraint's level alone moves; one with a rate of its own ends at `now + remaining / rate`,
+//! [`Clocks`], which the constraint's level alone moves. One with a rate of its own ends at `now + remaining / rate`,
 //! kept in a heap.
 //!
-//! **Invariants.** Time never goes back. Of an action with a rate of its own, `remaining` is that at `since`, and its date
+//! **Invariants.** Time never goes back. If an action has a rate of its own, `remaining` is its work at `since`. Its date
 //! in the heap is `since + remaining / rate`, absent while the rate is 0. Actions that end at the same date are reported
 //! in order of start, failures before completions. Dates within [`TIMING_S`] of each other fall together, as in SimGrid.
 //!

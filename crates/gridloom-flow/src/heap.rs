@@ -1,8 +1,8 @@
 //! Binary heaps of keys by slot, in which a slot's key can be changed or removed.
 //!
-//! **Invariant:** for each slot in a heap, its place in [`Places`] is its index in `entries`; several heaps can have their
-//! places in common if no slot is in two of them. Equal keys come out in order of serial number, so that what happens at
-//! the same time happens in the order in which it was begun.
+//! **Invariant:** for each slot in a heap, its place in [`Places`] is its index in `entries`. Several heaps can have
+//! their places in common if no slot is in two of them. Equal keys come out in order of serial number: events at the same
+//! time happen in the order in which they were begun.
 
 /// Where the slots are in their heaps.
 #[derive(Clone, Debug, Default)]

@@ -9,16 +9,16 @@
 //! progress       bf * x, where x is the value that the solver gives
 //! ```
 //!
-//! **`warm-tcp`**, the default for running programs, is for connections that are kept open, as Gridloom's are: the window has
-//! grown, nothing is opened, and a small message pays the latency once. `lv08` charges 13.01 latencies a message, which
-//! stand for the opening and the slow start of a new connection. Measured against warm blocking TCP over loopback only:
-//! with the latency (4.5 to 5 us) taken from round trips of a byte and the bandwidth from messages of 64 MiB, 16 MB took
-//! 0.94 to 1.01 of what it says. Messages of 10 kB to 4 MB were faster, by up to 17 times: they fit into caches and
-//! socket buffers, which is no matter of the network. Not measured: long or lossy links.
+//! **`warm-tcp`**, the default for running programs, is for connections that are kept open, as Gridloom's are. The window
+//! has grown, nothing is opened, and a small message pays the latency once. `lv08` charges 13.01 latencies a message,
+//! which stand for the opening and the slow start of a new connection. Measured against warm blocking TCP over loopback
+//! only. The latency (4.5 to 5 us) came from round trips of a byte, the bandwidth from messages of 64 MiB. Then 16 MB
+//! took 0.94 to 1.01 of what the model says. Messages of 10 kB to 4 MB were faster, by up to 17 times, because they fit
+//! into caches and socket buffers. Not measured: long or lossy links.
 //!
 //! **Validity.** Steady transfers of at least some 100 kB; slow start, losses and queues are not modelled beyond the
-//! factors. Known to be wrong: in `cm02` and `lv08` a transfer without latency has the penalty 1,
-//! others around 1e-3, so that where they meet it is starved, as in SimGrid; `warm-tcp` has no such trap.
+//! factors. Known to be wrong: in `cm02` and `lv08` a transfer without latency has the penalty 1, others around 1e-3.
+//! Where they meet it is starved, as in SimGrid; `warm-tcp` has no such trap.
 //!
 //! **Not done.** Factors that depend on the size (SMPI's), Vivaldi coordinates, Wi-Fi.
 //!

@@ -1,8 +1,8 @@
 //! Weighted max-min fair sharing by progressive filling.
 //!
-//! A *constraint* c has a capacity C_c; a *variable* i has a penalty p_i, an optional bound b_i and a value x_i; an
-//! *element* (i, c) has a weight w_ic, the units of c that one unit of i takes. The solution maximises, in
-//! lexicographic order, the sorted vector of p_i·x_i subject to
+//! A *constraint* c has a capacity C_c. A *variable* i has a penalty p_i, an optional bound b_i and a value x_i. An
+//! *element* (i, c) has a weight w_ic: the units of c that one unit of i takes. The solution maximises, in lexicographic
+//! order, the sorted vector of p_i·x_i subject to
 //!
 //! ```text
 //! shared:   sum over i of w_ic x_i <= C_c        fat pipe:  max over i of w_ic x_i <= C_c        x_i <= b_i
@@ -17,10 +17,10 @@
 //! users     the users of a constraint                    bundle    where else the variables it holds back are users
 //! ```
 //!
-//! **Invariants.** A constraint lists the elements of its enabled variables as users and those of its disabled ones as
-//! waiting; each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
-//! [`Solver::solve`] every value is that of the whole system, though only some of the variables connected to a change,
-//! through constraints and enabled variables, were computed anew; the others' values do not depend on it.
+//! **Invariants.** A constraint lists the elements of its enabled variables as users, and those of its disabled ones as
+//! waiting. Each element knows its place in the one list or the other. A user's quota is its weight / penalty. After
+//! [`Solver::solve`] every value is that of the whole system. Only some variables were computed anew: those that
+//! constraints and enabled variables connect to a change. The values of others do not depend on it.
 //!
 //! **Not done.** A bound on the number of variables of a constraint; capacities that depend on their number.
 //!

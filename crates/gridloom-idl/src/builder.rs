@@ -1,7 +1,7 @@
 //! Signatures made by a program, as the Python interface does from the annotations of a function.
 //!
 //! Extents are expressions in text. A bare name in one that is no parameter becomes a hidden size: an `int64` input that
-//! follows from the arrays and stands after the declared inputs, in order of first use.
+//! follows from the arrays. Hidden sizes stand after the declared inputs, in order of first use.
 
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::parse_expression;

@@ -1,9 +1,9 @@
 //! The C text of a file, and the settings of its library. The inline bodies make one C source, in which the compiler reports
 //! mistakes by the file's own lines and columns.
 //!
-//! Parameters are C variables as Ninf-G has them: a scalar that is `IN` by value, everything else by pointer, arrays of any
-//! number of dimensions flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source C++. A class is a
-//! source of its own, in which its state stands as variables: an object is a process.
+//! Parameters are C variables as Ninf-G has them. A scalar that is `IN` comes by value, everything else by pointer.
+//! Arrays of any number of dimensions are flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source
+//! C++. A class is a source of its own, in which its state stands as variables: an object is a process.
 
 use std::fmt::Write as _;
 
@@ -96,7 +96,6 @@ impl Build {
         self.source(None, &self.stubs, definitions, file)
     }
 
-    /// The source of a class.
     pub fn class_source(&self, class: &Class, file: &str) -> String {
         self.source(class.state.as_ref(), &class.stubs, &class.methods, file)
     }

@@ -14,7 +14,6 @@ use gridloom_base::{Dtype, Order};
 pub enum Passed {
     /// A number, by value.
     Value(Dtype),
-    /// An address.
     Address,
 }
 

@@ -1,11 +1,11 @@
 //! Numbers as bytes: reading, writing, and the rule by which a scalar argument converts to its parameter's type.
 //!
-//! **The rule:** a number converts when its value stays exactly the same, and not otherwise. So the integer 5 goes to
-//! any numeric type, 2.0 goes to an integer and 2.5 does not, 0.5 goes to `float32` and 0.1 or 1e40 as `float64` do not
-//! (the caller rounds, if that is meant, and the function never sees another number than the caller wrote). `bool` is no
-//! number: it converts neither to one nor from one. A complex number goes to complex types only, a real one also to
-//! complex. NaN and the infinities go to every real and complex type. `longdouble` has a platform's own bytes: nothing
-//! converts to or from it, and it does not change byte order.
+//! **The rule:** a number converts when its value stays exactly the same, and not otherwise. So the function never sees
+//! another number than the caller wrote; the caller rounds, if that is meant. The integer 5 goes to any numeric type. 2.0
+//! goes to an integer, and 2.5 does not. 0.5 goes to `float32`; 0.1 and 1e40 as `float64` do not. `bool` is no number: it
+//! converts neither to one nor from one. A complex number goes to complex types only, a real one also to complex. NaN and
+//! the infinities go to every real and complex type. `longdouble` has a platform's own bytes: nothing converts to or from
+//! it, and it does not change byte order.
 
 use crate::expr::Expr;
 use crate::expr::eval::{EvalError, EvalFailure};

@@ -1,8 +1,8 @@
 //! What a function takes and gives.
 //!
-//! **Invariants** (established by the parser and by [`Signature::check`], relied upon everywhere): parameter names are
-//! unique; extents and the complexity use only constants and scalar integer `IN` parameters (the complexity also real
-//! ones); an `OUT` scalar is passed by pointer.
+//! **Invariants**, established by the parser and by [`Signature::check`]. Parameter names are unique. Extents and the
+//! complexity use only constants and scalar integer `IN` parameters; the complexity also real ones. An `OUT` scalar is
+//! passed by pointer.
 
 use std::fmt;
 

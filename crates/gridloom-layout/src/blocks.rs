@@ -1,7 +1,7 @@
-//! The table of blocks of a message that a language's binding lays into memory by itself: what [`gather`](super::gather)
-//! is for C's memory and [`rust`](super::rust) for Rust's values.
+//! The table of blocks of a message that a language's binding lays into memory by itself. It is what
+//! [`gather`](super::gather) is for C's memory and [`rust`](super::rust) for Rust's values.
 //!
-//! The binding adds each block before it knows what stands in it, gets its position in the memory, and writes that
+//! The binding adds each block before it knows its contents, and gets its position in the memory. It writes that
 //! position's address wherever a pointer leads there. The message is the header, then the memory.
 //!
 //! **Invariant:** blocks are added in the order of the memory, each at a multiple of 8; the first is the message's struct.

@@ -18,8 +18,8 @@
 //! | `GRIDLOOM_ARRAY(type)` | as a type | a dynamic array: `struct { type *data; size_t length, capacity; }` |
 //!
 //! A pointer without annotation leads to one value, or is null. For the C compiler the annotations are macros, in
-//! `include/gridloom_layout.h`. Understood: structs, unions and enums with and without names, inside one another
-//! too, typedefs, fixed arrays of constant size, several names in one declaration, `const`, forward declarations, comments.
+//! `include/gridloom_layout.h`. Understood: structs, unions and enums, with and without names, inside one another too;
+//! typedefs, forward declarations and several names in one declaration; fixed arrays of constant size, `const`, comments.
 //! Lines that begin with `#` are skipped. Refused with the remedy: bit-fields, `void *`, functions, `long double`, arrays
 //! without a size.
 

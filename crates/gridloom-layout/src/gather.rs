@@ -31,7 +31,6 @@ pub trait Memory {
 pub struct MemoryAt<'a> {
     /// Where it begins.
     pub base: u64,
-    /// Its bytes.
     pub bytes: &'a [u8],
 }
 

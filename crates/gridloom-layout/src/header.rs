@@ -4,15 +4,15 @@
 //!  "GLM" 1 | machine | flags | name     | hash   | root   | blocks | block …         | [text]   | memory
 //!  4 bytes   1 or 15    u8     n, bytes   u64 LE   number   number   type, elements    n, bytes
 //! ```
-//! Numbers and lengths `n` are LEB128 of at most 64 bits. The *machine* is the sender's ABI. The hash is the message type's.
-//! Each block of memory has a type (a number that both sides get by collecting the targets of the declaration's
-//! pointers in the same way; 0 is the message itself) and a number of elements; *root* is the index of the message in
+//! Numbers and lengths `n` are LEB128 of at most 64 bits. The *machine* is the sender's ABI. The hash is the message
+//! type's. Each block of memory has a type and a number of elements. The type is a number: both sides collect the targets
+//! of the declaration's pointers in the same way, and 0 is the message itself. *Root* is the index of the message in
 //! block 0. The flag 1 says that the declaration's text follows. The memory is the blocks in order as they lie in the
-//! sender's memory, each beginning at a multiple of 8. The number of blocks is written with as many bytes as make the
-//! memory begin at a multiple of 8 too, counted from the message's first byte: then a receiver may use it where it lies.
+//! sender's memory, each beginning at a multiple of 8. The memory itself begins at a multiple of 8, counted from the
+//! message's first byte, so that a receiver may use it where it lies. Extra bytes in the number of blocks see to that.
 //!
-//! A pointer in it holds [`ORIGIN`] plus the position of its target in the memory, that is, the start of the target's
-//! block plus the offset within; null is 0.
+//! A pointer in it holds [`ORIGIN`] plus the position of its target in the memory. The position is the start of the
+//! target's block plus the offset within; null is 0.
 
 use super::abi::Abi;
 use super::error::Problem;

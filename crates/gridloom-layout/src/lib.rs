@@ -28,8 +28,8 @@
 //! | [`error`] | what is wrong with a message, and where |
 //!
 //! After GRAS: M. Quinson, *GRAS: a research and development framework for grid and P2P infrastructures*, INRIA research
-//! report 5789, 2006. Different from it: blocks are typed and checked before anything is converted, since messages come
-//! from strangers; a message is one piece of memory at the receiver, freed at once.
+//! report 5789, 2006. Different from it: messages come from strangers, so blocks are typed and checked before anything is
+//! converted. A message is one piece of memory at the receiver, freed at once.
 //!
 //! **Invariant:** nothing of a message is believed before `Message::check`; after it, nothing is checked again.
 //!

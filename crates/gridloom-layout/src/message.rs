@@ -3,12 +3,12 @@
 //! **Invariants** of a [`Message`]:
 //! - every block lies in the memory;
 //! - every pointer in a block that is looked at is null or leads to a block of its target's type, at the start of an
-//!   element, with as many elements behind it as it needs (a string: its block ends with a NUL);
+//!   element. Behind it are as many elements as it needs (a string: its block ends with a NUL);
 //! - every bool is 0 or 1, every enum a constant.
 //!
 //! So code that converts or reads it cannot leave its memory.
 //!
-//! The check is one pass over the blocks that have anything to check; it follows no pointer and does not recurse, so
+//! The check is one pass over the blocks that have anything to check. It follows no pointer and does not recurse, so
 //! cycles and long chains cost nothing.
 
 use super::error::{Fault, LayoutError, Problem};

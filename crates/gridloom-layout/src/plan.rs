@@ -1,9 +1,9 @@
 //! A conversion plan, from one machine's representation to another's. It is compiled once for a pair of machines and run
 //! for every message.
 //!
-//! A plan lists, for one element of each type of block, runs of bytes to copy, runs of numbers with bytes to reverse, and
-//! integers that change their size. Neighbouring runs of one kind are one run, across equal padding too; an element that is a
-//! single run makes the whole block one run, a plain copy or a loop that the compiler makes vector code of.
+//! For one element of each type of block, a plan lists runs of bytes to copy, runs of numbers with bytes to reverse, and
+//! integers that change their size. Neighbouring runs of one kind are one run, across equal padding too. An element that
+//! is a single run makes the whole block one run: a plain copy, or a loop that the compiler makes vector code of.
 
 use super::error::{Fault, Problem};
 use super::form::Form;

@@ -1,7 +1,7 @@
 //! Rust values as messages that C programs declare too.
 //!
-//! Rust promises no layout of its own. So a value is written field by field as the corresponding C struct of this machine
-//! would lie in memory, and read so. The correspondence:
+//! Rust promises no layout of its own. So a value is written and read field by field, as the corresponding C struct of
+//! this machine would lie in memory. The correspondence:
 //!
 //! | Rust | C |
 //! |---|---|
@@ -17,9 +17,9 @@
 //! | an enum without data | an enum, its constants named `Enum_Variant` |
 //! | an enum with data | `struct Enum { enum Enum_tag tag; union Enum_body body GRIDLOOM_TAG(tag); }` |
 //!
-//! In an enum with data, a variant's case is named as the variant; it holds a struct `Enum_Variant` of the variant's
-//! fields (`value0`, `value1`, … if they have no names); a variant without fields has no case.
-//! `#[message(name = "…")]` gives a type, field or variant another name in C.
+//! In an enum with data, a variant's case is named as the variant. It holds a struct `Enum_Variant` of the variant's
+//! fields (`value0`, `value1`, … if they have no names). A variant without fields has no case. `#[message(name = "…")]`
+//! gives a type, field or variant another name in C.
 //!
 //! A Rust value is a tree. What a message shares is copied for each pointer to it, up to a bound, and a cycle is an
 //! error.

@@ -1,12 +1,12 @@
 //! A message type: a struct with all that it is made of, checked once and in canonical order, with its hash.
 //!
 //! **Invariants** of a [`Schema`], which everything behind it relies on:
-//! - declaration 0 is the message's struct; every declaration can be reached from it, in breadth-first order of first
-//!   mention, so that equal declarations give equal schemas however they were put together;
+//! - declaration 0 is the message's struct. Every declaration can be reached from it, in breadth-first order of first
+//!   mention. So equal declarations give equal schemas, however they were put together;
 //! - names, fields and cases are unique; nothing is empty; a struct does not contain itself by value, and nesting by
 //!   value is bounded;
-//! - a counted pointer is a field of a struct, and its length uses integer fields of that struct only; a union is a
-//!   field of a struct and has an integer or enum field of that struct as its tag.
+//! - a counted pointer is a field of a struct, and its length uses integer fields of that struct only. A union is a field
+//!   of a struct, and has an integer or enum field of that struct as its tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Sizes, alignments and offsets of a message type on one machine.
 //!
-//! As C compilers do it: each field at the next multiple of its alignment, a struct aligned as its most aligned field
-//! and its size a multiple of that; an enum as an `int`; a packed struct without any gap and alignment 1.
+//! As C compilers do it: each field stands at the next multiple of its alignment. A struct is aligned as its most aligned
+//! field, and its size is a multiple of that. An enum is an `int`. A packed struct has no gaps and alignment 1.
 
 use super::abi::Abi;
 use super::error::Problem;

@@ -1,7 +1,7 @@
 //! Abstract types of messages: what a C declaration says, before any machine decides about sizes and offsets.
 //!
-//! `char` is a character code, one byte that is carried as it is (whether it is signed differs between machines); a
-//! small number is `int8_t` or `signed char`. An enum is stored as an `int`.
+//! `char` is a character code, one byte that is carried as it is; whether it is signed differs between machines. A small
+//! number is `int8_t` or `signed char`. An enum is stored as an `int`.
 //!
 //! These types are plain data and may be inconsistent; [`Schema::new`](super::Schema::new) checks them once.
 
@@ -205,7 +205,6 @@ pub struct Case {
     pub ty: Type,
 }
 
-/// An enum.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Enum {
     pub name: String,

@@ -47,7 +47,6 @@ pub struct Process {
 /// Where a process stands in its file: line and column of each part of its entry, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
-    /// The entry.
     pub entry: (u32, u32),
     /// The name of its host.
     pub host: (u32, u32),

@@ -1,10 +1,10 @@
 //! Machines, links and the routes between them: what a plan is made for and a simulation runs on.
 //!
-//! A [`Platform`] is read from our TOML or from SimGrid's XML, or put together with a
-//! [`PlatformBuilder`]. It is immutable and checked: every route names links that exist, every gateway lies in its
-//! zone, every number is finite and has the right sign.
+//! A [`Platform`] is read from our TOML or from SimGrid's XML, or put together with a [`PlatformBuilder`]. It is
+//! immutable and checked. Every route names links that exist, every gateway lies in its zone, every number is finite and
+//! has the right sign.
 //!
-//! Routes are computed when asked for, from the zones of the file; nothing quadratic is kept for clusters, so callers
+//! Routes are computed when asked for, from the zones of the file. Nothing quadratic is kept for clusters, so callers
 //! that ask often keep the answers.
 //!
 //! It does not model sharing or time (that is `flow`); it only reads profiles and keeps them.

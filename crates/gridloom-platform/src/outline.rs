@@ -1,7 +1,7 @@
 //! What a platform is made of, zone by zone: for code that prints or draws it.
 //!
-//! An [`Outline`] says of a zone what lies in it and how that is joined, as the file said it; routes between any two
-//! hosts are [`Platform::route`]'s. A route that leads back through the same links is one [`OutlineLink`].
+//! An [`Outline`] says what lies in a zone and how that is joined, as the file said it. [`Platform::route`] gives routes
+//! between any two hosts. A route that leads back through the same links is one [`OutlineLink`].
 //!
 //! **Invariant:** an outline is linear in what the file says (a fat tree: in its cables), never in pairs of hosts.
 

@@ -12,7 +12,6 @@ use crate::kernel::Kernel;
 /// Rate of a disk that is not described, bytes per second.
 const DISK_RATE_DEFAULT: f64 = 1e9;
 
-/// All hosts.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     /// As described, by number.

@@ -5,8 +5,8 @@
 //!
 //! **Order at one date:** changes, then what ends, then what is due in the order in which it was queued, as in SimGrid.
 //!
-//! **Invariants.** `now` never goes back. The flow engine's time is never ahead of `now` and at most a nanosecond behind it
-//! when an action starts, so that a chain of flows takes what the flows take, unrounded.
+//! **Invariants.** `now` never goes back. The flow engine's time is never ahead of `now`, and at most a nanosecond behind
+//! it when an action starts. So a chain of flows takes what the flows take, unrounded.
 
 use std::collections::BTreeMap;
 

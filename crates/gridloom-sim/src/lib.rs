@@ -3,9 +3,9 @@
 //! A [`Simulation`] keeps the promises of `gridloom_core::node::protocol` in virtual time. Messages, data and tasks take
 //! the time that `gridloom_flow` gives them on a `Platform`; faults happen when told.
 //!
-//! **Invariants.** No clock, thread, entropy or hash order: the same calls on the same platform give the same inputs
-//! and effects in the same order, which [`Simulation::trace_hash`] sums up. Events at the same nanosecond happen in the
-//! order in which they came to be due, completions of flows before them.
+//! **Invariants.** No clock, thread, entropy or hash order. The same calls on the same platform give the same inputs and
+//! effects in the same order; [`Simulation::trace_hash`] sums them up. Events at the same nanosecond happen in the order
+//! in which they came to be due, completions of flows before them.
 //!
 //! ```text
 //! simulation  the parts, and what goes from one to another   kernel     clock, queue, flows

@@ -1,5 +1,5 @@
-//! The nodes of a simulation: their machines and what the world keeps for each, where they can be dialled, and which of them
-//! start again with their hosts.
+//! The nodes of a simulation: their machines, what the world keeps for each, where they can be dialled, and which start
+//! again with their hosts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -52,7 +52,6 @@ pub(crate) enum Life {
     Dead,
 }
 
-/// A node.
 pub(crate) struct SimNode {
     pub(crate) host: HostId,
     pub(crate) role: Role,

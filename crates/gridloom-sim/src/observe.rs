@@ -72,14 +72,12 @@ pub enum Seen<'a> {
 pub enum State<'a> {
     /// Its code runs, which takes no time, or it has not started, or has ended.
     Runs,
-    /// It computes.
     Computes {
         /// The measured block, if it is one.
         block: Option<&'a str>,
         /// How much, floating-point operations.
         flops: f64,
     },
-    /// It sleeps.
     Sleeps,
     /// It waits for that.
     Waits {

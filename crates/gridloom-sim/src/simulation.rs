@@ -8,8 +8,8 @@
 //!                                        routes
 //! ```
 //!
-//! A part of a simulation changes its own state, queues what will happen, starts flows, and returns what comes of that for
-//! others; parts do not see one another. [`Simulation`] hands on.
+//! A part of a simulation changes its own state, queues what will happen, starts flows, and returns what comes of that
+//! for others. Parts do not see one another. [`Simulation`] hands on.
 //!
 //! **Invariant.** The machines of nodes are entered from one place, [`Simulation::handle`], never while one is being handled.
 

@@ -1,7 +1,7 @@
 //! Tasks under way on the servers of a simulation: their files, their time, their bodies.
 //!
-//! A task has its files written and read in one go, then it computes; when its time is over its body runs, if bodies do, and
-//! its results are put into the server's store.
+//! A task has its files written and read in one go, then it computes. When its time is over its body runs, if bodies do,
+//! and its results are put into the server's store.
 //!
 //! **Invariant:** a task that has begun ends once: with an input for its machine, or with its server.
 

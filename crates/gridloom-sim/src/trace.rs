@@ -1,4 +1,4 @@
-//! What happened: every input delivered and every effect performed, in order, summed up in a hash; bytes moved; and the
+//! The record of a run: a hash over every input delivered and every effect performed, in order; bytes moved; and the
 //! intervals of tasks and transfers, for a timeline.
 //!
 //! **Invariant:** two runs with the same hash delivered the same inputs and performed the same effects at the same times

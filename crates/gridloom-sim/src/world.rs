@@ -1,7 +1,8 @@
 //! A simulation as the conformance suite sees it: the same calls as for the real world.
 //!
-//! The agent and the clients stand on the platform's first host, unless a host has the client's name; each server stands
-//! on the host of its name, otherwise on the next host that has none, otherwise beside the others in turn.
+//! The agent and the clients stand on the platform's first host, unless a host has the client's name. Each server stands
+//! on the host of its name. If there is none, it takes the next host without a server, else stands beside the others in
+//! turn.
 
 use std::sync::Arc;
 

@@ -17,10 +17,11 @@ use crate::values::argument;
 
 /// Measure functions on their servers until their times are predicted well enough.
 ///
-/// The command calls each function with random arguments: first at five sizes over the range, from small to large, then
-/// where the model is furthest off. It stops when the model is nowhere off by more than the error. A server is measured only
-/// while it is idle, and measuring stops when other calls come. Servers of one host take turns. Servers learn from these
-/// calls as from any other: they tell the agent, and keep the times with their models.
+/// The command calls each function with random arguments. It begins with five sizes over the range, from small to
+/// large, and goes on where the model is furthest off. It stops when the model is nowhere off by more than the error.
+/// A server is measured only while it is idle, and measuring stops when other calls come. Servers of one host take
+/// turns. Servers learn from these calls as from any other: they tell the agent, and keep the times with their
+/// models.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom calibrate linalg/dgemm --sizes m=100..2000 n=100..2000 k=100..2000\n  \
 gridloom calibrate linalg/dgemm_update --error 0.02 --set beta=0\n  gridloom calibrate --budget 10")]

@@ -16,14 +16,14 @@ use super::{OwnFolder, absolute, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
-/// Any grid that the program starts or connects to is the simulated one: the same agent, servers and mapper, on the
-/// hosts and links of the platform, in virtual time. Functions are not executed (results are zeros of the right shape)
-/// unless --execute is given. Host properties in the platform describe the grid: role (agent, server, client), slots,
-/// functions, memory, plain. Without them the first host is client and agent, and every other host a server. With a
-/// deployment of processes each process exchanges messages, and may open the grid as a client on its own host. The
-/// simulation follows the platform's profiles: speeds, bandwidths, latencies, and times when a host or link is off. It prints
-/// virtual seconds, makespans, bytes by link, and a hash of the trace, which is the same for the same program, platform and
-/// seed. The command ends with the program's exit status.
+/// Any grid that the program starts or connects to is the simulated one. It has the same agent, servers and mapper,
+/// on the hosts and links of the platform, in virtual time. Functions are not executed (results are zeros of the
+/// right shape) unless --execute is given. Host properties in the platform describe the grid: role (agent, server,
+/// client), slots, functions, memory, plain. Without them the first host is client and agent, and every other host a
+/// server. With a deployment of processes each process exchanges messages, and may open the grid as a client on its
+/// own host. The simulation follows the platform's profiles: speeds, bandwidths, latencies, and times when a host or
+/// link is off. It prints virtual seconds, makespans, bytes by link, and a hash of the trace, which is the same for
+/// the same program, platform and seed. The command ends with the program's exit status.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom simulate -p two-sites.toml -- python program.py")]
 pub struct Options {

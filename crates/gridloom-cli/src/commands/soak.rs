@@ -17,11 +17,11 @@ use super::{count, print_json, print_line, read_text};
 
 /// Run random work under random faults in simulation, and check what must always hold.
 ///
-/// Each seed draws a grid of an agent, four servers and up to three clients, the work of the clients' programs, and faults:
-/// processes that are killed, hang, stop for a while or restart; links that are cut or lose one direction; connections that
-/// break at one end or both; slow hosts; full stores. All invariants are checked after every step (--invariants lists them).
-/// When everything is released, no node may hold any state of it. The command ends with status 1 at the first seed that
-/// fails, and prints how to replay it: the same seed gives the same run.
+/// Each seed draws a grid of an agent, four servers and up to three clients, the work of the clients' programs, and
+/// faults. Processes are killed, hang, stop for a while or restart. Links are cut or lose one direction. Connections
+/// break at one end or both, hosts are slow, stores are full. All invariants are checked after every step
+/// (--invariants lists them). When everything is released, no node may hold any state of it. The command ends with
+/// status 1 at the first seed that fails, and prints how to replay it: the same seed gives the same run.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom soak --seeds 20000\n  gridloom soak --seed 4711 --trace\n  \
 gridloom soak --scenario crash.faults --seeds 100")]

@@ -38,8 +38,8 @@ pub type Wrong = (String, String);
 /// The answer of the checking process: functions that cannot be run, or libraries that cannot be loaded.
 type Answer = Result<Vec<Wrong>, Vec<String>>;
 
-/// Looks up every native function in a process of its own, so that a library that cannot be loaded is noticed when the
-/// server starts, and one that crashes while it is loaded does no harm.
+/// Looks up every native function in a process of its own. So the server notices at its start that a library cannot
+/// be loaded, and one that crashes while it is loaded does no harm.
 ///
 /// # Errors
 /// If they cannot be looked up at all, or a library cannot be loaded.

@@ -1,9 +1,9 @@
 //! Where boxes stand that are joined by lines.
 //!
 //! Boxes that form a chain stand in a row. Others stand so that distances in the drawing are near to distances along the
-//! lines: stress majorization, `Σ (|xᵢ - xⱼ| - dᵢⱼ)² / dᵢⱼ²` (Gansner, Koren, North, "Graph Drawing by Stress
-//! Majorization", 2004), from a circle, turned so that the drawing is wide rather than high. Boxes that then overlap are
-//! pushed apart. Nothing is random: the same graph gives the same drawing.
+//! lines, by stress majorization. It lowers `Σ (|xᵢ - xⱼ| - dᵢⱼ)² / dᵢⱼ²`, begins with a circle, and turns the drawing so
+//! that it is wide rather than high. Source: Gansner, Koren, North, "Graph Drawing by Stress Majorization", 2004. Boxes
+//! that then overlap are pushed apart. Nothing is random: the same graph gives the same drawing.
 
 use super::block::shelves;
 

@@ -1,9 +1,9 @@
 //! A platform as a drawing, for `gridloom platform show --svg`.
 //!
-//! Zones are frames, one in another; a member of a zone is a box; a link is a box, too, with its figures, on the line
-//! that it makes. Stars stand around their hub, given routes are a graph ([`graph`]), fat trees, tori and dragonflies have
-//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`scale`]); a small platform has a table of
-//! its routes below.
+//! Zones are frames, one in another. Members of a zone are boxes. So are links, with their figures, on the lines that
+//! they make. Stars stand around their hub, given routes are a graph ([`graph`]), fat trees, tori and dragonflies have
+//! their shapes ([`shapes`]). Many members that are alike are one box with their count ([`scale`]); a small platform has
+//! a table of its routes below.
 //!
 //! **Invariant:** the same platform gives the same bytes.
 
@@ -54,7 +54,7 @@ pub fn draw(platform: &Platform, title: &str) -> String {
     page.document(boxes::STYLE, title)
 }
 
-/// Links as a person counts them: both directions of a split-duplex one are one, by that up, if they are alike; and the
+/// Links as a person counts them. Both directions of a split-duplex link are one, the one up, if they are alike. The
 /// loopback of all hosts is none.
 pub fn cables(platform: &Platform) -> Vec<LinkId> {
     let ids = (1..platform.links().len()).map(|id| LinkId(id as u32));

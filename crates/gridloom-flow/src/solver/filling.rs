@@ -9,10 +9,10 @@
 //! until no constraint has anything left
 //! ```
 //!
-//! **Cost.** Each round asks [`Levels`] for the lowest level. The users of a constraint are gone through at most three
-//! times in one solution: when it is opened, when it is saturated first, and when what is left of it is fixed at last.
-//! In between, those that meet a bound come from a list sorted once; so does the greatest quota of a fat pipe.
-//! Together O(E log E) for E elements, whatever the number of rounds.
+//! **Cost.** Each round asks [`Levels`] for the lowest level. One solution goes through the users of a constraint at most
+//! three times. That is when it is opened, when it is saturated first, and when the rest of it is fixed at last. In
+//! between, those that meet a bound come from a list sorted once; so does the greatest quota of a fat pipe. Together O(E
+//! log E) for E elements, whatever the number of rounds.
 //!
 //! Source: as [`super`]; the sorted lists are ours, and give the same values in the same operations.
 

@@ -4,10 +4,10 @@
 //! for all changes since the last time.
 //!
 //! **The reference differs.** SimGrid 4.1 seeks it at each change, from the first constraint of the changed variable
-//! alone. If that one is concerned already, because of an earlier change at the same date, the search ends there: the
-//! variable's other constraints may be left out, and it is solved without regard to them until something else touches
-//! them. Two flows from one host meet this if their latency phases end together. [`Reach::AsReference`] does the same,
-//! to be compared with it.
+//! alone. If an earlier change at the same date concerned that one already, the search ends there. Then the variable's
+//! other constraints may be left out, and it is solved without regard to them until something else touches them. Two
+//! flows from one host meet this if their latency phases end together. [`Reach::AsReference`] does the same, to be
+//! compared with it.
 
 use super::{Constraint, Solver, VariableIndex};
 

@@ -1,7 +1,7 @@
 //! Follows a change from constraint to constraint: mostly it concerns little of what it can reach.
 //!
-//! A solution is max-min fair exactly if each variable is at its bound, or is *held back* by a constraint that is full and
-//! on which no other variable has a higher level p·x (Bertsekas and Gallager, *Data Networks*, 6.5.2). So two
+//! A solution is max-min fair exactly if each variable is at its bound or *held back*. A constraint holds it back that is
+//! full, and on which no other variable has a higher level p·x (Bertsekas and Gallager, *Data Networks*, 6.5.2). So two
 //! things describe a solution: the level at which each constraint is full, and the constraint that holds back each
 //! variable. Given the level A_i that each user of a constraint has elsewhere, or would be held at by its bound, the
 //! constraint is full at
@@ -28,8 +28,8 @@
 //!
 //! **Not done.** Changes of so many variables, or waits for so long, that filling all would cost less: left to the caller.
 //!
-//! Source: the characterisation as above; the procedure is ours. The level on a shared constraint is found by Newton's
-//! method on a concave function of pieces of straight lines, begun at the level before.
+//! Source: the characterisation as above; the procedure is ours. Newton's method finds the level on a shared constraint.
+//! The function is concave and piecewise linear, and the method begins at the level before.
 
 use super::users::{Terms, User};
 use super::{Constraint, NOBODY, Policy, Solver, VariableIndex};

@@ -5,15 +5,14 @@
 //! usage    sum of w/p over users that it holds back itself                     level = (C - taken) / usage
 //! ```
 //!
-//! A user's level that changes elsewhere changes `taken` by one addition, so that a level that depends on hundreds of
-//! users is found without going to any. A change that moves hundreds of levels tells of them tens of thousands of times.
-//! So a tell is two additions and one comparison. The alarm alone says whether the constraint has to be found anew, waits
-//! for that already, or has enough to spare.
+//! A user's level that changes elsewhere changes `taken` by one addition. So a level that depends on hundreds of users is
+//! found without going to any. A change that moves hundreds of levels tells of them tens of thousands of times. So a tell
+//! is two additions and one comparison. The alarm alone says whether the constraint has to be found anew, waits for that
+//! already, or has enough to spare.
 //!
-//! **Invariants.** A share that `is_known` is what going through all users would give, but for the rounding of the
-//! additions told, and `highest` may be more. A user that joins, leaves, or changes between the two kinds makes it
-//! unknown. An alarm is [`NEVER`] while its constraint waits, and otherwise [`ALWAYS`] if the share is unknown or the
-//! constraint is full.
+//! **Invariants.** A share that `is_known` is what going through all users would give, but for the rounding of additions.
+//! Its `highest` may be more. A user that joins, leaves, or changes between the two kinds makes it unknown. An alarm is
+//! [`NEVER`] while its constraint waits, and otherwise [`ALWAYS`] if the share is unknown or the constraint is full.
 
 use super::levels::FullAt;
 use super::users::Users;

@@ -10,7 +10,6 @@ use super::extents::{Sizes, described, wanted};
 use crate::signature::{BaseType, Mode, Param, Signature};
 use gridloom_base::Meta;
 
-/// An argument that is known.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownArgument<'a> {
     /// Its description.

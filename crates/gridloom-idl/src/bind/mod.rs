@@ -1,13 +1,15 @@
 //! Checks a call against its signature, on the caller's side, before anything is sent.
 //!
-//! Arguments are given by position, by name, or both. By position come either the positional parameters
-//! ([`Signature::positional`]) from the first on, or, as GridRPC has it, all inputs that are not hidden, sizes included.
-//! The other arguments may be given by name. A size that is not given follows from the first array that has it as an extent
-//! of its own, or as the branch of a conditional that decides on known values. Every other array is checked against it.
+//! Arguments are given by position, by name, or both. By position come the positional parameters
+//! ([`Signature::positional`]) from the first on. Or, as GridRPC has it, all inputs come that are not hidden, sizes
+//! included. The other arguments may be given by name. A size that is not given follows from the first array that has it
+//! as an extent. It may be an extent of its own, or the branch of a conditional that decides on known values. Every other
+//! array is checked against it.
 //!
-//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule), and a text of one ASCII letter is
-//! a number of 8 bits, as in C; a remote scalar must have the parameter's type already. Arrays never convert here: type,
-//! number of dimensions and extents must fit. Their memory order and byte order are free: the receiver makes them right.
+//! Scalars convert when their value stays exactly the same ([`super::scalar`] has the rule). A text of one ASCII letter
+//! is a number of 8 bits, as in C. A remote scalar must have the parameter's type already. Arrays never convert here:
+//! type, number of dimensions and extents must fit. Their memory order and byte order are free: the receiver makes them
+//! right.
 
 pub mod error;
 mod extents;

@@ -28,7 +28,6 @@ pub struct Whole {
     pub dims: Vec<Strided>,
     /// Memory order of the whole and of the part.
     pub order: Order,
-    /// Of one element.
     pub element_bytes: u64,
     /// Of the whole array.
     pub size_bytes: u64,

@@ -1,10 +1,10 @@
 //! The value of expressions.
 //!
-//! Extents are evaluated exactly, in 128-bit integers: division truncates towards zero as in C, and whatever leaves the
-//! integers (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is
-//! evaluated in `f64`, where `/` is the division of reals; powers, roots and logarithms come from `libm`, so that two
-//! machines agree. Of the functions only `min` and `max` are exact, so only they are in extents. Comparisons and logic
-//! give 0 or 1, and `&&`, `||` and `?:` evaluate only what decides.
+//! Extents are evaluated exactly, in 128-bit integers; division truncates towards zero as in C. Whatever leaves the
+//! integers (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is evaluated
+//! in `f64`, where `/` is the division of reals; powers, roots and logarithms come from `libm`, so that two machines
+//! agree. Of the functions only `min` and `max` are exact, so only they are in extents. Comparisons and logic give 0 or
+//! 1, and `&&`, `||` and `?:` evaluate only what decides.
 
 use thiserror::Error;
 

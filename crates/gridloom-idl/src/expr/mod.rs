@@ -2,8 +2,8 @@
 //! form on the wire.
 //!
 //! **Invariant:** what the parser and the deserialiser make is at most
-//! [`EXPRESSION_DEPTH_MAX`](gridloom_base::limits::EXPRESSION_DEPTH_MAX) deep and has at most [`EXPRESSION_NODES_MAX`] nodes, so that
-//! recursion over it is bounded.
+//! [`EXPRESSION_DEPTH_MAX`](gridloom_base::limits::EXPRESSION_DEPTH_MAX) deep, and has at most [`EXPRESSION_NODES_MAX`]
+//! nodes. So recursion over it is bounded.
 
 pub mod eval;
 pub mod postfix;

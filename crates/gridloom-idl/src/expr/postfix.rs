@@ -1,8 +1,8 @@
 //! Expressions on the wire: a flat list of tokens in postfix order.
 //!
 //! Signatures arrive from sockets, so reading one must neither recurse as deep as the sender likes nor grow without
-//! bound. The list is read one token at a time onto an explicit stack, and refused as soon as it is too long, too
-//! deep, ill-formed, or holds a constant that is not finite.
+//! bound. The list is read one token at a time onto an explicit stack. It is refused as soon as it is too long, too deep
+//! or ill-formed, or holds a constant that is not finite.
 
 use std::fmt;
 

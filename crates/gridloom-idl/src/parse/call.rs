@@ -1,8 +1,9 @@
 //! What is called: `Calls "C" info = fn(n, 2*n, 1.0, (long) n, 'N', "upper", a);`
 //!
-//! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as a C `int`, or as
-//! a `double` if a real constant or parameter is in it, or as the type that a cast names. A character is a `char`, a
-//! string a `char *`. Fortran gets all of them by pointer. What C++ is called with is compiled, as inline bodies are.
+//! An argument that is a parameter's name is passed as that parameter. Any other expression is passed as the type that a
+//! cast names. Without one, it is a `double` if a real constant or parameter is in it, else an `int`. A character is a
+//! `char`, a string a `char *`. Fortran gets all of them by pointer. What C++ is called with is compiled, as inline
+//! bodies are.
 
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};

@@ -1,10 +1,10 @@
 //! Text of the interface description language, cut into tokens with their places.
 //!
-//! Tokens are made on demand, so that the parser can stop at a C body, which is no IDL ([`Lexer::c_text`]). Comments
-//! are those of C; lines that begin with `#` (left by the C preprocessor) are skipped. In a file of the language a
-//! comment is also GridSolve's, from any `#` to the end of its line, but a `#define`, or another directive, that begins a line
-//! stands between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); what replaces
-//! one has the place of its use.
+//! Tokens are made on demand, so that the parser can stop at a C body, which is no IDL ([`Lexer::c_text`]). Comments are
+//! those of C; lines that begin with `#` (left by the C preprocessor) are skipped. In a file of the language a comment is
+//! also GridSolve's, from any `#` to the end of its line. But a `#define`, or another directive, that begins a line
+//! stands between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); what
+//! replaces one has the place of its use.
 
 use thiserror::Error;
 
@@ -34,7 +34,6 @@ pub struct Position {
     pub column: usize,
 }
 
-/// One token.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Token {
     Name(String),

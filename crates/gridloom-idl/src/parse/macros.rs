@@ -1,8 +1,8 @@
 //! Names that a file `#define`s: the C preprocessor's constants, which interface descriptions use in extents.
 //!
-//! They hold in the whole file, wherever the line stands. A name is left as it is if it takes parameters, is a word of the
-//! language, or is defined in two ways or undefined somewhere, as conditions are not evaluated. Compiled C has all of them from
-//! the C preprocessor itself.
+//! They hold in the whole file, wherever the line stands. A name is left as it is if it takes parameters or is a word of
+//! the language. So is one that is defined in two ways or undefined somewhere, as conditions are not evaluated. Compiled
+//! C has all of them from the C preprocessor itself.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Parameters: mode and type in either order, then `x`, `*x` or `x[extent]…`, where `[size : start, end, step]` is a slice;
-//! and the names of types.
+//! Parameters and the names of types. A parameter is mode and type in either order, then `x`, `*x` or `x[extent]…`, where
+//! `[size : start, end, step]` is a slice.
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};

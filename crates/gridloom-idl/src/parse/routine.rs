@@ -1,8 +1,8 @@
 //! GridSolve's way to describe a function: `SUBROUTINE name(…)` or `FUNCTION type name(…)`, and settings `NAME = "…"`.
 //!
 //! The routine is a symbol of a library and gets its parameters as they are declared. The value of a `FUNCTION` becomes a
-//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says, and callers in C have them row-major:
-//! extents are (rows, columns) either way, so that `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
+//! result, the last one, which has the function's name. Arrays lie as `MAJOR` says, and callers in C have them row-major.
+//! Extents are (rows, columns) either way, so `a[lda][n]` by columns is what Fortran declares as `A(LDA, N)`.
 
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};

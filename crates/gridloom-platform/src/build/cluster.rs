@@ -1,8 +1,8 @@
 //! Clusters: many like hosts, added as a zone of their own.
 //!
-//! A flat cluster is a star: each host has a link of its own (two for split-duplex) to a router, and all share the
-//! backbone, if there is one. Names are SimGrid's: host `PREFIXiSUFFIX`, links `ID_link_i` (`_UP`, `_DOWN`,
-//! `_loopback`, `_limiter`), backbone `ID_backbone`, router `PREFIXID_routerSUFFIX`.
+//! A flat cluster is a star. Each host has a link of its own (two for split-duplex) to a router, and all share the
+//! backbone, if there is one. Names are SimGrid's: host `PREFIXiSUFFIX`, links `ID_link_i` (`_UP`, `_DOWN`, `_loopback`,
+//! `_limiter`), backbone `ID_backbone`, router `PREFIXID_routerSUFFIX`.
 
 use super::PlatformBuilder;
 use super::zones::routing_named;

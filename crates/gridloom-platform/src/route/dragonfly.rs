@@ -10,12 +10,11 @@
 //! blue    two groups, between blade b of group a and blade a of group b, by number in the group      nb cables
 //! ```
 //!
-//! A route is minimal: to the blade with the link to the other group (green, then black), over the blue link, then green
-//! and black to the blade of the target. Limiters belong to hosts and blades: each that is passed limits.
+//! A route is minimal. It goes to the blade with the link to the other group (green, then black), over the blue link,
+//! then green and black to the blade of the target. Limiters belong to hosts and blades: each that is passed limits.
 //!
-//! **As in SimGrid**, the reference: after a green link within one group, a route goes on from the blade
-//! of that number in the *first* chassis. It so lacks a black link that it would need, or has one too many, if it began
-//! in another chassis.
+//! **As in SimGrid**: after a green link within one group, a route goes on from the blade of that number in the *first*
+//! chassis. It so lacks a black link that it would need, or has one too many, if it began in another chassis.
 //!
 //! Source: Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology" (ISCA 2008), in the shape of
 //! Cray's Cascade and of SimGrid 4.1. Where there are more groups than blades in a chassis, which is not foreseen

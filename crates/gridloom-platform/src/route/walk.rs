@@ -1,11 +1,11 @@
 //! The way from one point to another.
 //!
-//! Model (SimGrid's): a *point* is a host, a router or a zone; every point but the root zone lies in one zone. A zone
-//! knows how to go between the points that lie directly in it ([`routing`](super::routing)); a route between two zones names the
-//! *gateways* where it leaves the one and enters the other, which lie somewhere inside them.
+//! Model (SimGrid's): a *point* is a host, a router or a zone. Every point but the root zone lies in one zone. A zone
+//! knows how to go between the points that lie directly in it ([`routing`](super::routing)). A route between two zones
+//! names two *gateways*, where it leaves the one and enters the other. They lie somewhere inside them.
 //!
-//! To go from `src` to `dst`: find the deepest zone that holds both, take its local route between the two children
-//! that hold them, go (recursively) from `src` to the first gateway and from the second gateway to `dst`.
+//! To go from `src` to `dst`, find the deepest zone that holds both, and take its local route between the two children
+//! that hold them. Then go, recursively, from `src` to the first gateway and from the second gateway to `dst`.
 //!
 //! **Invariants** (established by the builder): zones form a tree; a gateway lies inside the zone it opens. Hence each
 //! recursion happens strictly deeper in the tree, and ends.

@@ -1,6 +1,6 @@
-//! Faults drawn at random, such that a grid can still do its work: the last server is never killed, hung, stopped for long
-//! or kept from the agent or a client, the first client is never killed, and neither the agent nor a client is silent for so
-//! long that its peers take it for dead.
+//! Faults drawn at random, such that a grid can still do its work. The last server is never killed, hung, stopped for
+//! long, or kept from the agent or a client. The first client is never killed. Neither the agent nor a client is silent
+//! for so long that its peers take it for dead.
 
 use gridloom_base::limits::SILENCE_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};

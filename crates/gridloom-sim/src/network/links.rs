@@ -1,9 +1,10 @@
 //! Connections between nodes, and what moves over them: control frames, one behind the other, and bulk data as flows.
 //!
-//! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when those before it have left,
-//! takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel; it shares nothing with flows or
-//! with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in each direction of a
-//! connection. Cargo that has waited for other cargo follows it without a gap: the route's latency passes while it waits.
+//! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when those before it have
+//! left. It takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel. It shares nothing
+//! with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in
+//! each direction of a connection. Cargo that has waited for other cargo follows it without a gap: the route's latency
+//! passes while it waits.
 //!
 //! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or its own hanging up). Both ends of a
 //! connection have its number, so that what belongs to an older one is recognised and dropped.

@@ -1,8 +1,8 @@
 //! The routes of a simulation's network: what passes between which hosts, and what waits until something passes again.
 //!
-//! What arrives on a lost way is held. When the way heals it arrives, in order, at connections that still stand: the sending
-//! system keeps what was not acknowledged and sends it again, so that a connection outlives a loss in which no peer gave up.
-//! Connections between nodes and sockets of processes both go by these routes.
+//! What arrives on a lost way is held. When the way heals it arrives, in order, at connections that still stand. The
+//! sending system keeps what was not acknowledged and sends it again. So a connection outlives a loss in which no peer
+//! gave up. Connections between nodes and sockets of processes both go by these routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -31,7 +31,6 @@ pub(crate) enum Wake {
     Connected(ProcessId),
 }
 
-/// All sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     /// By number of the process.

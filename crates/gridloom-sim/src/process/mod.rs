@@ -1,8 +1,8 @@
 //! User processes in virtual time: what they wait for, and which runs next.
 //!
-//! A process runs on a stack of its own (`gridloom_stacks`) and blocks by naming what it waits for; what makes that come true
-//! puts it into the ready queue. One process runs at a time, in the order in which they became ready. Its sockets are in
-//! [`crate::network`].
+//! A process runs on a stack of its own (`gridloom_stacks`) and blocks by naming what it waits for. The event that it
+//! waits for puts it into the ready queue. One process runs at a time, in the order in which they became ready. Its
+//! sockets are in [`crate::network`].
 //!
 //! A process may use clients of the simulation's grid ([`ProcessContext`]): it waits for their events as for letters.
 

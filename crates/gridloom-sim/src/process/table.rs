@@ -1,7 +1,7 @@
 //! All processes: where each stands, what it waits for, and which are ready to go on.
 //!
-//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended; it is woken once for each time it waits
-//! (`turn` counts them, so that what comes late wakes nothing).
+//! **Invariant:** a process is in the ready queue, or waits, or runs, or has ended. It is woken once for each time it
+//! waits; `turn` counts them, so that a late event wakes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,7 +37,6 @@ pub struct Idle {
     pub limits: u64,
 }
 
-/// All processes.
 #[derive(Default)]
 pub(crate) struct Processes {
     all: Vec<Process>,

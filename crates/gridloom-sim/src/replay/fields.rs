@@ -1,5 +1,5 @@
-//! Reading the values of a scenario's objects: what is missing or of another type is noted and replaced by something harmless,
-//! so that reading goes on.
+//! Reading the values of a scenario's objects. A value that is missing or of another type is noted and replaced by a
+//! harmless one, so that reading goes on.
 
 use std::fmt;
 

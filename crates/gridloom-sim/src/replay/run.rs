@@ -1,7 +1,8 @@
 //! Moves a scenario through time.
 //!
-//! **Order at one date**, as in SimGrid: what changes by a profile; then everything that ends within a nanosecond; then
-//! starts, in the order of the scenario, and again what fails at once and the activities that waited for that.
+//! **Order at one date**, as in SimGrid: changes by a profile; then everything that ends within a nanosecond; then
+//! starts, in the order of the scenario. After those come activities that fail at once, and the ones that waited for
+//! them.
 //!
 //! An activity of several threads has neither priority nor bound, as there.
 

@@ -9,7 +9,6 @@ use std::fmt;
 use gridloom_flow::timeline::Quantity;
 use gridloom_flow::{HostIndex, LinkIndex, NetworkModel};
 
-/// A scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// How transfers share links.

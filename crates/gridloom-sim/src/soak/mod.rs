@@ -5,8 +5,8 @@
 //!             └────────────── run: step, look, let the programs act, step ... until all is given back
 //!                                    └── invariants, a file each: see every fact, judge after every step and at the end
 //! ```
-//! **Invariants.** A run is a function of its seed and scenario: the same trace, the same verdict. The last server is spared
-//! by random faults, so that all work can be done; an error is accepted only for a stated cause (`invariants/causes.rs`).
+//! **Invariants.** A run is a function of its seed and scenario: the same trace, the same verdict. Random faults spare
+//! the last server, so that all work can be done. An error is accepted only for a stated cause (`invariants/causes.rs`).
 
 mod invariants;
 mod ledger;

@@ -1,8 +1,8 @@
 //! One client's program: when it does what, and what it waits for.
 //!
-//! It comes, hands over a group and calls, asks for what it wants, sometimes cancels, perhaps hands over a second group that
-//! reads results of the first, and releases everything when all has ended. Times are drawn beforehand, so that what it does
-//! depends on the seed and on what it is told, not on how often it looks.
+//! It comes, hands over a group and calls, asks for what it wants, and sometimes cancels. Perhaps it hands over a second
+//! group that reads results of the first. It releases everything when all has ended. Times are drawn beforehand, so that
+//! what it does depends on the seed and on what it is told, not on how often it looks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

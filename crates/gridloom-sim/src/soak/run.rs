@@ -1,8 +1,8 @@
 //! One seed from its beginning to its end.
 //!
-//! First the programs do their work while faults strike. When all programs are over and all faults have struck, half of the
-//! seeds heal what is still cut; then nothing is asked for during [`QUIET_NS`], after which everything must have been given
-//! back.
+//! First the programs do their work while faults strike. When all programs are over and all faults have struck, half of
+//! the seeds heal what is still cut. Then nothing is asked for during [`QUIET_NS`], after which everything must have been
+//! given back.
 
 use std::any::Any;
 use std::collections::BTreeMap;

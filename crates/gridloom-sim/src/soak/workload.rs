@@ -65,7 +65,6 @@ pub(super) fn first(bytes: &[u8]) -> f64 {
 /// A datum with its value.
 type Known = (DatumId, f64);
 
-/// A plain call.
 #[derive(Clone, Debug)]
 pub(super) struct PlainCall {
     pub(super) task: Task,

@@ -16,9 +16,10 @@ use super::{count, parse_svg, print_json, print_line, print_text, read_text, wri
 
 /// Map a recorded workflow onto described servers, and print when it ends and what each server does
 ///
-/// Model m0 has no contention, and inputs are everywhere. In m1 inputs and final outputs are at the client. In m2 copies share
-/// links and network cards, and files stay where they were copied. In m2, heuristics that do not model contention map as in
-/// m0, and mct is plain GridRPC: the client sends each input for each task, gets each output, and servers keep nothing.
+/// Model m0 has no contention, and inputs are everywhere. In m1 inputs and final outputs are at the client. In m2
+/// copies share links and network cards, and files stay where they were copied. In m2, heuristics that do not model
+/// contention map as in m0. There, mct is plain GridRPC: the client sends each input for each task and gets each
+/// output, and servers keep nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom map --workflow montage.json --platform grid.json --model m2\n  \
 gridloom map --workflow montage.json --platform grid.json --model m0 --heuristic heft --json\n  \

@@ -18,10 +18,10 @@ use crate::commands::{absolute, print_json, print_line};
 
 /// Measure how exact a testbed of a platform is on this machine.
 ///
-/// The command measures round trips and the rate of one TCP connection, pair by pair, then all hosts at once, each sending
-/// to the next, and prints them beside the values of the platform file. All rates are of payload: a packet of 1500 bytes
-/// carries 1448 bytes of it. The aim is rates within 5 %, and round trips within 1 ms or 5 %. The command ends with status 1
-/// if a pair is less exact.
+/// The command measures round trips and the rate of one TCP connection, pair by pair. Then all hosts send at once,
+/// each to the next. It prints what it measured beside the values of the platform file. All rates are of payload: a
+/// packet of 1500 bytes carries 1448 bytes of it. The aim is rates within 5 %, and round trips within 1 ms or 5 %.
+/// The command ends with status 1 if a pair is less exact.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed check -p two-sites.toml --pairs 4")]
 pub struct Check {

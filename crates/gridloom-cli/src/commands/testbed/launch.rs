@@ -34,12 +34,13 @@ const AGENT_PORT: u16 = 7711;
 /// this command gets is passed on. If the program still runs 5 s later, it gets SIGTERM, and is killed after 5 s more. SIGTERM
 /// is passed on, too, and the program is killed after 5 s. The exit status is then 128 plus the signal's number.
 ///
-/// With a deployment of processes, the program starts once for each process, on its host, as 'gridloom deploy' does on one
-/// machine: from its start time to its kill time, each line of output behind the process's name. The run ends when all
-/// processes have ended, with the first exit status that is not 0. Processes called agent or server are parts of the grid,
-/// which the other processes may open. With --no-grid, or if such a process has an argument that is not KEY=VALUE, all
-/// processes are the program's. If neither the deployment nor a host's role names agent or server, there is no grid. A grid
-/// measures its links, which costs traffic: run processes that only exchange messages with --no-grid.
+/// With a deployment of processes, the program starts once for each process, on its host, as 'gridloom deploy' does
+/// on one machine. A process runs from its start time to its kill time. Each line of its output stands behind its
+/// name. The run ends when all processes have ended, with the first exit status that is not 0. Processes called agent
+/// or server are parts of the grid, which the other processes may open. With --no-grid, or if such a process has an
+/// argument that is not KEY=VALUE, all processes are the program's. If neither the deployment nor a host's role names
+/// agent or server, there is no grid. A grid measures its links, which costs traffic: run processes that only
+/// exchange messages with --no-grid.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom testbed run -p two-sites.toml -- python program.py\n  \
 gridloom testbed run -p two-sites.toml -d processes.toml -- python program.py")]
@@ -92,8 +93,9 @@ struct Common {
     /// Let delays of links vary by up to this part of their latency, up and down
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
-    /// Make a platform that is too fast for this machine this many times slower: bandwidths and emulated speeds are divided,
-    /// latencies and dates of profiles and deployments multiplied. Programs themselves sleep and compute as fast as before
+    /// Make a platform that is too fast for this machine this many times slower. Bandwidths and emulated speeds are
+    /// divided; latencies and dates of profiles and deployments are multiplied. Programs themselves sleep and compute
+    /// as fast as before
     #[arg(long, default_value_t = 1.0, value_parser = parse_slower, value_name = "TIMES")]
     slower: f64,
     /// Run a platform whose routes are much wider than this machine can carry, with a warning instead of an error

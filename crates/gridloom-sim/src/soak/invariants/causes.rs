@@ -1,5 +1,5 @@
-//! Every error has a cause that the run knows of: a store that is too small, a limit, a cancellation, a lost agent, the loss
-//! of all servers, a store that stayed full. Any other error breaks the invariant.
+//! Every error has a cause that the run knows of. It is a store that is too small or stayed full, a limit, a
+//! cancellation, a lost agent, or the loss of all servers. Any other error breaks the invariant.
 
 use std::collections::{BTreeMap, BTreeSet};
 

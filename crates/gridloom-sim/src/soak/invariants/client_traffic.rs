@@ -1,6 +1,6 @@
 //! No bulk datum comes to a client that its program did not ask to see there. The exceptions: results of plain calls, and
 //! what a server asked the client for because it cannot get it elsewhere (the client is the relay). A relay has a reason:
-//! a server that talks to clients only, a fault, or a source that failed because it gave up its copy for lack of room.
+//! a server that talks to clients only, a fault, or a source that gave up its copy for lack of room.
 //!
 //! DESIGN.md, 2.
 

@@ -1,4 +1,4 @@
-//! When all handles are released and all is quiet, everything has been given back: stores are empty, and clients, servers
+//! When all handles are released and all is quiet, everything has been given back. Stores are empty, and clients, servers
 //! and the agent remember nothing of tasks and data.
 //!
 //! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its peers: both

@@ -1,5 +1,5 @@
-//! Every value is what its task makes of its inputs, and no result is committed more often than its task ran: a plain call
-//! ends once, a task of a group ends with a result no more often than it was started.
+//! Every value is what its task makes of its inputs, and no result is committed more often than its task ran. A plain
+//! call ends once. A task of a group ends with a result no more often than it was started.
 //!
 //! DESIGN.md, 1.
 

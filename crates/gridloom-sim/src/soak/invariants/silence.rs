@@ -1,10 +1,10 @@
 //! A silent peer is noticed, and a slow one is not called dead.
 //!
-//! *Noticed*: a node that has heard nothing of a peer for `SILENCE_NS_MAX` and two heartbeats has closed the connection. A
-//! heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
-//! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it, and only if the peer was
-//! stopped or gone, or the way to or from it lost, in that time, or the peer has forgotten the connection. An agent
-//! also closes that of a server if another server has been started at its address.
+//! *Noticed*: a node that has heard nothing of a peer for `SILENCE_NS_MAX` and two heartbeats has closed the connection.
+//! A heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
+//! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it. In that time the peer was
+//! stopped or gone, or the way to or from it lost; or the peer has forgotten the connection. An agent also closes that of
+//! a server if another server has been started at its address.
 //!
 //! DESIGN.md, 4.
 

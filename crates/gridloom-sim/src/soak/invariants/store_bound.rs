@@ -1,8 +1,8 @@
 //! A server's store stays within its bound.
 //!
-//! After every step, the sum of the sizes of its values is at most the bound, and so is what the server accounts for
-//! (with room reserved for what will come). The slack: while a node is stopped, arguments of plain calls that travel unasked
-//! (at most `EAGER_BYTES_MAX` each) are in its store before it can refuse them; it is judged again when it goes on. Within a
+//! After every step, the sum of the sizes of its values is at most the bound. So is what the server accounts for, with
+//! room reserved for what will come. The slack: while a node is stopped, arguments of plain calls that travel unasked (at
+//! most `EAGER_BYTES_MAX` each) are in its store before it can refuse them. It is judged again when it goes on. Within a
 //! step a value may be there that the server drops in the same step.
 //!
 //! DESIGN.md, 3.
