@@ -1,4 +1,4 @@
-//! Writes lines for people to standard error, for the crates that touch the outside.
+//! Writes what a command or a simulated run answers to standard error, for the crates that touch the outside. It is no log.
 
 /// Writes a line to standard error. A closed stream is no error; `eprintln!` would panic.
 ///

@@ -3,6 +3,7 @@
 mod commands;
 mod drawing;
 mod kept_models;
+mod log;
 mod npy;
 mod registered;
 mod values;

@@ -4,24 +4,26 @@
 //! dials it again. An agent may refuse the server before it was ever registered, or the node may be no agent. Trying
 //! again would not help: the user has to correct the address or the secret.
 
-use gridloom_base::{Machine, NodeId, Time, dial};
+use gridloom_base::{Level, Machine, NodeId, Time, dial};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};
-use gridloom_core::node::{Effect, Event, Input, Role, Server};
+use gridloom_core::node::{Category, Effect, Input, LogLine, Role, Server};
+
+/// The line's text.
+pub const REGISTERED: &str = "registered with the agent";
 
 /// The machine. Its effects are the server's, a line for the log at each registration, and the end.
 pub struct Registering {
     server: Server,
     agent: String,
-    line: String,
     was_registered: bool,
     /// The agent, if connected: clients that map by themselves register this server, too.
     node: Option<NodeId>,
 }
 
 impl Registering {
-    /// Logs `line` at each registration with the agent at that address.
-    pub fn new(server: Server, agent: String, line: String) -> Registering {
-        Registering { server, agent, line, was_registered: false, node: None }
+    /// For the agent at that address.
+    pub fn new(server: Server, agent: String) -> Registering {
+        Registering { server, agent, was_registered: false, node: None }
     }
 
     /// Why trying again cannot help.
@@ -54,7 +56,7 @@ impl Machine for Registering {
         self.was_registered |= is_registered;
         self.server.handle(now, input, effects);
         if is_registered {
-            effects.push(Effect::Emit(Event::Log(self.line.clone())));
+            effects.push(LogLine::new(Level::Info, Category::Server, REGISTERED).address(&self.agent).into());
         }
         effects.extend(hopeless.map(|why| Effect::Exit { why }));
     }

@@ -8,9 +8,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Instant;
 
-use gridloom_base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
+use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{DataMessage, LinkMessage, Message};
-use gridloom_core::node::{Command, Effect, Event, Input, Role};
+use gridloom_core::node::{Category, Command, Effect, Event, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::payload::Payload;
 
@@ -33,7 +33,7 @@ impl Machine for Mover {
             Input::Start => effects.extend(self.dial.take().map(|address| Effect::Dial { address })),
             Input::PeerUp { peer, .. } => {
                 self.server = Some(peer);
-                effects.push(Effect::Emit(Event::Log("up".into())));
+                effects.push(said("up"));
             }
             Input::Command(Command::Cancel { .. }) => {
                 let to = self.server.expect("commands come after the connection");
@@ -43,7 +43,7 @@ impl Machine for Mover {
                 effects.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });
             }
             Input::Received { message: Message::Link(LinkMessage::Pong { .. }), .. } => {
-                effects.push(Effect::Emit(Event::Log("pong".into())));
+                effects.push(said("pong"));
             }
             Input::Command(_) => {
                 let to = self.server.expect("commands come after the connection");
@@ -51,11 +51,16 @@ impl Machine for Mover {
                 effects.push(Effect::Send { to, message: DataMessage::Fetch { datum: DATUM }.into() });
             }
             Input::Received { from, .. } => effects.push(Effect::SendDatum { to: from, datum: DATUM }),
-            Input::DatumArrived { .. } => effects.push(Effect::Emit(Event::Log("here".into()))),
+            Input::DatumArrived { .. } => effects.push(said("here")),
             Input::PeerLost { .. } => effects.push(Effect::Exit { why: "the client left".into() }),
             _ => {}
         }
     }
+}
+
+/// What a machine tells this program.
+fn said(text: &'static str) -> Effect {
+    LogLine::new(Level::Info, Category::Client, text).into()
 }
 
 fn main() {
@@ -109,7 +114,7 @@ fn measure(mib: usize) {
 
 /// Small round trips while data come, one after the other.
 fn round_trips_under_load(node: &NetNode) {
-    let is = |event: &Event, what: &str| matches!(event, Event::Log(text) if text == what);
+    let is = |event: &Event, what: &str| matches!(event, Event::Log(line) if line.text == what);
     let mut times = Vec::new();
     for _ in 0..4 {
         node.command(Command::Release { data: Vec::new() });

@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Instant;
 
-use gridloom_base::{Machine, NodeId, TaskId, Time};
+use gridloom_base::{Level, Machine, NodeId, TaskId, Time};
 use gridloom_core::graph::{Task, TaskKind};
 use gridloom_core::node::message::{LinkMessage, Message};
-use gridloom_core::node::{Command, Effect, Event, Input, Role};
+use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_idl::{Body, Definition, Language, Signature};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::jobs::JobsConfig;
@@ -36,7 +36,7 @@ impl Machine for Echo {
             Input::Start => effects.extend(self.dial.take().map(|address| Effect::Dial { address })),
             Input::PeerUp { peer, .. } => {
                 self.server = Some(peer);
-                effects.push(Effect::Emit(Event::Log("up".into())));
+                effects.push(said("up"));
             }
             Input::Command(_) => {
                 self.token += 1;
@@ -55,11 +55,16 @@ impl Machine for Echo {
                 let to = self.server.expect("it asked");
                 effects.push(Effect::Send { to, message: LinkMessage::Pong { token: 0 }.into() });
             }
-            Input::Received { .. } => effects.push(Effect::Emit(Event::Log(String::new()))),
+            Input::Received { .. } => effects.push(said("pong")),
             Input::PeerLost { .. } => effects.push(Effect::Exit { why: "the client left".into() }),
             _ => {}
         }
     }
+}
+
+/// What a machine tells this program.
+fn said(text: &'static str) -> Effect {
+    LogLine::new(Level::Info, Category::Client, text).into()
 }
 
 fn main() {

@@ -37,6 +37,7 @@ use self::timers::{Clock, Timers};
 use self::workers::Workers;
 use crate::identity::{HostId, Secret, random_node_id};
 use crate::jobs::JobsConfig;
+use crate::log;
 use crate::segment::{Pool, raise_descriptor_limit};
 use crate::spin::has_spare_processor;
 use crate::store::Store;
@@ -303,20 +304,22 @@ impl NetNode {
     }
 
     /// Drives the node on this thread until it ends; gives the reason. This is to be the thread that started the node,
-    /// and it has to last as long: the system ends worker processes with the thread that started them. Lines for the log go to standard error.
+    /// and it has to last as long: the system ends worker processes with the thread that started them.
     pub fn run(&self) -> String {
-        self.run_with(|event| {
-            if let Event::Log(line) = event {
-                gridloom_base::say!("{line}");
-            }
-        })
+        self.run_with(|_| {})
     }
 
-    /// Drives the node on this thread until it ends, and hands over its events; gives the reason.
+    /// As [`NetNode::run`], and hands over the node's events. Lines for the log go to the program's log first.
     pub fn run_with(&self, mut on_event: impl FnMut(Event)) -> String {
+        let name = self.shared.lock().core.name.clone();
         let some = |events: &mut VecDeque<Event>| (!events.is_empty()).then(|| std::mem::take(events));
         while let Some(events) = self.wait(None, some) {
-            events.into_iter().for_each(&mut on_event);
+            for event in events {
+                if let Event::Log(line) = &event {
+                    log::hand_on(&name, line);
+                }
+                on_event(event);
+            }
         }
         self.shared.lock().core.exit.clone().expect("waiting without deadline ends only with the node")
     }

@@ -3,6 +3,7 @@
 pub mod driver;
 pub mod identity;
 pub mod jobs;
+pub mod log;
 pub mod payload;
 pub mod process;
 pub mod segment;

@@ -288,7 +288,7 @@ fn every_waiter_gets_its_event() {
                 for round in 0..200 {
                     let token = waiter * 1000 + round;
                     let ping = Effect::Send { to: server.id(), message: LinkMessage::Ping { token }.into() };
-                    let wanted = Event::Log(format!("pong {token}"));
+                    let wanted = Event::Log(pong(token));
                     // `perform` is not atomic between threads: another's command may carry this effect.
                     client.perform([ping]);
                     let found = client.node.wait(Some(Instant::now() + PATIENCE), |events| {

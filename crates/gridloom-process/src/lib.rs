@@ -16,7 +16,8 @@ mod world;
 
 pub use agenda::{Agenda, Happening, TimerNumber};
 pub use error::ProcessError;
+pub use gridloom_base::Level;
 pub use gridloom_channel::Spares;
 pub use letter::{Letter, letter_of};
 pub use mailbox::Mailbox;
-pub use world::{Incoming, Level, PeerId, ProcessSpec, ProcessWorld};
+pub use world::{Incoming, PeerId, ProcessSpec, ProcessWorld};

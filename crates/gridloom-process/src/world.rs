@@ -15,12 +15,10 @@
 //!
 //! [`SEND_BYTES_MAX`]: gridloom_base::limits::SEND_BYTES_MAX
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Letter, ProcessError};
-use gridloom_base::Time;
+use gridloom_base::{Level, Time};
 
 /// A connection of a process, in its own numbering.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -55,19 +53,6 @@ pub struct ProcessSpec {
     pub function: String,
     pub host: String,
     pub arguments: Vec<String>,
-}
-
-/// How much a line of the log matters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Level {
-    /// For debugging.
-    Debug,
-    /// For following a run.
-    Info,
-    /// Something is odd.
-    Warning,
-    /// Something is wrong.
-    Error,
 }
 
 /// The world, as one process sees it.
@@ -166,15 +151,4 @@ pub trait ProcessWorld: Send {
     fn log(&mut self, level: Level, category: &str, text: &str);
 
     fn is_simulated(&self) -> bool;
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warning => "warning",
-            Level::Error => "error",
-        })
-    }
 }

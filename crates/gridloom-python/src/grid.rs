@@ -236,11 +236,6 @@ impl RawGrid {
         Ok(detached(py, move || grid.unreachable()))
     }
 
-    fn take_log(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let grid = self.grid.live(py)?;
-        Ok(detached(py, move || grid.take_log()))
-    }
-
     fn empty<'py>(
         &self,
         py: Python<'py>,

@@ -16,6 +16,7 @@
 //! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
 //! | [`errors`] | Rust's errors as Python exceptions |
+//! | [`log`] | the log of sessions as that of Python's `logging` |
 //! | [`define`] | signatures of Python functions |
 //! | [`worker`] | the process that runs Python functions for a server |
 //!
@@ -34,6 +35,7 @@ mod function;
 mod graph;
 mod grid;
 mod group;
+mod log;
 mod memory;
 mod message;
 mod plain;
@@ -77,6 +79,7 @@ mod _gridloom {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::log::start();
         module.add("REGROUP_BODIES_MAX", REGROUP_BODIES_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -205,6 +205,12 @@ def test_a_trace_that_finds_no_room_is_an_error(program, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert "cannot write the trace to /dev/full: No space left" in done.stderr
     assert done.returncode == 1, done.stdout
+    # A program that looks after its log has it there, and nowhere else.
+    kept = "import logging\nlogging.basicConfig(filename='kept.log', format='%(levelname)s %(name)s: %(message)s')\n"
+    (tmp_path / "grid.py").write_text(kept + "import gridloom as gl\n" + grid)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    line = "ERROR gridloom.session: cannot write the trace to /dev/full: No space left"
+    assert (tmp_path / "kept.log").read_text().startswith(line) and "No space left" not in done.stderr, done.stderr
 
 
 def test_a_deadlock_says_who_waits_for_what(program, tmp_path):

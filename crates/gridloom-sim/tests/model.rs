@@ -4,10 +4,10 @@ mod scripted;
 
 use std::sync::Arc;
 
-use gridloom_base::{Meta, TaskError, Time};
+use gridloom_base::{Level, Meta, TaskError, Time};
 use gridloom_core::graph::Task;
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Effect, Event, Input, Role, World};
+use gridloom_core::node::{Category, Effect, Event, Input, LogLine, Role, World};
 use gridloom_sim::{Bodies, Interval, SimConfig, SimWorld};
 use scripted::*;
 
@@ -147,7 +147,7 @@ fn bodies_give_real_results_in_modelled_time() {
 #[test]
 fn a_program_waits_for_its_clients_events_up_to_a_deadline() {
     let mut grid = Grid::new();
-    let line = |text: &str| Event::Log(text.into());
+    let line = |text| Event::Log(LogLine::new(Level::Info, Category::Client, text));
     let client = grid.node_of(Role::Client, "a", vec![(10, Effect::Emit(line("hello")))]);
     assert_eq!(grid.sim.next_event(client, Some(Time(ms(9)))), None);
     assert_eq!(grid.sim.now(), Time(ms(9)));

@@ -86,7 +86,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let network = world.shared.clone();
     std::thread::spawn(move || {
         if let Err(error) = forwarder::run(&network, rings, &addresses) {
-            gridloom_base::say!("gridloom: testbed: the network has stopped: {error}");
+            tracing::error!(target: "gridloom.testbed", why = %error, "the network has stopped");
             std::process::exit(1);
         }
     });
@@ -102,7 +102,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         if let Some((_, label)) = names.iter().find(|(known, _)| *known == pid) {
             let how = status.exit_status().map(|code| format!("exit status {code}"));
             let how = how.or_else(|| status.terminating_signal().map(|signal| format!("signal {signal}")));
-            gridloom_base::say!("gridloom: testbed: {label} has ended ({})", how.unwrap_or_default());
+            tracing::warn!(target: "gridloom.testbed", node = label.as_str(), how, "a service has ended");
         }
     };
     if !spec.processes.is_empty() {
@@ -263,7 +263,7 @@ impl World {
                 let place = self.quotas.iter().position(|quota| quota.host == host).expect("it has a quota");
                 if let Err(why) = self.scale(place, |scales| scales.1 = factor) {
                     let name = &self.topology.hosts[host];
-                    gridloom_base::say!("gridloom: testbed: the speed of host '{name}' stays as it is: {why}");
+                    tracing::warn!(target: "gridloom.testbed", host = name.as_str(), why, "a host's speed stays as it is");
                 }
             }
         }
@@ -318,7 +318,7 @@ impl World {
     fn write_report(&self, folder_path: &Path) {
         let text = serde_json::to_string(&self.report()).expect("a report of names and numbers");
         if let Err(error) = fs::write(folder_path.join(folder::REPORT), text) {
-            gridloom_base::say!("gridloom: testbed: cannot write its report: {error}");
+            tracing::error!(target: "gridloom.testbed", why = %error, "cannot write the report");
         }
     }
 }

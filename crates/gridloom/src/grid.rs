@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError};
-use gridloom_core::node::{Command, Event};
+use gridloom_core::node::{Command, Event, LogLine};
 
 use crate::backend::{Backend, SimBackend};
 use crate::group::Launches;
@@ -33,7 +33,7 @@ use crate::object::ObjectCounts;
 use crate::plan::Basis;
 use crate::report::{GroupRecord, Report};
 use crate::timeline::timeline_html;
-use crate::{Error, Group, Mapping, SimulationReport, Value};
+use crate::{Error, Group, Mapping, SimulationReport, Value, log};
 use addresses::Addresses;
 use call_backs::CallBacks;
 pub use call_backs::Callee;
@@ -48,9 +48,6 @@ pub use links::Traffic;
 
 /// How long a session waits for its agent's first answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
-
-/// Lines kept for [`Grid::take_log`].
-const LOG_LINES_MAX: usize = 10_000;
 
 /// A session with a grid. Clones share it; the last one closes it.
 #[derive(Clone)]
@@ -135,12 +132,6 @@ impl Grid {
             .map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
     }
 
-    /// Lines that the client's machine logged since the last call.
-    pub fn take_log(&self) -> Vec<String> {
-        self.absorb();
-        std::mem::take(&mut self.state().log)
-    }
-
     /// How many groups, tasks of groups and data of groups the session remembers: those about which a group or a handle
     /// can still ask, and those that have not ended.
     pub fn remembered(&self) -> (usize, usize, usize) {
@@ -220,22 +211,29 @@ impl Grid {
         state
     }
 
-    /// Takes in events, under the backend's lock.
-    fn take_in(&self, events: &mut VecDeque<Event>) -> MutexGuard<'_, State> {
+    /// Takes in events, under the backend's lock; what is for the log is handed on once it is released.
+    fn take_in(&self, events: &mut VecDeque<Event>, lines: &mut Vec<LogLine>) -> MutexGuard<'_, State> {
         let mut state = self.state();
         for event in events.drain(..) {
-            state.take_in(event, self.0.client).into_iter().for_each(|datum| self.0.backend.forget(datum));
+            match event {
+                Event::Log(line) => lines.push(line),
+                event => {
+                    state.take_in(event, self.0.client).into_iter().for_each(|datum| self.0.backend.forget(datum));
+                }
+            }
         }
         state
     }
 
     /// Takes in what has happened so far, without waiting.
     fn absorb(&self) {
+        let mut lines = Vec::new();
         // That the session is closed is an error of waits only.
         let _ = self.0.backend.wait_until(Some(Duration::ZERO), &mut |events| {
-            drop(self.take_in(events));
+            drop(self.take_in(events, &mut lines));
             false
         });
+        log::hand_on(lines);
     }
 
     /// Waits until `done` finds what it looks for in the state: the one wait of a session, real or simulated. In a simulation it
@@ -243,13 +241,15 @@ impl Grid {
     fn wait<R>(&self, limit: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
         let runs_call_backs = self.is_simulated();
         loop {
-            let mut found = None;
-            self.0.backend.wait_until(limit, &mut |events| {
-                let mut state = self.take_in(events);
+            let (mut found, mut lines) = (None, Vec::new());
+            let waited = self.0.backend.wait_until(limit, &mut |events| {
+                let mut state = self.take_in(events, &mut lines);
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
                 found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
                 found.is_some()
-            })?;
+            });
+            log::hand_on(lines);
+            waited?;
             match found.expect("a wait without an error ends when something is found") {
                 Ok(found) => return Ok(found),
                 Err((server, call, callee)) => self.run_call_back(server, call, &callee),
@@ -269,8 +269,6 @@ struct State {
     groups: Groups,
     links: Links,
     call_backs: CallBacks,
-    /// Lines that the client's machine logged.
-    log: Vec<String>,
 }
 
 impl State {
@@ -317,11 +315,8 @@ impl State {
             }
             Event::DatumHere { datum, meta } => self.fetches.on_answer(datum, Ok(meta)),
             Event::DatumLost { datum, error } => self.fetches.on_answer(datum, Err(error)),
-            Event::Log(line) => {
-                if self.log.len() < LOG_LINES_MAX {
-                    self.log.push(line);
-                }
-            }
+            // For the program's log.
+            Event::Log(_) => {}
         }
         Vec::new()
     }
@@ -350,7 +345,7 @@ impl Inner {
         let failure = simulated.finish();
         if let Some(why) = &failure {
             // As in `write`.
-            gridloom_base::say!("gridloom: {why}");
+            log::error(why);
         }
         if let (Some(path), Some(mut report)) = (simulated.report_path(), self.simulation()) {
             report.failure = failure;
@@ -382,7 +377,7 @@ impl Drop for Inner {
             self.end_simulation(simulated);
         }
         if unread.count > 0 {
-            gridloom_base::say!("gridloom: {unread}");
+            log::warn(&unread.to_string());
         }
         self.backend.close();
         if let Some(processes) = self.processes.get_mut().expect("no panic while held").take() {
@@ -391,10 +386,10 @@ impl Drop for Inner {
     }
 }
 
-/// The program has ended its session and takes no errors any more: they go to standard error.
+/// The program has ended its session and takes no errors any more: they go to the log.
 fn write(path: &Path, what: &str, text: &str) {
     if let Err(error) = std::fs::write(path, text) {
-        gridloom_base::say!("gridloom: cannot write the simulation's {what} to {}: {error}", path.display());
+        log::error(&format!("cannot write the simulation's {what} to {}: {error}", path.display()));
     }
 }
 

@@ -37,6 +37,7 @@ mod grid;
 mod group;
 mod inputs;
 mod local;
+mod log;
 mod mapping;
 mod measures;
 mod memory;

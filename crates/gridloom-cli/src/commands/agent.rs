@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_core::node::{Agent, AgentConfig, Event, Node};
+use gridloom_core::node::{Agent, AgentConfig, Node};
 use gridloom_net::driver::{NetConfig, NetNode};
 use serde_json::json;
 
@@ -31,6 +31,7 @@ pub struct Options {
 pub fn run(options: Options) -> Result<ExitCode> {
     let Options { listen, name, rest } = options;
     rest.check(listen)?;
+    rest.start_log();
     let config = NetConfig {
         listen: Some(listen),
         advertise: rest.advertise,
@@ -39,17 +40,12 @@ pub fn run(options: Options) -> Result<ExitCode> {
         pool_keep_bytes: 0,
         ..NetConfig::default()
     };
-    let machine_name = name.clone();
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name: machine_name })));
+    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name })));
     let node = NetNode::start(make, config)?;
     end_with(&node, rest.until_stdin_closes)?;
     match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
     }
-    drive(&node, |event| {
-        if let (Event::Log(line), false) = (event, rest.quiet) {
-            gridloom_base::say!("gridloom: {name}: {line}");
-        }
-    })
+    drive(&node, |_| {})
 }

@@ -36,6 +36,8 @@ use gridloom_net::identity::Secret;
 use gridloom_platform::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::log::LogOptions;
+
 /// The agent's default address.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 
@@ -128,7 +130,9 @@ pub struct ListenOptions {
     /// End when standard input closes, so that the process ends with its parent
     #[arg(long)]
     pub until_stdin_closes: bool,
-    /// Do not log to standard error
+    #[command(flatten)]
+    log: LogOptions,
+    /// Do not log to standard error, whatever --log says
     #[arg(long)]
     pub quiet: bool,
     /// Print JSON
@@ -137,6 +141,12 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
+    pub fn start_log(&self) {
+        if !self.quiet {
+            self.log.start();
+        }
+    }
+
     /// Refuses an address that other hosts can reach, unless the user trusts the network.
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
         if !listen.ip().is_loopback() && !self.trust_this_network {
@@ -211,7 +221,7 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
 /// The reason that a node gives after `stop`.
 const STOPPED: &str = "stopped";
 
-/// Drives a node to its end; `on_event` sees each event.
+/// Drives a node to its end; `on_event` sees each event, lines of the log after they were written.
 ///
 /// # Errors
 /// If the node ended by itself: why.

@@ -18,7 +18,7 @@ use super::{
     print_line, secret,
 };
 use crate::kept_models::{KeptModels, usual_folder};
-use crate::registered::Registering;
+use crate::registered::{REGISTERED, Registering};
 
 /// Offer functions of shared libraries and of Python modules.
 ///
@@ -109,6 +109,7 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 pub fn run(options: Options) -> Result<ExitCode> {
     let rest = &options.rest;
     rest.check(options.listen)?;
+    rest.start_log();
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
     let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
     offer.add(Offer { libraries: named.clone(), ..Offer::default() });
@@ -154,7 +155,6 @@ pub fn run(options: Options) -> Result<ExitCode> {
         pool_keep_bytes: memory_bytes / 2,
     };
     let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
-    let registered = format!("registered with the agent at {agent}");
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {
             id,
@@ -171,7 +171,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         });
         let machine: BoxMachine = match options.no_agent {
             true => Box::new(server),
-            false => Box::new(Registering::new(server, agent.clone(), registered.clone())),
+            false => Box::new(Registering::new(server, agent.clone())),
         };
         (Role::Server, name.clone(), machine)
     })?;
@@ -180,31 +180,20 @@ pub fn run(options: Options) -> Result<ExitCode> {
     if announced {
         announce(&name, node.address(), &names, rest.json)?;
     }
-    let say = |line: &str| {
-        if !rest.quiet {
-            gridloom_base::say!("gridloom: {name}: {line}");
-        }
-    };
+    let say = |why: String| tracing::warn!(target: "gridloom.models", node = name.as_str(), "{why}");
     let ended = drive(&node, |event| match event {
-        Event::Log(line) => {
-            say(&line);
-            if line == registered && !announced {
-                announced = true;
-                if let Err(error) = announce(&name, node.address(), &names, rest.json) {
-                    gridloom_base::say!("gridloom: {error:#}");
-                }
+        Event::Log(line) if line.text == REGISTERED && !announced => {
+            announced = true;
+            if let Err(error) = announce(&name, node.address(), &names, rest.json) {
+                gridloom_base::say!("gridloom: {error:#}");
             }
         }
         Event::Learned { function, model } => {
-            if let Some(wrong) = kept.as_mut().and_then(|kept| kept.learned(function, model)) {
-                say(&wrong);
-            }
+            kept.as_mut().and_then(|kept| kept.learned(function, model)).into_iter().for_each(say);
         }
         _ => {}
     });
-    if let Some(wrong) = kept.as_mut().and_then(KeptModels::write) {
-        say(&wrong);
-    }
+    kept.as_mut().and_then(KeptModels::write).into_iter().for_each(say);
     ended
 }
 

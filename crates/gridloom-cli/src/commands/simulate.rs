@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(text) => {
             options.report.as_deref().map_or(Ok(()), |file| hand_over(&report, file))?;
             let report: SimulationReport = serde_json::from_str(&text).context("the simulation's report")?;
-            // The program has printed the failure.
+            // The program has told the failure.
             incomplete = report.failure.is_some();
             if let Some(file) = &options.timeline {
                 if !timeline.exists() {

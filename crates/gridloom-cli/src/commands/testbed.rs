@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::simulate::exit_code;
 use super::{print_json, print_line};
+use crate::log::LogOptions;
 
 /// Run real processes on an emulated network: the hosts and links of a platform file, on this machine, without root.
 ///
@@ -55,6 +56,8 @@ pub enum Options {
     Keep {
         name: String,
         channel: i32,
+        #[command(flatten)]
+        log: LogOptions,
     },
     #[command(hide = true)]
     Probe {
@@ -137,7 +140,10 @@ pub fn run(options: Options) -> Result<ExitCode> {
             probe::serve(&folder, host, address)?;
             Ok(ExitCode::SUCCESS)
         }
-        Options::Keep { name, channel } => Ok(enclosure::keep(&name, channel)?),
+        Options::Keep { name, channel, log } => {
+            log.start();
+            Ok(enclosure::keep(&name, channel)?)
+        }
     }
 }
 

@@ -276,7 +276,11 @@ fn a_killed_server_is_noticed() {
     let workers = workers_of(one.pid());
     assert_eq!(workers.len(), 1);
     one.kill();
-    support::line_with(&mut log, "lost server 'one'");
+    let line = support::line_with(&mut log, "lost a server");
+    assert!(
+        line.contains(" WARN gridloom.agent: lost a server node=\"agent\" peer=\"one\" address=\"127.0.0.1:"),
+        "{line}"
+    );
     let servers = grid.json(&["servers"]);
     let names: Vec<&str> = servers["servers"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["two"]);

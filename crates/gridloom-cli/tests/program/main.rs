@@ -6,6 +6,7 @@ mod cli;
 mod compiled;
 mod conformance;
 mod deploy;
+mod log;
 mod map;
 mod models;
 mod readers;

@@ -73,6 +73,17 @@ fn an_agent_whose_log_nobody_reads_goes_on() {
 }
 
 #[test]
+fn a_server_whose_log_nobody_reads_goes_on() {
+    let mut command = gridloom(&["serve", &idl(), "--no-agent", "--library", library(), "--log", "debug"]);
+    command.stderr(unread());
+    let server = Running::start(command);
+    let address = server.line.split_whitespace().nth(3).unwrap();
+    assert_eq!(said(gridloom(&["call", "cli/abort_now", "1", "--servers", address])).0, 1);
+    assert_eq!(succeeds(gridloom(&["call", "cli/plus", "1", "1", "--servers", address])), "sum = 2.0\n");
+    assert!(server.close_input().success());
+}
+
+#[test]
 fn commands_take_servers_without_an_agent() {
     let ((_one, first), (_two, second)) = (serve_alone("one", &[]), serve_alone("two", &["--slowdown", "3"]));
     let both = format!("{first},{second}");

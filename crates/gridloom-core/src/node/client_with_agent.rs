@@ -19,11 +19,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::agent::{Agent, AgentConfig};
 use super::client::{Client, ClientConfig};
+use super::log::{Category, LogLine};
 use super::message::{DirectoryMessage, DirectoryToAgent, DirectoryToServer, LinkMessage, Message};
 use super::protocol::{Effect, Event, Input, Role};
 use super::timer::Timer;
 use gridloom_base::limits::HEARTBEAT_NS;
-use gridloom_base::{Machine, NodeId, Time};
+use gridloom_base::{Level, Machine, NodeId, Time};
 
 /// Where the client finds its agent: no address that can be dialled.
 const OWN_AGENT: &str = "this client's own";
@@ -108,7 +109,7 @@ impl ClientWithAgent {
             if role != Role::Server {
                 let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
                 let why = format!("it is no server: '{name}' answers there, which is {what}");
-                out.push(log(format!("cannot use the server at {address}: {why}")));
+                out.push(log("cannot use the server", address, &why));
                 out.push(not_reached(address, why));
             }
         } else if !self.known.contains(&peer) {
@@ -136,7 +137,7 @@ impl ClientWithAgent {
                 None => reached(address, server),
             });
         } else if !std::mem::replace(&mut way.is_said, true) {
-            out.push(log(format!("cannot reach the server at {address}: {why}; trying again")));
+            out.push(log("cannot reach the server; trying again", address, why));
             out.push(not_reached(address, why.to_string()));
         }
     }
@@ -304,8 +305,8 @@ fn reached(address: &str, server: NodeId) -> Effect {
     Effect::Emit(Event::Reached { address: address.to_string(), server })
 }
 
-fn log(line: String) -> Effect {
-    Effect::Emit(Event::Log(line))
+fn log(text: &'static str, address: &str, why: &str) -> Effect {
+    LogLine::new(Level::Warning, Category::Client, text).address(address).why(why).into()
 }
 
 #[cfg(test)]

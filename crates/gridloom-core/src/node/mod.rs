@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod client;
 mod client_with_agent;
+mod log;
 mod measuring;
 pub mod message;
 mod probing;
@@ -15,6 +16,7 @@ pub mod world;
 pub use agent::{Agent, AgentConfig};
 pub use client::{Client, ClientConfig};
 pub use client_with_agent::{ClientWithAgent, ClientWithAgentConfig};
+pub use log::{Category, LogLine};
 pub use message::{MapRequest, Message};
 pub use protocol::{Command, Effect, Event, Input, Role};
 pub use server::{Server, ServerConfig};

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer};
 use crate::graph::{Group, Task};
-use crate::node::Timer;
 use crate::node::message::{Message, TaskReport, TransferReport};
+use crate::node::{LogLine, Timer};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::{MapBy, Plan, Seen};
@@ -305,5 +305,5 @@ pub enum Event {
         again: Vec<TaskId>,
     },
     /// A line for the log.
-    Log(String),
+    Log(LogLine),
 }

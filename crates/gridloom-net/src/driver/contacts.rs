@@ -16,13 +16,14 @@ use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
 use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Kind, Limits, Outbound};
-use gridloom_core::node::{Input, Role};
+use gridloom_core::node::{Input, LogLine, Role};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
 use super::contact::{Contact, Stage};
 use super::dials::{Dial, Dials, cannot_connect, no_answer};
 use crate::identity::Secret;
+use crate::log::warning;
 use crate::transport::handshake::{
     HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict,
 };
@@ -42,8 +43,7 @@ pub(super) const READS_PER_LONG: u32 = 16;
 pub(super) enum News {
     /// Something for the machine.
     Input(Input),
-    /// A line for the log.
-    Log(String),
+    Log(LogLine),
     /// A control connection stands.
     Up(Link, Box<Hello>),
     /// It does no longer.
@@ -142,7 +142,7 @@ impl Contacts {
         self.listener = None;
     }
 
-    fn log(&mut self, line: String) {
+    fn log(&mut self, line: LogLine) {
         self.news.push_back(News::Log(line));
     }
 
@@ -229,7 +229,7 @@ impl Contacts {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                self.log(format!("a connection could not be accepted: {error}"));
+                self.log(warning("a connection could not be accepted").why(error));
                 return self.accept_later(now);
             }
         }
@@ -413,9 +413,13 @@ impl Contacts {
     }
 
     fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError) {
-        let Some(contact) = self.forget(token) else { return };
+        let Some(mut contact) = self.forget(token) else { return };
         let Some(number) = contact.dial else {
-            return self.log(format!("a connection was turned away: {error}"));
+            let line = warning("a connection was turned away").why(error);
+            return self.log(match contact.channel.stream_mut().peer_address() {
+                Some(address) => line.address(address),
+                None => line,
+            });
         };
         let node = match role {
             Some(Role::Agent) => "agent",
@@ -518,7 +522,9 @@ impl Contacts {
     pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
         match self.forget(token).map(|contact| contact.channel.into_stream()) {
             Some(Stream::Tcp(stream)) => self.news.push_back(News::Bulk(stream.into(), Box::new(hello), purpose)),
-            Some(Stream::Unix(_)) => self.log(format!("{} wants to send by copies what can be shared", hello.name)),
+            Some(Stream::Unix(_)) => {
+                self.log(warning("a peer wants to send by copies what can be shared").peer(hello.name));
+            }
             None => {}
         }
     }

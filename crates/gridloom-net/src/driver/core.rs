@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Machine, NodeId, Time};
+use gridloom_base::{DatumId, Level, Machine, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Inbound, Kind};
-use gridloom_core::node::{Effect, Event, Input};
+use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Events, Token};
 
@@ -29,6 +29,7 @@ use super::contacts::{self, Contacts, READS_PER_LONG, READS_PER_TURN};
 use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
+use crate::log::said_of;
 use crate::payload::Payload;
 use crate::store::Store;
 use crate::transport::Aside;
@@ -77,6 +78,9 @@ impl Core {
             if self.exit.is_some() {
                 return self.pending.clear();
             }
+            if let Some(line) = said_of(&input) {
+                self.log(line);
+            }
             let mut effects = std::mem::take(&mut self.effects);
             self.machine.handle(self.clock.now(), input, &mut effects);
             for effect in effects.drain(..) {
@@ -106,7 +110,8 @@ impl Core {
             Effect::CancelTimer { timer } => self.timers.cancel(timer),
             Effect::MeasureSpeed => {
                 if let Err(error) = self.workers.measure_speed(self.inbox.clone()) {
-                    self.log(format!("the speed cannot be measured: {error}"));
+                    let line = LogLine::new(Level::Warning, Category::Worker, "the speed cannot be measured");
+                    self.log(line.why(error));
                 }
             }
             Effect::Emit(event) => self.events.push_back(event),
@@ -138,8 +143,7 @@ impl Core {
         }
     }
 
-    /// A line for the log.
-    fn log(&mut self, line: String) {
+    fn log(&mut self, line: LogLine) {
         self.events.push_back(Event::Log(line));
     }
 
@@ -288,7 +292,7 @@ impl Core {
     pub(crate) fn flush(&mut self) {
         loop {
             if let Err(error) = self.workers.turn(&mut self.pending) {
-                self.log(format!("a worker cannot be watched: {error}"));
+                self.log(LogLine::new(Level::Error, Category::Worker, "a worker cannot be watched").why(error));
             }
             self.contacts.flush();
             self.lift();

@@ -12,9 +12,10 @@ use std::time::Duration;
 use std::{io, net, thread};
 
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_core::node::Input;
+use gridloom_core::node::{Input, LogLine};
 
 use crate::identity::Secret;
+use crate::log::warning;
 use crate::payload::Payload;
 use crate::store::Store;
 use crate::transport::bulk::Receiver;
@@ -32,8 +33,7 @@ const STREAMS_MAX: usize = 8;
 pub(super) enum News {
     /// Something for the machine.
     Input(Input),
-    /// A line for the log.
-    Log(String),
+    Log(LogLine),
     /// To be said to a peer's world.
     Aside(NodeId, Aside),
     /// A peer broke the protocol: its connection ends.
@@ -167,7 +167,7 @@ impl Streams {
         match self.outgoing(to) {
             None => {}
             Some(Ok(outgoing)) => outgoing.probe(size_bytes),
-            Some(Err(error)) => self.log(format!("no probe to {to}: {error}")),
+            Some(Err(error)) => self.log(warning("no probe").peer(to).why(error)),
         }
     }
 
@@ -256,7 +256,7 @@ impl Streams {
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
         if let Err(error) = prepare_blocking(&socket) {
             let link = peer.link;
-            self.log(format!("a bulk connection of {} cannot be used: {error}", hello.name));
+            self.log(warning("a bulk connection cannot be used").peer(&hello.name).why(error));
             return self.stream_ended(link, hello.stream, 0, None);
         }
         if purpose == Purpose::BulkReceive {
@@ -282,7 +282,7 @@ impl Streams {
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = thread.spawn(open) {
-            self.log(format!("no thread to open a bulk connection: {error}"));
+            self.log(warning("no thread to open a bulk connection").why(error));
             self.stream_ended(link, stream, 0, None);
         }
     }
@@ -301,7 +301,7 @@ impl Streams {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
             (Ok(closer), None) => Closer::Tcp(closer).close(),
             (Err(error), _) => {
-                self.log(format!("no thread to receive from {}: {error}", link.peer));
+                self.log(warning("no thread to receive from a peer").peer(link.peer).why(error));
                 self.stream_ended(link, stream, 0, None);
             }
         }
@@ -323,7 +323,7 @@ impl Streams {
                 Ok(Some(_)) if self.shaking >= LOCAL_HANDSHAKES_MAX => {}
                 Ok(Some(stream)) => self.shake_local(stream),
                 // Out of descriptors, mostly: the dialler tries again, which wakes this again.
-                Err(error) => return self.log(format!("a local connection could not be accepted: {error}")),
+                Err(error) => return self.log(warning("a local connection could not be accepted").why(error)),
             }
         }
     }
@@ -342,7 +342,7 @@ impl Streams {
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(shake) {
             self.shaking -= 1;
-            self.log(format!("no thread for a local connection: {error}"));
+            self.log(warning("no thread for a local connection").why(error));
         }
     }
 
@@ -409,7 +409,7 @@ impl Streams {
         self.news.push_back(News::Input(input));
     }
 
-    fn log(&mut self, line: String) {
+    fn log(&mut self, line: LogLine) {
         self.news.push_back(News::Log(line));
     }
 }

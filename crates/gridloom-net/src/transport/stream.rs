@@ -82,6 +82,15 @@ impl Stream {
         Ok(Stream::Tcp(stream))
     }
 
+    /// Where the other side is, if it is not within this host.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            // A connection that is gone has none.
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// Whether the connection stands; an error if it cannot.
     ///
     /// # Errors

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, Dtype, Machine, Meta, NodeId, Time};
+use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{LinkMessage, Message};
-use gridloom_core::node::{Command, Effect, Event, Input, Role};
+use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
@@ -33,13 +33,18 @@ impl Machine for Scripted {
                 effects.push(Effect::Send { to: *from, message: LinkMessage::Pong { token: *token }.into() });
             }
             Input::Received { message: Message::Link(LinkMessage::Pong { token }), .. } => {
-                effects.push(Effect::Emit(Event::Log(format!("pong {token}"))));
+                effects.push(pong(*token).into());
             }
             _ => {}
         }
         // The test may have ended and let go of the receiver.
         let _ = self.inputs.send((now, input));
     }
+}
+
+/// What a scripted machine tells its test.
+pub fn pong(token: u64) -> LogLine {
+    LogLine::new(Level::Info, Category::Client, format!("pong {token}"))
 }
 
 pub struct TestNode {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use super::levels::Levels;
+use gridloom_base::Levels;
+
 use super::{Level, Process, ProcessError};
 use crate::Error;
 

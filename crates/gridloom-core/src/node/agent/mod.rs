@@ -17,11 +17,11 @@ use crate::node::message::{
     DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber, MapMessage,
     MapRequest, MapToAgent, Message, Registration,
 };
-use crate::node::protocol::{Effect, Event, Input};
-use crate::node::{AgentTimer, Timer};
+use crate::node::protocol::{Effect, Input};
+use crate::node::{AgentTimer, Category, LogLine, Timer};
 use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{GroupId, Machine, NodeId, Time};
+use gridloom_base::{GroupId, Level, Machine, NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, Links, host_of};
 use links::Planned;
@@ -208,7 +208,12 @@ impl Agent {
     fn on_map_message(&mut self, now: Time, from: NodeId, message: MapToAgent, out: &mut Vec<Effect>) {
         match message {
             MapToAgent::MapGroup(MapRequest { group, .. }) if group.client != from => {
-                log(out, format!("{from} asked for a plan of {group}, which is another client's"));
+                let line = LogLine::new(
+                    Level::Warning,
+                    Category::Agent,
+                    format!("a client asked for a plan of {group}, which is another client's"),
+                );
+                out.push(line.peer(from).into());
             }
             MapToAgent::MapGroup(mut request) => {
                 request.client_links.retain(|(_, link)| link.is_sane());
@@ -304,7 +309,9 @@ impl Agent {
             server.links.remove(&node);
         }
         if let Some(server) = self.forget_server(node) {
-            log(out, format!("lost server '{}': {why}", server.registration.name));
+            let Registration { name, address, .. } = &server.registration;
+            let line = LogLine::new(Level::Warning, Category::Agent, "lost a server");
+            out.push(line.peer(name).address(address).why(why).into());
             self.forget_links(host_of(&server.registration.address));
             self.changed(now, out);
             self.map_waiting(now, out);
@@ -345,9 +352,7 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 }
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
-    log(out, format!("{from} sent an agent what no agent takes"));
-}
-
-fn log(out: &mut Vec<Effect>, line: String) {
-    out.push(Effect::Emit(Event::Log(line)));
+    out.push(
+        LogLine::new(Level::Warning, Category::Agent, "a peer sent an agent what no agent takes").peer(from).into(),
+    );
 }

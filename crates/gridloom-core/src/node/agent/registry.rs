@@ -1,12 +1,13 @@
 //! Servers that register: which are taken, and what they offer.
 
-use super::{Agent, Registered, log, send};
+use super::{Agent, Registered, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;
+use crate::node::{Category, LogLine};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{Level, NodeId, Time};
 use std::collections::BTreeMap;
 
 impl Agent {
@@ -17,7 +18,8 @@ impl Agent {
         let before: Vec<NodeId> =
             self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
         if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
-            log(out, format!("refused server '{}': {why}", registration.name));
+            let line = LogLine::new(Level::Warning, Category::Agent, "refused a server");
+            out.push(line.peer(&registration.name).address(&registration.address).why(&why).into());
             send(out, from, DirectoryToServer::RegistrationRefused { why, may_pass });
             return;
         }
@@ -32,15 +34,12 @@ impl Agent {
             self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
         }
         let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
-        log(
-            out,
-            format!(
-                "server '{}' at {} offers {} functions",
-                registration.name,
-                registration.address,
-                registration.functions.len()
-            ),
+        let line = LogLine::new(
+            Level::Info,
+            Category::Agent,
+            format!("a server offers {} functions", registration.functions.len()),
         );
+        out.push(line.peer(&registration.name).address(&registration.address).into());
         self.servers.insert(
             from,
             Registered {

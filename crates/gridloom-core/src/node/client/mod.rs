@@ -28,12 +28,12 @@ use crate::node::message::{
     TransferReport,
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
-use crate::node::{ClientTimer, Timer};
+use crate::node::{Category, ClientTimer, LogLine, Timer};
 use contacts::Contacts;
 use following::Placed;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Level, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::MapBy;
 use gridloom_perf::GridView;
@@ -225,7 +225,8 @@ impl Client {
             | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToServer(_))
             | Message::Map(MapMessage::ToAgent(_))
             | Message::Task(TaskMessage::ToServer(_)) => {
-                out.push(Effect::Emit(Event::Log(format!("{from} sent a client what no client takes"))));
+                let text = "a peer sent a client what no client takes";
+                out.push(LogLine::new(Level::Warning, Category::Client, text).peer(from).into());
             }
         }
     }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use super::{Client, LostServer, Status};
 use crate::node::message::{DataMessage, SupplyFault, TaskToServer};
 use crate::node::protocol::{Effect, Event};
+use crate::node::{Category, LogLine};
 use gridloom_base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
-use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
 
 impl Client {
     pub(super) fn on_server_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
@@ -258,9 +259,11 @@ impl Client {
             return;
         }
         let name = self.contacts.name_of(server);
-        let line = format!("server '{name}' cannot get {datum} from '{}': {why}", self.contacts.name_of(source));
+        let from = self.contacts.name_of(source);
         let Some(run) = self.data.get_mut(&datum) else { return };
-        out.push(Effect::Emit(Event::Log(line)));
+        let line = LogLine::new(Level::Info, Category::Client, format!("a server cannot get {datum}"));
+        let line = line.peer(&name).why(format!("from '{from}': {why}"));
+        out.push(line.into());
         // A server that waits for it will not send it either.
         if run.fetching == Some(server) {
             run.fetching = None;

@@ -13,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Client, Status, TaskRun};
 use crate::node::message::TaskToServer;
-use crate::node::protocol::{Effect, Event};
+use crate::node::protocol::Effect;
+use crate::node::{Category, LogLine};
 use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
-use gridloom_base::{GroupId, NodeId, TaskId, Time};
+use gridloom_base::{GroupId, Level, NodeId, TaskId, Time};
 
 /// Plans of these are kept as they are: they were not made from times.
 const STEADFAST: [&str; 2] = ["round-robin", "random"];
@@ -72,7 +73,8 @@ impl Client {
         if cost_s > REMAP_PART_MAX * left_s {
             return;
         }
-        out.push(Effect::Emit(Event::Log(format!("what is left of {group} is mapped again: {why}"))));
+        let text = format!("what is left of {group} is mapped again");
+        out.push(LogLine::new(Level::Info, Category::Client, text).why(why).into());
         let run = self.groups.get_mut(&group).expect("found above");
         run.remapping.asked = left.keys().copied().collect();
         let pause_s = REMAP_PART_MAX * left_s * f64::from(run.remapping.times).exp2();

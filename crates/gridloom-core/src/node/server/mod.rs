@@ -28,12 +28,12 @@ use crate::node::message::{
     Message, Supply, TaskMessage, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
-use crate::node::{ServerTimer, Timer};
+use crate::node::{Category, LogLine, ServerTimer, Timer};
 use admission::{Admission, Output};
 use calibration::Calibration;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Machine, NodeId, Time};
+use gridloom_base::{Level, Machine, NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
@@ -354,7 +354,7 @@ impl Machine for Server {
                 self.pump(now, out);
             }
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
-            Input::Command(_) => log(out, "a server takes no commands".into()),
+            Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
         }
         self.links.sent(now, &out[before..], &self.members);
         debug_assert_eq!(self.check(), Ok(()), "server '{}'", self.config.name);
@@ -366,11 +366,11 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 }
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
-    log(out, format!("{from} sent a server what no server takes"));
+    out.push(line(Level::Warning, "a peer sent a server what no server takes").peer(from).into());
 }
 
-fn log(out: &mut Vec<Effect>, line: String) {
-    out.push(Effect::Emit(Event::Log(line)));
+fn line(level: Level, text: &'static str) -> LogLine {
+    LogLine::new(level, Category::Server, text)
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ServerConfig, log, send};
+use super::{ServerConfig, line, send};
 use crate::node::message::{DirectoryToAgent, Message, Registration};
 use crate::node::protocol::Effect;
+use crate::node::{Category, LogLine};
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{Level, NodeId, Time};
 
 /// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
 /// that a server is dead.
@@ -24,11 +25,20 @@ pub(super) struct Registering {
     speed_flops: Option<f64>,
     /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
+    /// The log has that the agent cannot be reached: a server may dial for months.
+    is_missing_logged: bool,
 }
 
 impl Registering {
     pub(super) fn new(config: Arc<ServerConfig>) -> Registering {
-        Registering { config, agent: None, subscribers: BTreeSet::new(), speed_flops: None, refused_since: None }
+        Registering {
+            config,
+            agent: None,
+            subscribers: BTreeSet::new(),
+            speed_flops: None,
+            refused_since: None,
+            is_missing_logged: false,
+        }
     }
 
     pub(super) fn dial(&self, out: &mut Vec<Effect>) {
@@ -47,6 +57,7 @@ impl Registering {
 
     pub(super) fn agent_up(&mut self, agent: NodeId, out: &mut Vec<Effect>) {
         self.agent = Some(agent);
+        self.is_missing_logged = false;
         self.register(agent, out);
     }
 
@@ -78,19 +89,20 @@ impl Registering {
     }
 
     pub(super) fn refused(&mut self, now: Time, from: NodeId, why: &str, may_pass: bool, out: &mut Vec<Effect>) {
-        let name = &self.config.name;
         if self.agent != Some(from) {
-            return log(out, format!("a client does not use server '{name}': {why}"));
+            return out.push(line(Level::Warning, "a client does not use this server").peer(from).why(why).into());
         }
-        let why = format!("the agent refused server '{name}': {why}");
+        let refused = || format!("the agent refused server '{}': {why}", self.config.name);
         match self.refused_since {
-            _ if !may_pass => out.push(Effect::Exit { why }),
+            _ if !may_pass => out.push(Effect::Exit { why: refused() }),
             None => {
                 self.refused_since = Some(now);
                 let limit_s = ns_to_seconds(REFUSED_NS_MAX);
-                log(out, format!("{why}; trying again for {limit_s} s, in case that server is gone"));
+                let text =
+                    format!("the agent refused this server; trying again for {limit_s} s, in case the other is gone");
+                out.push(LogLine::new(Level::Warning, Category::Server, text).why(why).into());
             }
-            Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why }),
+            Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why: refused() }),
             Some(_) => {}
         }
     }
@@ -112,13 +124,14 @@ impl Registering {
     /// A server answers at an address: the agent does not.
     pub(super) fn server_answers(&self, address: &str, out: &mut Vec<Effect>) {
         if !address.is_empty() && self.awaits_agent_at(address) {
-            log(out, format!("no agent at {address}: a server answers there; give the agent's address"));
+            let text = "no agent: a server answers there; give the agent's address";
+            out.push(line(Level::Warning, text).address(address).into());
         }
     }
 
-    pub(super) fn dial_failed(&self, address: &str, why: &str, out: &mut Vec<Effect>) {
-        if self.awaits_agent_at(address) {
-            log(out, format!("cannot reach the agent at {address}: {why}; trying again"));
+    pub(super) fn dial_failed(&mut self, address: &str, why: &str, out: &mut Vec<Effect>) {
+        if self.awaits_agent_at(address) && !std::mem::replace(&mut self.is_missing_logged, true) {
+            out.push(line(Level::Warning, "cannot reach the agent; trying again").address(address).why(why).into());
         }
     }
 
@@ -131,7 +144,8 @@ impl Registering {
         if self.agent == Some(peer) {
             self.agent = None;
             self.refused_since = None;
-            log(out, format!("lost the agent: {why}; registering again when it is back"));
+            let text = "lost the agent; registering again when it is back";
+            out.push(line(Level::Warning, text).address(&self.config.agent).why(why).into());
         }
     }
 

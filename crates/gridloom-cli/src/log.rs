@@ -1,0 +1,64 @@
+//! The log of commands that run for long: lines on standard error with a time, a level, a category and fields.
+//!
+//! ```text
+//! 2026-01-31T12:00:00.123456Z  INFO gridloom.agent: a server offers 4 functions node="agent" peer="one" address="10.0.0.2:7801"
+//! ```
+//!
+//! What a command answers, and the error that ends it, are no log: they are plain lines.
+
+use std::io;
+
+use gridloom_base::{Level, Levels};
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+
+/// What is written.
+#[derive(clap::Args, Clone, Debug)]
+pub struct LogOptions {
+    /// Levels of the log on standard error, for all categories or one: debug, info, warning, error, off
+    #[arg(long, env = "GRIDLOOM_LOG", hide_env_values = true, default_value = "info", value_name = "LEVELS",
+          value_parser = Levels::read)]
+    log: Levels,
+}
+
+impl LogOptions {
+    /// From now on the program logs so.
+    pub fn start(&self) {
+        tracing::subscriber::set_global_default(subscriber(&self.log)).expect("a command starts its log once");
+    }
+}
+
+/// Writes what `levels` want to standard error.
+fn subscriber(levels: &Levels) -> impl Subscriber + Send + Sync {
+    let categories = levels.categories().map(|(category, level)| (category.to_string(), filter(level)));
+    let wanted = Targets::new().with_default(filter(levels.least())).with_targets(categories);
+    // Where standard error is closed there is nowhere to say so; saying it there would panic.
+    let written = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
+    tracing_subscriber::registry().with(written).with(wanted)
+}
+
+fn filter(level: Option<Level>) -> LevelFilter {
+    match level {
+        None => LevelFilter::OFF,
+        Some(Level::Error) => LevelFilter::ERROR,
+        Some(Level::Warning) => LevelFilter::WARN,
+        Some(Level::Info) => LevelFilter::INFO,
+        Some(Level::Debug) => LevelFilter::DEBUG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is above the most verbose level costs its caller no more than a look at that level.
+    #[test]
+    fn what_no_category_wants_is_off_for_all() {
+        let most = |text| subscriber(&Levels::read(text).unwrap()).max_level_hint();
+        assert_eq!(most("info,gridloom.net=warning"), Some(LevelFilter::INFO));
+        assert_eq!(most("error,gridloom.net=debug"), Some(LevelFilter::DEBUG));
+        assert_eq!(most("off"), Some(LevelFilter::OFF));
+    }
+}

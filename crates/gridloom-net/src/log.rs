@@ -1,0 +1,75 @@
+//! Lines of a node's log as events of `tracing`, for the subscriber that the program has set, if any.
+
+use gridloom_base::{Level, TaskError};
+use gridloom_core::node::{Category, Input, LogLine};
+
+/// One event, by category and level: both are constants where an event is made.
+macro_rules! event {
+    ($line:expr, $node:expr, $($category:ident: $target:literal),*) => {
+        match $line.category {
+            $(Category::$category => match $line.level {
+                Level::Debug => event!(@ $target, DEBUG, $line, $node),
+                Level::Info => event!(@ $target, INFO, $line, $node),
+                Level::Warning => event!(@ $target, WARN, $line, $node),
+                Level::Error => event!(@ $target, ERROR, $line, $node),
+            },)*
+        }
+    };
+    (@ $target:literal, $level:ident, $line:expr, $node:expr) => {
+        tracing::event!(
+            target: $target,
+            tracing::Level::$level,
+            node = $node,
+            peer = $line.peer.as_deref(),
+            address = $line.address.as_deref(),
+            task = $line.task.map(display),
+            why = $line.why.as_deref(),
+            "{}",
+            $line.text
+        )
+    };
+}
+
+/// Hands on a line of that node. The caller holds no lock: where the line goes, it may have to wait.
+pub fn hand_on(node: &str, line: &LogLine) {
+    event!(
+        line,
+        node,
+        Agent: "gridloom.agent",
+        Server: "gridloom.server",
+        Client: "gridloom.client",
+        Net: "gridloom.net",
+        Worker: "gridloom.worker"
+    );
+}
+
+/// Something is odd with a connection.
+pub(crate) fn warning(text: &'static str) -> LogLine {
+    LogLine::new(Level::Warning, Category::Net, text)
+}
+
+/// What the world itself has to say of an input, beside its machine. Where no subscriber wants lines of level debug, a task
+/// costs the load that says so.
+pub(crate) fn said_of(input: &Input) -> Option<LogLine> {
+    let debug = |category, text| LogLine::new(Level::Debug, category, text);
+    let connections = || tracing::enabled!(target: "gridloom.net", tracing::Level::DEBUG);
+    match input {
+        Input::TaskEnded { task, outcome: Err(error @ TaskError::Crashed { .. }), .. } => {
+            let line = LogLine::new(Level::Warning, Category::Worker, "a function crashed its worker process");
+            Some(line.task(*task).why(error))
+        }
+        Input::TaskEnded { task, outcome, .. } if tracing::enabled!(target: "gridloom.worker", tracing::Level::DEBUG) => {
+            Some(match outcome {
+                Ok(_) => debug(Category::Worker, "a task has ended").task(*task),
+                Err(error) => debug(Category::Worker, "a task has failed").task(*task).why(error),
+            })
+        }
+        Input::PeerUp { name, address, .. } if connections() => {
+            Some(debug(Category::Net, "connected").peer(name).address(address))
+        }
+        Input::PeerLost { peer, why } if connections() => {
+            Some(debug(Category::Net, "disconnected").peer(peer).why(why))
+        }
+        _ => None,
+    }
+}
