@@ -6,7 +6,7 @@ use std::thread;
 use gridloom_conformance::process::{CASES, Case};
 use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
-use gridloom_process::ProcessSpec;
+use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
 
 fn run((name, case): &Case, number: u8) {
     println!("{name}");
@@ -37,19 +37,21 @@ fn real_processes_conform() {
     }
 }
 
+fn process(function: &str, secret: &[u8]) -> NetProcess {
+    let spec = ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
+    NetProcess::new(ProcessConfig { spec, addresses: Addresses::new() }, Secret::from_bytes(secret)).unwrap()
+}
+
 #[test]
 fn a_stranger_delays_nobody_and_gets_nowhere() {
-    use gridloom_process::{Incoming, Letter, ProcessWorld};
-    let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
-    let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
-    let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();
+    let mut server = process("server", b"suite");
     let port = server.listen(0).unwrap();
-    let mut wrong = NetProcess::new(config("wrong"), Secret::from_bytes(b"another")).unwrap();
+    let mut wrong = process("wrong", b"another");
     let error = wrong.connect("127.0.0.1", port).unwrap_err().to_string();
     assert!(error.contains("grid secret does not match"), "{error}");
     let mut noise = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut noise, b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut client = NetProcess::new(config("client"), Secret::from_bytes(b"suite")).unwrap();
+    let mut client = process("client", b"suite");
     let peer = client.connect("127.0.0.1", port).unwrap();
     client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
     assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
@@ -57,15 +59,12 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
 
 #[test]
 fn strangers_who_say_nothing_delay_nobody() {
-    use gridloom_process::{Incoming, Letter, ProcessWorld};
-    let spec = |function: &str| ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
-    let config = |function| ProcessConfig { spec: spec(function), addresses: Addresses::new() };
-    let mut server = NetProcess::new(config("server"), Secret::from_bytes(b"suite")).unwrap();
+    let mut server = process("server", b"suite");
     let port = server.listen(0).unwrap();
     let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     // More than are heard at a time.
     let _silent: Vec<std::net::TcpStream> = (0..100).map(connect).collect();
-    let mut client = NetProcess::new(config("client"), Secret::from_bytes(b"suite")).unwrap();
+    let mut client = process("client", b"suite");
     let began = std::time::Instant::now();
     let peer = client.connect("127.0.0.1", port).unwrap();
     // One at a time, the first would have been heard for five seconds.

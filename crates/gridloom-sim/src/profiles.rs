@@ -25,23 +25,23 @@ impl Simulation {
                 Quantity::Speed(host) => self.hosts.profile(&mut self.kernel, HostId(host.0), value),
                 Quantity::Bandwidth(link) => {
                     self.kernel.set_bandwidth(link, value);
-                    if self.routes.set_bandwidth(link, value) {
+                    if self.routes.paths.set_bandwidth(link, value) {
                         self.ways_open();
                     }
                 }
                 Quantity::Latency(link) => {
                     self.kernel.set_latency(link, value);
-                    self.routes.set_latency(link, value);
+                    self.routes.paths.set_latency(link, value);
                 }
                 Quantity::HostState(host) if value > 0.0 => self.turn_on(HostId(host.0)),
                 Quantity::HostState(host) => self.turn_off(HostId(host.0)),
                 Quantity::LinkState(link) if value > 0.0 => {
-                    if self.routes.open(link) {
+                    if self.routes.paths.open(link) {
                         self.ways_open();
                     }
                 }
                 Quantity::LinkState(link) => {
-                    self.routes.close(link);
+                    self.routes.paths.close(link);
                     self.ways_close(link);
                 }
             }

@@ -1,23 +1,15 @@
 //! Clients without an agent, in simulation: they learn of their servers from these, map, and recover what is lost.
 
+mod lan;
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
 use gridloom_core::node::{ClientWithAgent, ClientWithAgentConfig, Command, Event, Role, Server, ServerConfig};
 use gridloom_idl::Definition;
-use gridloom_platform::{HostId, Platform};
-use gridloom_sim::{SimConfig, Simulation};
-
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-4]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
+use gridloom_platform::HostId;
+use gridloom_sim::Simulation;
 
 const IDL: &str = "Module t;
 Define made(IN int n, OUT double a[n]) CalcOrder 5e8 Calls \"C\" made(n, a);
@@ -36,8 +28,7 @@ struct Test {
 impl Test {
     /// Three servers on hosts of their own.
     fn new(seed: u64) -> Test {
-        let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
-        let mut sim = Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() });
+        let mut sim = lan::hosts(seed);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         let servers = (0..3).map(|number| Test::serve(&mut sim, &definitions, number)).collect();
         Test { sim, servers, definitions }
@@ -83,13 +74,7 @@ impl Test {
     }
 
     fn wait_for(&mut self, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
-        let deadline = self.sim.now() + 120_000_000_000;
-        loop {
-            let event = self.sim.next_event(client, Some(deadline)).expect("nothing more happens");
-            if is_it(&event) {
-                return event;
-            }
-        }
+        lan::wait_for(&mut self.sim, client, is_it)
     }
 
     /// Begins a group of chains; gives their last results.

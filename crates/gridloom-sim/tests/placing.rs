@@ -1,24 +1,14 @@
 //! Data that a program has taken to servers of its choice, kept there, given up, or erased.
 
+mod lan;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event};
 use gridloom_idl::Definition;
-use gridloom_platform::{HostId, Platform};
-use gridloom_sim::{SimConfig, Simulation};
-
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-3]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
+use gridloom_sim::Simulation;
 
 const IDL: &str = "Module t;
 Define make(IN int n, OUT double a[n]) CalcOrder 1e9 Calls \"C\" make(n, a);
@@ -38,30 +28,13 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
-        let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-        sim.add_agent(HostId(0), "agent");
-        let mut servers = Vec::new();
-        for number in 1..=2u32 {
-            let (name, functions) = (format!("server-{number}"), definitions.clone());
-            let spec = ServerSpec { name, slots: 1, plain: false, memory_bytes: MEMORY_BYTES, functions };
-            servers.push(sim.add_server(HostId(number), spec));
-        }
-        let client = sim.add_client(HostId(3), "client");
-        let mut stage = Stage { sim, client, servers, definitions, next: 100 };
-        stage.wait(|event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 2));
-        stage
+        let (sim, client, servers) = lan::grid(&definitions, MEMORY_BYTES);
+        Stage { sim, client, servers, definitions, next: 100 }
     }
 
     fn wait(&mut self, is_it: impl Fn(&Event) -> bool) -> Event {
-        let deadline = self.sim.now() + 120_000_000_000;
-        loop {
-            let event = self.sim.next_event(self.client, Some(deadline)).expect("nothing more happens");
-            if is_it(&event) {
-                return event;
-            }
-        }
+        lan::wait_for(&mut self.sim, self.client, is_it)
     }
 
     fn datum(&self, serial: u64) -> DatumId {

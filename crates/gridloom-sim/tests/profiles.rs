@@ -47,7 +47,7 @@ impl Case {
             let (body, notes) = (body.clone(), notes.clone());
             Box::new(move |mut process: SimProcess| body(&mut process, &notes))
         });
-        self.runner.add_restarting(id, spec, Time(seconds_to_ns(start_s)), self.kind, make).unwrap();
+        self.runner.add_restarting(id, spec, Time(seconds_to_ns(start_s)), self.kind, make, true).unwrap();
     }
 
     fn faults(&mut self, text: &str) {

@@ -1,24 +1,15 @@
 //! What a client keeps and what it says when a lost result cannot be made again.
 
+mod lan;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
-
-use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event};
-use gridloom_platform::{HostId, Platform};
-use gridloom_sim::{Bodies, SimConfig, Simulation};
-
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-3]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
+use gridloom_sim::Bodies;
+use lan::wait_for;
 
 const IDL: &str = "Module t;
 Define two(IN int n, OUT double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\" two(n, a, b);
@@ -41,32 +32,12 @@ impl Bodies for FailsLater {
     }
 }
 
-fn wait_for(sim: &mut Simulation, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
-    let deadline = sim.now() + 120_000_000_000;
-    loop {
-        let event = sim.next_event(client, Some(deadline)).expect("nothing more happens");
-        if is_it(&event) {
-            return event;
-        }
-    }
-}
-
 #[test]
 fn a_failed_second_run_leaves_what_the_first_has_made() {
-    let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
-    let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
     let runs = Arc::new(AtomicU32::new(0));
     sim.set_bodies(Box::new(FailsLater { runs: runs.clone() }));
-    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-    sim.add_agent(HostId(0), "agent");
-    let mut servers = Vec::new();
-    for number in 1..=2u32 {
-        let (name, functions) = (format!("server-{number}"), definitions.clone());
-        let spec = ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions };
-        servers.push(sim.add_server(HostId(number), spec));
-    }
-    let client = sim.add_client(HostId(3), "client");
-    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 2));
     let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
     let array = Meta::array(Dtype::Float64, &[ELEMENTS]);
     let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };

@@ -107,19 +107,19 @@ pub struct Receiver {
 impl Receiver {
     /// Receives until the stream ends, and tells the loop.
     pub fn run_tcp(self, mut stream: TcpStream) {
+        self.run(|serial| self.receive_one(&mut stream, serial));
+    }
+
+    /// `receive` takes in what comes after that serial number, and gives its own.
+    pub fn run(&self, mut receive: impl FnMut(u64) -> io::Result<u64>) {
         let mut serial = 0;
         let end = loop {
-            match self.receive_one(&mut stream, serial) {
+            match receive(serial) {
                 Ok(next) => serial = next,
                 Err(error) => break error,
             }
         };
-        self.ended(serial, &end);
-    }
-
-    /// Tells the loop that the stream ended.
-    pub fn ended(&self, serial: u64, error: &io::Error) {
-        let fault = (error.kind() == ErrorKind::InvalidData).then(|| error.to_string());
+        let fault = (end.kind() == ErrorKind::InvalidData).then(|| end.to_string());
         self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, fault });
     }
 

@@ -34,7 +34,7 @@ impl Path {
 
 /// Paths, computed once each.
 #[derive(Debug)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     platform: Arc<Platform>,
     model: NetworkModel,
     known: BTreeMap<(HostId, HostId), Result<Arc<Path>, String>>,
@@ -59,7 +59,7 @@ impl Paths {
     }
 
     /// From now on a link has that bandwidth; whether it had none.
-    pub(super) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
+    pub(crate) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
         if bandwidth <= 0.0 {
             self.standing.insert(link);
             return false;
@@ -70,7 +70,7 @@ impl Paths {
     }
 
     /// From now on a link has that latency, seconds.
-    pub(super) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
+    pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
         let described_s = self.platform.links()[link.0 as usize].latency_s;
         self.longer_s.insert(link, latency_s - described_s);
         self.forget();
@@ -82,12 +82,12 @@ impl Paths {
     }
 
     /// A link is off.
-    pub(super) fn close(&mut self, link: LinkIndex) {
+    pub(crate) fn close(&mut self, link: LinkIndex) {
         self.off.insert(link);
     }
 
     /// A link is on; whether it was off.
-    pub(super) fn open(&mut self, link: LinkIndex) -> bool {
+    pub(crate) fn open(&mut self, link: LinkIndex) -> bool {
         self.off.remove(&link)
     }
 

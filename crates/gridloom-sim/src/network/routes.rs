@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gridloom_base::Time;
-use gridloom_flow::{LinkIndex, NetworkModel};
+use gridloom_flow::NetworkModel;
 use gridloom_platform::{HostId, Platform};
 
 use super::paths::{Path, Paths};
@@ -20,7 +20,8 @@ pub(crate) type HostPair = (HostId, HostId);
 /// Paths, lost ways and what they hold.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    paths: Paths,
+    /// Links change here; what has begun and what is held goes by the changed ones.
+    pub(crate) paths: Paths,
     /// Added to each message and each small datum: headers of the frame and of the network's own.
     overhead_bytes: u64,
     lost: BTreeSet<HostPair>,
@@ -105,26 +106,6 @@ impl Routes {
         self.healed.get(&way).copied()
     }
 
-    /// From now on a link has that bandwidth; whether something passes that did not.
-    pub(crate) fn set_bandwidth(&mut self, link: LinkIndex, bandwidth: f64) -> bool {
-        self.paths.set_bandwidth(link, bandwidth)
-    }
-
-    /// From now on a link has that latency, seconds.
-    pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
-        self.paths.set_latency(link, latency_s);
-    }
-
-    /// A link is off.
-    pub(crate) fn close(&mut self, link: LinkIndex) {
-        self.paths.close(link);
-    }
-
-    /// A link is on; whether it was off.
-    pub(crate) fn open(&mut self, link: LinkIndex) -> bool {
-        self.paths.open(link)
-    }
-
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         for (way, held) in &self.held {
@@ -136,6 +117,8 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::super::two_hosts::{LINK, two_hosts};
+    use gridloom_flow::LinkIndex;
+
     use super::*;
 
     fn routes() -> Routes {
@@ -160,11 +143,11 @@ mod tests {
         let mut routes = routes();
         let way = (HostId(0), HostId(1));
         assert_eq!(routes.round_trip_ns(way), Ok(2_000_000));
-        routes.close(LinkIndex(LINK));
+        routes.paths.close(LinkIndex(LINK));
         assert!(routes.is_lost(way));
         routes.hold(way, Occurrence::Until);
         assert!(routes.open_ways().is_empty());
-        assert!(routes.open(LinkIndex(LINK)) && !routes.is_lost(way));
+        assert!(routes.paths.open(LinkIndex(LINK)) && !routes.is_lost(way));
         assert_eq!(routes.open_ways(), [way]);
     }
 }

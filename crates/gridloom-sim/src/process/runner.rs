@@ -77,7 +77,8 @@ impl Runner {
         Ok(id)
     }
 
-    /// Adds a process that starts anew, as another one, when its host was off and is on again.
+    /// Adds a process that can start anew, as another one, if a fault restarts it; `with_host`: also when its host was off
+    /// and is on again.
     ///
     /// # Errors
     /// As [`Runner::add`].
@@ -88,26 +89,11 @@ impl Runner {
         start: Time,
         kind: StackKind,
         make: Make,
-    ) -> io::Result<ProcessId> {
-        let id = self.add_remade(host, spec, start, kind, make)?;
-        self.lock().processes.set_restarts(id, true);
-        Ok(id)
-    }
-
-    /// Adds a process that can start anew, as another one, if a fault restarts it; not with its host.
-    ///
-    /// # Errors
-    /// As [`Runner::add`].
-    pub fn add_remade(
-        &mut self,
-        host: HostId,
-        spec: ProcessSpec,
-        start: Time,
-        kind: StackKind,
-        make: Make,
+        with_host: bool,
     ) -> io::Result<ProcessId> {
         let id = self.add(host, spec, start, kind, make())?;
         self.restarting.insert(id, (kind, make));
+        self.lock().processes.set_restarts(id, with_host);
         Ok(id)
     }
 

@@ -170,11 +170,7 @@ fn simulate_fitting(
         let at = |seconds: f64| Time((seconds.max(0.0) * SECOND_NS as f64) as u64);
         let no_stack = |error: std::io::Error| Error::Input(format!("no stack for a process: {error}"));
         let start = at(process.start_time.unwrap_or(0.0));
-        let id = match process.restart {
-            true => runner.add_restarting(host, spec, start, kind, Box::new(make)),
-            false => runner.add_remade(host, spec, start, kind, Box::new(make)),
-        };
-        let id = id.map_err(no_stack)?;
+        let id = runner.add_restarting(host, spec, start, kind, Box::new(make), process.restart).map_err(no_stack)?;
         if let Some(seconds) = process.kill_time {
             runner.kill_at(id, at(seconds));
         }

@@ -210,7 +210,7 @@ impl Server {
                 self.tell(news, out);
             }
             DirectoryToServer::MeasureLink { to, address } => {
-                let is_awaited = self.admission.is_asked(to);
+                let is_awaited = self.admission.fetches.is_asked(to);
                 self.links.measure(now, from, (to, address), is_awaited, &self.members, out);
             }
             DirectoryToServer::RegistrationRefused { why, may_pass } => {
@@ -274,7 +274,7 @@ impl Server {
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
         self.admitting(now, out, |admission, _, out| match message {
             DataMessage::Fetch { datum } => admission.fetch(now, datum, from, out),
-            DataMessage::FetchRefused { datum, why } => admission.refused(from, datum, &why, out),
+            DataMessage::FetchRefused { datum, why } => admission.fetches.refused(from, datum, &why, out),
         });
     }
 
@@ -341,7 +341,7 @@ impl Machine for Server {
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, why } => {
-                self.admitting(now, out, |admission, _, out| admission.broken(from, datum, &why, out));
+                self.admitting(now, out, |admission, _, out| admission.fetches.broken(from, datum, &why, out));
             }
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),

@@ -16,13 +16,13 @@ impl Server {
             }
             Role::Client => {}
         }
-        self.admitting(now, out, |admission, _, out| admission.peer_up(peer, address, out));
+        self.admitting(now, out, |admission, _, out| admission.fetches.peer_up(peer, address, out));
     }
 
     pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
         self.registering.dial_failed(address, why, out);
-        let holders =
-            self.admitting(now, out, |admission, members, out| admission.dial_failed(address, why, members, out));
+        let holders = self
+            .admitting(now, out, |admission, members, out| admission.fetches.dial_failed(address, why, members, out));
         let to_measure = self.links.unreachable(address, &self.members);
         for to in holders {
             self.registering.tell(LinkToAgent::LinkBroken { to }, out);

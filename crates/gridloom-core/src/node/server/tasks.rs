@@ -28,7 +28,7 @@ impl Server {
             let checked = self.check_task(from, &task);
             let checked = checked.and_then(|()| self.objects.enter(&task, is_call, &self.config.name));
             if let Err(error) = checked {
-                self.report(now, from, task.id, Err(error), 0, out);
+                self.reports.report_task(now, from, task.id, Err(error), 0, out);
                 continue;
             }
             let (id, object) = (task.id, task.object());
@@ -90,7 +90,7 @@ impl Server {
             }
             let mut has_moved = false;
             while let Some(id) = self.admitting(now, out, |admission, _, out| admission.take_replicated(now, out)) {
-                self.report(now, id.client, id, Ok(Vec::new()), 0, out);
+                self.reports.report_task(now, id.client, id, Ok(Vec::new()), 0, out);
                 has_moved = true;
             }
             while let Some(task) = self.admission.next_start(|function| self.learning.is_short(function)) {
@@ -166,7 +166,7 @@ impl Server {
         out.extend(lost.map(|object| Effect::EndObject { object }));
         self.admitting(now, out, |admission, _, out| admission.read_no_more(now, &entry, out));
         if let Some(client) = client {
-            self.report(now, client, id, outcome, run_ns, out);
+            self.reports.report_task(now, client, id, outcome, run_ns, out);
             if !dropped.is_empty() {
                 send(out, client, TaskToClient::Dropped { data: dropped });
             }
@@ -235,23 +235,11 @@ impl Server {
             admission.ask_elsewhere(now, &task, out);
             admission.take_back(now, id, out);
         });
-        self.report(now, id.client, id, Err(error), 0, out);
+        self.reports.report_task(now, id.client, id, Err(error), 0, out);
         if let Some(object) = self.objects.method_given_up(&task) {
             out.push(Effect::EndObject { object });
             self.object_lost(now, object, out);
         }
-    }
-
-    fn report(
-        &mut self,
-        now: Time,
-        client: NodeId,
-        task: TaskId,
-        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
-        run_ns: u64,
-        out: &mut Vec<Effect>,
-    ) {
-        self.reports.report_task(now, client, task, outcome, run_ns, out);
     }
 
     // ---- calls that are to be measured
@@ -267,7 +255,7 @@ impl Server {
     ) {
         if !self.admission.is_empty() {
             let error = self.gave_way(&task);
-            return self.report(now, from, task.id, Err(error), 0, out);
+            return self.reports.report_task(now, from, task.id, Err(error), 0, out);
         }
         self.calibration.begin(task.id);
         self.on_tasks(now, from, vec![task], supplies, true, out);

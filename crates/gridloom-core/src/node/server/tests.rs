@@ -29,15 +29,20 @@ pub(super) fn offering_nothing() -> ServerConfig {
 
 const CLIENT: NodeId = NodeId(7);
 
+/// A server of the described function, with a client; and the function's hash.
+fn with_client(description: &str) -> (Server, u64) {
+    let signature = parse(description, "t.idl").unwrap().remove(0).signature;
+    let hash = signature.hash();
+    let mut server = Server::new(offering(signature, 2));
+    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
+    server.handle(Time(0), up, &mut Vec::new());
+    (server, hash)
+}
+
 #[test]
 fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
     let text = "Module m; Define f(IN int n, IN int k, IN double a[n*k], OUT double c[n]) Calls f(n, k, a, c);";
-    let signature = parse(text, "t.idl").unwrap().remove(0).signature;
-    let hash = signature.hash();
-    let mut server = Server::new(offering(signature, 2));
-    let mut out = Vec::new();
-    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
-    server.handle(Time(0), up, &mut out);
+    let (mut server, hash) = with_client(text);
     let mut outcome = |serial, array: u64, result: u64| {
         let int =
             |value: i32| Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: value.to_ne_bytes().to_vec() };
@@ -79,12 +84,8 @@ fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
 #[test]
 fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     let text = "Module m; Define f(IN double x[n], IN int n, OUT double y[n]) Calls f(x, n, y);";
-    let signature = parse(text, "t.idl").unwrap().remove(0).signature;
-    let hash = signature.hash();
-    let mut server = Server::new(offering(signature, 2));
+    let (mut server, hash) = with_client(text);
     let mut out = Vec::new();
-    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
-    server.handle(Time(0), up, &mut out);
     let datum = |serial| DatumId { client: CLIENT, serial };
     let id = |serial| TaskId { client: CLIENT, serial };
     let meta = || Meta::array(Dtype::Float64, &[3]);

@@ -29,7 +29,7 @@ pub(super) struct Awaited {
 }
 
 #[derive(Debug)]
-pub(super) struct Fetches {
+pub(in crate::node::server) struct Fetches {
     config: Arc<ServerConfig>,
     awaited: BTreeMap<DatumId, Awaited>,
     /// Requests that wait for a connection, by the address that is being dialled.
@@ -50,7 +50,7 @@ impl Fetches {
     }
 
     /// Whether data were asked of a node, and have not come.
-    pub(super) fn is_asked(&self, node: NodeId) -> bool {
+    pub(in crate::node::server) fn is_asked(&self, node: NodeId) -> bool {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
     }
 
@@ -135,7 +135,7 @@ impl Fetches {
     }
 
     /// A holder has dropped a datum. If the datum is asked for before its owner has named another source, the owner is asked.
-    pub(super) fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
         if self.awaited.get(&datum).is_none_or(|awaited| awaited.from != from) {
             return;
         }
@@ -146,14 +146,14 @@ impl Fetches {
     }
 
     /// A datum broke off on its way here.
-    pub(super) fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
         if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
             awaited.comes_unasked = false;
             self.failed(datum, SupplyFault::Broken, why, out);
         }
     }
 
-    pub(super) fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
         for datum in self.dialling.remove(address).unwrap_or_default() {
             if let Some(awaited) = self.awaited.get(&datum) {
                 if awaited.from == peer {
@@ -167,7 +167,7 @@ impl Fetches {
     }
 
     /// Gives the holders that are not reached.
-    pub(super) fn dial_failed(
+    pub(in crate::node::server) fn dial_failed(
         &mut self,
         address: &str,
         why: &str,

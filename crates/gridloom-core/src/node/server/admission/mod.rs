@@ -27,7 +27,8 @@ pub(super) struct Admission {
     config: Arc<ServerConfig>,
     executor: Executor,
     replicas: Replicas,
-    fetches: Fetches,
+    /// What else happens to a fetch concerns this part alone: the server tells it directly.
+    pub(super) fetches: Fetches,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
 }
@@ -96,11 +97,6 @@ impl Admission {
 
     pub(super) fn size_bytes(&self, datum: DatumId) -> u64 {
         self.replicas.size_bytes(datum)
-    }
-
-    /// Whether data were asked of a node, and have not come.
-    pub(super) fn is_asked(&self, node: NodeId) -> bool {
-        self.fetches.is_asked(node)
     }
 
     // ---- letting in
@@ -411,7 +407,7 @@ mod tests {
         let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new() };
         admission.expect(CLIENT, vec![supply], false);
         assert_eq!(admission.admit(Time(0), &members, &mut out), None);
-        assert!(admission.is_asked(CLIENT) && admission.next_start(|_| false).is_none());
+        assert!(admission.fetches.is_asked(CLIENT) && admission.next_start(|_| false).is_none());
         admission.check().unwrap();
         let origin = admission.take_arrived(Time(1), datum(5), 8, &mut out).unwrap();
         admission.datum_here(Time(1), datum(5), 8, origin, &mut out);

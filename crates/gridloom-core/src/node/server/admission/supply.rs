@@ -104,16 +104,6 @@ impl Admission {
         }
     }
 
-    /// A holder will not send a datum.
-    pub fn refused(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
-        self.fetches.refused(from, datum, why, out);
-    }
-
-    /// A datum broke off on its way here.
-    pub fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
-        self.fetches.broken(from, datum, why, out);
-    }
-
     /// A datum has come: what it is here for, or nothing if it is of no use and was dropped.
     pub fn take_arrived(
         &mut self,
@@ -170,21 +160,6 @@ impl Admission {
     }
 
     // ---- peers
-
-    pub fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
-        self.fetches.peer_up(peer, address, out);
-    }
-
-    /// Gives the holders that are not reached.
-    pub fn dial_failed(
-        &mut self,
-        address: &str,
-        why: &str,
-        members: &Members<Role>,
-        out: &mut Vec<Output>,
-    ) -> Vec<NodeId> {
-        self.fetches.dial_failed(address, why, members, out)
-    }
 
     pub fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Output>) {
         out.extend(self.replicas.forget_peer(peer).into_iter().map(|datum| Effect::DropDatum { datum }.into()));

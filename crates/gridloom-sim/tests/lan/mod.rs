@@ -1,0 +1,51 @@
+//! Grids on a small network, and programs that wait for what their client tells.
+
+use std::sync::Arc;
+
+use gridloom_base::NodeId;
+use gridloom_core::node::Event;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_idl::Definition;
+use gridloom_platform::{HostId, Platform};
+use gridloom_sim::{SimConfig, Simulation};
+
+const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-4]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+
+/// Five hosts without nodes.
+pub fn hosts(seed: u64) -> Simulation {
+    let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
+    Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() })
+}
+
+/// An agent, two servers of one slot, and a client that knows them.
+#[allow(dead_code, reason = "some tests have grids of another shape")]
+pub fn grid(definitions: &[Definition], memory_bytes: u64) -> (Simulation, NodeId, Vec<NodeId>) {
+    let mut sim = hosts(SimConfig::default().seed);
+    sim.add_agent(HostId(0), "agent");
+    let servers = (1..=2u32).map(|number| {
+        let (name, functions) = (format!("server-{number}"), definitions.to_vec());
+        sim.add_server(HostId(number), ServerSpec { name, slots: 1, plain: false, memory_bytes, functions })
+    });
+    let servers = servers.collect();
+    let client = sim.add_client(HostId(3), "client");
+    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 2));
+    (sim, client, servers)
+}
+
+/// The first such event. It comes within two minutes.
+pub fn wait_for(sim: &mut Simulation, client: NodeId, is_it: impl Fn(&Event) -> bool) -> Event {
+    let deadline = sim.now() + 120_000_000_000;
+    loop {
+        let event = sim.next_event(client, Some(deadline)).expect("nothing more happens");
+        if is_it(&event) {
+            return event;
+        }
+    }
+}
