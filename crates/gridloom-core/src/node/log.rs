@@ -11,8 +11,6 @@ use std::fmt::Display;
 use gridloom_base::{Level, TaskId};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::{Effect, Event};
-
 /// The part of a node that has a line to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Category {
@@ -63,11 +61,5 @@ impl LogLine {
     #[must_use]
     pub fn why(self, why: impl Display) -> LogLine {
         LogLine { why: Some(why.to_string()), ..self }
-    }
-}
-
-impl From<LogLine> for Effect {
-    fn from(line: LogLine) -> Effect {
-        Effect::Emit(Event::Log(line))
     }
 }

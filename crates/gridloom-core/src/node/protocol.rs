@@ -307,3 +307,9 @@ pub enum Event {
     /// A line for the log.
     Log(LogLine),
 }
+
+impl From<LogLine> for Effect {
+    fn from(line: LogLine) -> Effect {
+        Effect::Emit(Event::Log(line))
+    }
+}
