@@ -463,17 +463,13 @@ impl<'a> Parser<'a> {
         let mut rest = text;
         loop {
             let trimmed = rest.trim_start();
-            let after = if trimmed.starts_with("/*") {
-                trimmed.find("*/").map(|end| &trimmed[end + 2..])
-            } else if trimmed.starts_with("//") {
-                trimmed.find('\n').map(|end| &trimmed[end..])
-            } else {
-                None
+            let after = match trimmed.get(..2) {
+                Some("/*") => trimmed.find("*/").map(|end| &trimmed[end + 2..]),
+                Some("//") => trimmed.find('\n').map(|end| &trimmed[end..]),
+                _ => None,
             };
-            match after {
-                Some(after) => rest = after,
-                None => return text.len() - trimmed.len(),
-            }
+            let Some(after) = after else { return text.len() - trimmed.len() };
+            rest = after;
         }
     }
 
@@ -483,8 +479,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn next(&mut self) -> Result<(Token, Position), IdlError> {
-        let next = self.lexer.next();
-        next.map_err(|(place, message)| self.error(place, message))
+        self.lexer.next().map_err(|(place, message)| self.error(place, message))
     }
 
     pub(super) fn mark(&mut self, mark: &str) -> Result<(), IdlError> {
@@ -500,7 +495,6 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn error(&self, place: Position, message: impl Into<String>) -> IdlError {
-        let Position { line, column } = place;
-        IdlError { file: self.file.to_string(), line, column, message: message.into() }
+        IdlError { file: self.file.to_string(), line: place.line, column: place.column, message: message.into() }
     }
 }

@@ -33,10 +33,7 @@ pub enum Measure {
     /// The first run of that name is timed; each is charged as much.
     Once,
     /// Nothing is run in simulation; so many floating-point operations are charged.
-    Skip {
-        /// How many.
-        flops: f64,
-    },
+    Skip { flops: f64 },
 }
 
 /// A process, as its own code sees it. Times are seconds, in virtual time if it is simulated.
@@ -77,7 +74,6 @@ impl Process {
         self.world.now().seconds()
     }
 
-    /// Whether time is virtual.
     pub fn is_simulated(&self) -> bool {
         self.world.is_simulated()
     }
