@@ -3,8 +3,10 @@
 //! A program that waits for one of very many, again and again, gives nearly the same array each time. So it is kept. Only
 //! places where the next one differs are looked at, and sessions that end or are collected meanwhile.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
+
+use rustc_hash::FxHashMap;
 
 /// Ids that are compared at once, with the array of before.
 const STRIDE: usize = 256;
@@ -23,7 +25,7 @@ pub(super) enum Standing {
 pub(super) struct Choice {
     ids: Vec<c_int>,
     /// The first place of each.
-    places: HashMap<c_int, usize>,
+    places: FxHashMap<c_int, usize>,
     ended: BTreeSet<usize>,
     gone: BTreeSet<usize>,
     /// Some id stands twice: all of the next array is looked at.

@@ -6,7 +6,6 @@
 //! **Invariant:** a number is given once in a process's life, so that a handle that has ended, or is of an earlier
 //! session, is none.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,6 +15,7 @@ use gridloom::Function;
 use gridloom_base::limits::PARAMETERS_MAX;
 use gridloom_base::{Dtype, Meta};
 use gridloom_idl::{BaseType, Param, Passed, Signature};
+use rustc_hash::FxHashMap;
 
 use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_INVALID_OBJECT_HANDLE_NP, GRPC_RPC_REFUSED, Outcome};
 use super::memory;
@@ -67,7 +67,7 @@ impl Bound {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// All handles of a session of a kind, and what each stands for.
-pub(super) struct Handles<T, const KIND: u64>(RwLock<HashMap<u64, Arc<T>>>);
+pub(super) struct Handles<T, const KIND: u64>(RwLock<FxHashMap<u64, Arc<T>>>);
 
 impl<T, const KIND: u64> Default for Handles<T, KIND> {
     fn default() -> Handles<T, KIND> {

@@ -3,8 +3,10 @@
 //! **Invariant:** a session is here as long as it is recent, or its failure is untold. Texts of those that are kept for their
 //! failure alone are bounded together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::c_int;
+
+use rustc_hash::FxHashMap;
 
 use super::code::GRPC_NO_ERROR;
 use super::session::Record;
@@ -15,7 +17,7 @@ const FAILED_MAX: usize = 1 << 20;
 const AGED_TEXT_BYTES_MAX: usize = 4 << 20;
 
 pub(super) struct Remembered {
-    known: HashMap<c_int, Known>,
+    known: FxHashMap<c_int, Known>,
     recent: VecDeque<c_int>,
     failed: VecDeque<c_int>,
     /// Failed ones that are kept for that alone, as they became so, and the bytes of their texts.
@@ -36,7 +38,7 @@ impl Remembered {
     /// `recent_max` is how many are recent; negative for all.
     pub(super) fn new(recent_max: i64) -> Remembered {
         Remembered {
-            known: HashMap::new(),
+            known: FxHashMap::default(),
             recent: VecDeque::new(),
             failed: VecDeque::new(),
             aged: VecDeque::new(),

@@ -11,12 +11,13 @@
 //!   program may free their memory then. Until it is remembered, such a session is among the *taken*.
 //! - Ids are above 0 and are not given again while they are known.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::TaskId;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
+use rustc_hash::FxHashMap;
 
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
@@ -47,11 +48,11 @@ impl Drop for Chosen<'_> {
 
 /// What is known of them, under the lock.
 pub(super) struct Table {
-    open: HashMap<c_int, Arc<Session>>,
+    open: FxHashMap<c_int, Arc<Session>>,
     /// No longer outstanding, and not yet remembered.
-    taken: HashMap<c_int, Arc<Session>>,
+    taken: FxHashMap<c_int, Arc<Session>>,
     /// Those that have not ended as far as is known here.
-    by_task: HashMap<TaskId, c_int>,
+    by_task: FxHashMap<TaskId, c_int>,
     /// In the order in which they were begun: those that a wait for any or all finds, and those that have ended.
     listed: BTreeMap<u64, c_int>,
     ended: BTreeSet<(u64, c_int)>,
@@ -61,7 +62,7 @@ pub(super) struct Table {
     next_order: u64,
     pub(super) remembered: Remembered,
     /// Arrays that a thread waits for one of, and some that one did.
-    choices: HashMap<u64, Choice>,
+    choices: FxHashMap<u64, Choice>,
     idle: Vec<u64>,
     next_choice: u64,
 }
@@ -70,16 +71,16 @@ impl Sessions {
     /// `save_session_info` is how many are remembered; negative for all.
     pub(super) fn new(save_session_info: i64) -> Sessions {
         Sessions(Mutex::new(Table {
-            open: HashMap::new(),
-            taken: HashMap::new(),
-            by_task: HashMap::new(),
+            open: FxHashMap::default(),
+            taken: FxHashMap::default(),
+            by_task: FxHashMap::default(),
             listed: BTreeMap::new(),
             ended: BTreeSet::new(),
             limited: BTreeMap::new(),
             next_id: 1,
             next_order: 0,
             remembered: Remembered::new(save_session_info),
-            choices: HashMap::new(),
+            choices: FxHashMap::default(),
             idle: Vec::new(),
             next_choice: 0,
         }))

@@ -229,10 +229,14 @@ impl Grid {
 
     pub(crate) fn note_end(&self, task: TaskId) {
         let mut state = self.state();
-        if state.calls.get(task).is_some() || state.groups.of_task(task).is_some() {
-            let has_ended = end_of(&state, task).is_some();
-            state.ends.note(task, has_ended);
-        }
+        let has_ended = match state.calls.get(task) {
+            Some(ended) => ended.is_some(),
+            None => match state.groups.of_task(task) {
+                Some(group) => group.end_of(task).is_some(),
+                None => return,
+            },
+        };
+        state.ends.note(task, has_ended);
     }
 
     /// Waits until a call of a group has ended; one that is forgotten has.
