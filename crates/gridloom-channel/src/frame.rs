@@ -1,13 +1,16 @@
 //! Frames: how the bytes of a channel are cut into messages, small data and letters.
 //!
 //! ```text
-//!  0       4       8      9
-//!  +-------+-------+------+----------------- - -
-//!  | body  | seq   | kind | body
-//!  | length|       |      |
-//!  +-------+-------+------+----------------- - -
-//!   u32 LE  u32 LE  u8
+//!  0       4       8              16
+//!  +-------+-------+---------------+-------- - -
+//!  | body  | seq   | kind          | body
+//!  | length|       |               |
+//!  +-------+-------+---------------+-------- - -
+//!   u32 LE  u32 LE  u64 LE
 //! ```
+//! A header has 16 bytes so that a long body lies aligned in the buffers of the kernel and of both processes. Copies between
+//! them are slow where it does not: a round trip of 200 kB took half as long again.
+//!
 //! `seq` counts the frames of one direction of one channel from 0, so that a frame that is replayed, lost or injected
 //! closes it. A data frame's body is a postcard `DataHeader` preceded by its length (u32 LE), then the payload as it lies
 //! in the sender's memory. A letter's body is its payload, then the name of its type, then the length of that name (u8):
@@ -23,7 +26,7 @@ use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
 
 /// Bytes before the body.
-pub const HEADER_BYTES: usize = 9;
+pub const HEADER_BYTES: usize = 16;
 
 /// What a frame carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +89,7 @@ pub enum FrameError {
     #[error("unknown frame kind {kind}")]
     UnknownKind {
         /// The kind.
-        kind: u8,
+        kind: u64,
     },
     /// The body does not parse.
     #[error("malformed frame body: {why}")]
@@ -145,7 +148,8 @@ impl Decoder {
         if got != self.sequence {
             return Err(FrameError::OutOfSequence { expected: self.sequence, got });
         }
-        let (kind, limit) = match bytes[8] {
+        let kind = bytes[8..HEADER_BYTES].try_into().expect("eight bytes");
+        let (kind, limit) = match u64::from_le_bytes(kind) {
             1 => (Kind::Message, limits.control),
             2 => (Kind::Data, limits.control),
             3 => (Kind::Hello, limits.control),
@@ -210,7 +214,7 @@ impl Encoder {
         let mut header = [0; HEADER_BYTES];
         header[..4].copy_from_slice(&length.to_le_bytes());
         header[4..8].copy_from_slice(&self.sequence.to_le_bytes());
-        header[8] = kind as u8;
+        header[8..].copy_from_slice(&(kind as u64).to_le_bytes());
         self.sequence = self.sequence.wrapping_add(1);
         header
     }
@@ -219,7 +223,7 @@ impl Encoder {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.sequence.to_le_bytes());
-        out.push(kind as u8);
+        out.extend_from_slice(&(kind as u64).to_le_bytes());
         start
     }
 
@@ -314,8 +318,20 @@ mod tests {
 
     #[test]
     fn an_oversized_frame_is_refused_before_it_is_read() {
-        let bytes = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1];
+        let bytes = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
         assert!(matches!(Decoder::default().next(&bytes, Limits::CONTROL), Err(FrameError::TooLong { .. })));
+    }
+
+    #[test]
+    fn every_byte_of_a_kind_counts() {
+        let mut bytes = Vec::new();
+        Encoder::default().message(Kind::Message, &1u32, &mut bytes).unwrap();
+        for at in 8..HEADER_BYTES {
+            let mut odd = bytes.clone();
+            odd[at] ^= 0x80;
+            let refused = Decoder::default().next(&odd, Limits::CONTROL);
+            assert!(matches!(refused, Err(FrameError::UnknownKind { .. })), "byte {at}");
+        }
     }
 
     #[test]

@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(refused(&letter, Limits { letter: 0, ..LIMITS }), FrameError::UnknownKind { kind: 4 });
         assert_eq!(refused(&letter, Limits { letter: 5, ..LIMITS }), FrameError::TooLong { length: 6, limit: 5 });
         let mut long = vec![0xff; 4];
-        long.extend([0, 0, 0, 0, Kind::Message as u8]);
+        long.extend([0, 0, 0, 0, Kind::Message as u8, 0, 0, 0, 0, 0, 0, 0]);
         assert!(matches!(refused(&long, LIMITS), FrameError::TooLong { .. }));
     }
 }

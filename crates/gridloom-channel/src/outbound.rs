@@ -261,11 +261,11 @@ mod tests {
         outbound.offer(bulk(2)).unwrap();
         assert_eq!(outbound.offer(bulk(3)), Err(bulk(3)));
         outbound.write(&mut stream, &mut buffers).unwrap();
-        stream.room = 111;
+        stream.room = 118;
         outbound.write(&mut stream, &mut buffers).unwrap();
         outbound.offer(bulk(3)).unwrap();
         outbound.frame(Kind::Message, &[0; 150]).unwrap();
         let error = outbound.write(&mut stream, &mut buffers).unwrap_err().to_string();
-        assert_eq!(error, "159 bytes wait for it to read, 150 may");
+        assert_eq!(error, "166 bytes wait for it to read, 150 may");
     }
 }
