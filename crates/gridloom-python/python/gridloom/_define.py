@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import reprlib
 import types
 import typing
 from pathlib import Path
@@ -169,7 +170,8 @@ def function(
     Raises
     ------
     InputError
-        If the annotations are no signature; the message says where and why.
+        If the annotations are no signature, or the function has what cannot be offered: a parameter with a default, keyword-only,
+        ``*args`` or ``**kwargs``; ``async def``; ``yield``. The message says where and why, and what to write instead.
 
     Notes
     -----
@@ -203,10 +205,12 @@ def _signature(body: Any, name: str | None, module: str | None, work: str | None
         annotations = typing.get_type_hints(body, include_extras=True)
     except Exception as error:
         raise InputError(f"{place}: annotations: {error}") from None
+    if why := _cannot_run(body):
+        raise InputError(f"{place}: {why}")
     inputs = []
     for parameter in inspect.signature(body).parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            raise InputError(f"{place}: parameter '{parameter.name}': only plain parameters can be offered, got {parameter}")
+        if why := _cannot_offer(parameter):
+            raise InputError(f"{place}: parameter '{parameter.name}' {why}")
         if parameter.name not in annotations:
             raise InputError(f"{place}: parameter '{parameter.name}' has no annotation")
         inputs.append(_declared(place, f"parameter '{parameter.name}'", parameter.name, annotations[parameter.name]))
@@ -223,6 +227,37 @@ def _signature(body: Any, name: str | None, module: str | None, work: str | None
         return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, about)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
+
+
+def _cannot_run(body: types.FunctionType) -> str | None:
+    """What a worker cannot run to a result by calling it, and the remedy."""
+    if inspect.iscoroutinefunction(body):
+        return (
+            "an 'async def' function gives a coroutine, and a worker has no event loop to run it; write 'def', and call "
+            "asyncio.run() in it where it awaits"
+        )
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+        return "a function with 'yield' gives a generator, which cannot be sent; return an array or a tuple of results"
+    return None
+
+
+def _cannot_offer(parameter: inspect.Parameter) -> str | None:
+    """What a signature of the grid has no place for, and the remedy. It holds names and types of a fixed number of inputs."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"stands for any number of arguments ('*{parameter.name}'); write one parameter for each, or pass an array"
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return f"stands for arguments of any name ('**{parameter.name}'); write one parameter for each"
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return (
+            "is keyword-only, and callers on the grid may pass every argument by position; write it before the '*', or remove "
+            "the '*'"
+        )
+    if parameter.default is not parameter.empty:
+        return (
+            f"has the default {reprlib.repr(parameter.default)}, which callers on the grid would not get: they learn names and types "
+            "only, and pass every argument; remove the default"
+        )
+    return None
 
 
 def _stem(body: types.FunctionType) -> str:
